@@ -1,0 +1,21 @@
+"""The one exception for everything a user can cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class CanetError(Exception):
+    """A mistake the user can mend: one line with the cause and the mend.
+
+    The command line prints it without a traceback and exits with code 2.
+    """
+
+
+def unknown_name(kind: str, name: str, valid: Iterable[str]) -> CanetError:
+    """An error for a misspelt `name` that lists the `valid` ones, the nearest first."""
+    names = list(valid)
+    nearest = get_close_matches(name, names, n=1)
+    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
+    return CanetError(f"unknown {kind} '{name}': {hint}valid are {', '.join(names)}")
