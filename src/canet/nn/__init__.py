@@ -1,0 +1,24 @@
+"""Models: blocks of a graph, propagation, environment estimators, CaNet and plain backbones."""
+
+from canet.nn.backbones import GAT, GCN
+from canet.nn.blocks import Block, Field, Graph, Operator
+from canet.nn.canet import CaNet
+from canet.nn.environment import Environment, EnvironmentEstimator
+from canet.nn.model import Features, GraphModel, Prediction
+from canet.nn.sparse_matrix import SparseMatrix
+
+__all__ = [
+    "GAT",
+    "GCN",
+    "Block",
+    "CaNet",
+    "Environment",
+    "EnvironmentEstimator",
+    "Features",
+    "Field",
+    "Graph",
+    "GraphModel",
+    "Operator",
+    "Prediction",
+    "SparseMatrix",
+]

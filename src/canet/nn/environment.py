@@ -1,0 +1,72 @@
+"""The environment estimator q(E|G): a categorical posterior over K pseudo environments."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+EstimatorKind = Literal["node", "graph"]
+
+
+class Environment(NamedTuple):
+    """One layer's inference for n nodes.
+
+    `log_posterior` is $\\log \\pi$ $[n, K]$; `sample` is what the branches are mixed with, $e$
+    $[n, K]$: a Gumbel-Softmax sample when training and $\\pi$ itself when predicting.
+    """
+
+    log_posterior: Tensor
+    sample: Tensor
+
+
+class EnvironmentEstimator(nn.Module):
+    r"""Posterior of a layer's environment,
+
+    .. math:: \pi_v = \mathrm{softmax}(W_S z_v) \quad\text{(node)}, \qquad
+              \pi_v = \mathrm{softmax}(W_N (\hat A z)_v + W_S z_v) \quad\text{(graph)},
+
+    and its Gumbel-Softmax sample $e_v = \mathrm{softmax}((\log\pi_v + g) / \tau)$.
+
+    Args:
+        hidden: $H$, width of $z$.
+        num_environments: $K$.
+        kind: `node` reads a node alone (with bias), `graph` also its neighbours (no bias).
+        tau: Temperature of the sample.
+
+    Shapes:
+        - own $[n, H]$, neighbours $[n, H]$ → :class:`Environment` of $[n, K]$ tensors
+    """
+
+    def __init__(
+        self, hidden: int, num_environments: int, kind: EstimatorKind = "node", tau: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.tau = tau
+        width = hidden if kind == "node" else 2 * hidden
+        self.linear = nn.Linear(width, num_environments, bias=kind == "node")
+        if kind == "graph":
+            bound = 1 / math.sqrt(num_environments)
+            nn.init.uniform_(self.linear.weight, -bound, bound)
+
+    def logits(self, own: Tensor, neighbours: Tensor | None) -> Tensor:
+        """Unnormalised $\\log \\pi$ $[n, K]$."""
+        inputs = own if neighbours is None else torch.cat([neighbours, own], dim=-1)
+        logits: Tensor = self.linear(inputs)
+        return logits
+
+    def forward(self, own: Tensor, neighbours: Tensor | None) -> Environment:
+        log_posterior = F.log_softmax(self.logits(own, neighbours), dim=-1)
+        if not self.training:
+            return Environment(log_posterior, log_posterior.exp())
+        noisy = log_posterior + gumbel_noise(log_posterior)
+        return Environment(log_posterior, F.softmax(noisy / self.tau, dim=-1))
+
+
+def gumbel_noise(like: Tensor) -> Tensor:
+    """Standard Gumbel noise, $-\\log(-\\log u)$, in the shape of `like`."""
+    return -torch.empty_like(like).exponential_().log()

@@ -1,0 +1,91 @@
+"""Mixture-of-expert propagation: K branches per layer, mixed by each node's environment."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.nn.sparse_matrix import Pattern, SparseMatrix
+
+NEGATIVE_SLOPE = 0.2
+
+
+class ConvolutionBranches(nn.Module):
+    r"""K graph convolutions, mixed per node (CaNet-GCN),
+
+    .. math:: \sum_k e_{uk} \left( W_D^{(k)} \sum_v \hat a_{uv} z_v + W_S^{(k)} z_u \right).
+
+    Propagation is linear, so the branches share one $\hat A z$, whatever K is.
+
+    Args:
+        hidden: $H$.
+        num_branches: $K$.
+
+    Shapes:
+        - own $z$ $[n, H]$, neighbours $\hat A z$ $[n, H]$, e $[n, K]$ → $[n, H]$
+    """
+
+    def __init__(self, hidden: int, num_branches: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(hidden)
+        self.weight = nn.Parameter(torch.empty(num_branches, 2 * hidden, hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, own: Tensor, neighbours: Tensor, e: Tensor) -> Tensor:
+        return mix_branches(torch.cat([neighbours, own], dim=1), self.weight, e)
+
+
+class AttentionBranches(nn.Module):
+    r"""K attention networks, mixed per node (CaNet-GAT),
+
+    .. math:: \sum_k e_{uk} \sum_v w_{uv}^{(k)} W_D^{(k)} z_v, \qquad
+              w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
+              b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
+
+    over the neighbours of $u$ and $u$ itself.
+
+    Args:
+        hidden: $H$.
+        num_branches: $K$.
+
+    Shapes:
+        - z $[n_{src}, H]$, neighbourhood $[n_{dst}, n_{src}]$, e $[n_{dst}, K]$
+          → $[n_{dst}, H]$
+    """
+
+    def __init__(self, hidden: int, num_branches: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(hidden)
+        self.weight = nn.Parameter(torch.empty(num_branches, hidden, hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+        bound = math.sqrt(2) * math.sqrt(6 / (2 * hidden + 1))
+        self.attention_dst = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
+        self.attention_src = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
+
+    def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
+        score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
+        score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
+        branches, width, _ = self.weight.shape
+        values = z @ self.weight.permute(1, 0, 2).reshape(width, -1)
+        weights = attention_weights(neighbourhood, score_dst, score_src)
+        weights = weights * neighbourhood.gather_rows(e)
+        mixture = SparseMatrix(neighbourhood.expanded(branches), weights.flatten())
+        return mixture @ values.view(-1, width)
+
+
+def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
+    """$\\sum_k e_{uk} W^{(k)\\top} x_u$ for inputs $[n, I]$, weight $[K, I, O]$, e $[n, K]$."""
+    branches, width, out = weight.shape
+    outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
+    return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
+
+
+def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
+    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]): $[nnz, K]$."""
+    scores = pattern.gather_rows(score_dst) + pattern.gather_cols(score_src)
+    scores = F.leaky_relu(scores, NEGATIVE_SLOPE)
+    exponents = (scores - pattern.gather_rows(pattern.max_rows(scores))).exp()
+    return exponents / pattern.gather_rows(pattern.sum_rows(exponents))

@@ -1,0 +1,212 @@
+"""Sparse matrices for training: CSR with a cached transpose, and products that differentiate."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Pattern:
+    """Where the entries of a sparse $[n, m]$ matrix are; whatever follows from that is kept.
+
+    Args:
+        rowptr: Row boundaries $[n + 1]$.
+        col: Column of each entry $[nnz]$, grouped by row.
+        num_cols: $m$.
+    """
+
+    def __init__(self, rowptr: Tensor, col: Tensor, num_cols: int) -> None:
+        self.rowptr = rowptr.int()
+        self.col = col.int()
+        self.shape = (rowptr.numel() - 1, num_cols)
+        self._expanded: dict[int, Pattern] = {}
+
+    @property
+    def nnz(self) -> int:
+        return self.col.numel()
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Row of each entry $[nnz]$."""
+        rows = torch.arange(self.shape[0], device=self.col.device)
+        return rows.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
+
+    @cached_property
+    def transposed(self) -> tuple[Pattern, Tensor]:
+        """The transpose and, for each of its entries $[nnz]$, the entry here."""
+        order = torch.argsort(self.col, stable=True)
+        rowptr = _row_pointer(self.col, self.shape[1])
+        return Pattern(rowptr, self.row[order], self.shape[0]), order
+
+    def expanded(self, k: int) -> Pattern:
+        r"""Pattern $[n, m k]$ with entry $(u, v)$ repeated as $(u, v k), \dots, (u, v k + k - 1)$.
+
+        With values $[nnz, k]$ flattened, one product sums k weighted copies of each row.
+        """
+        if k not in self._expanded:
+            branch = torch.arange(k, device=self.col.device, dtype=torch.int32)
+            col = (self.col[:, None] * k + branch).flatten()
+            self._expanded[k] = Pattern(self.rowptr * k, col, self.shape[1] * k)
+        return self._expanded[k]
+
+    def gather_rows(self, dense: Tensor) -> Tensor:
+        """Row u of a dense $[n, k]$ at every entry $(u, v)$: $[nnz, k]$."""
+        gathered: Tensor = _GatherRows.apply(dense, self)
+        return gathered
+
+    def gather_cols(self, dense: Tensor) -> Tensor:
+        """Row v of a dense $[m, k]$ at every entry $(u, v)$: $[nnz, k]$."""
+        gathered: Tensor = _GatherCols.apply(dense, self)
+        return gathered
+
+    def sum_rows(self, entries: Tensor) -> Tensor:
+        """Sum of per-entry values $[nnz, k]$ over each row: $[n, k]$."""
+        total: Tensor = _SumRows.apply(entries, self)
+        return total
+
+    def max_rows(self, entries: Tensor) -> Tensor:
+        """Largest of the per-entry values $[nnz, k]$ in each row: $[n, k]$, not differentiable."""
+        return torch.segment_reduce(
+            entries.detach(), "max", offsets=self.rowptr.long(), axis=0, unsafe=True
+        )
+
+
+class SparseMatrix:
+    """Sparse $[n, m]$ matrix: a :class:`Pattern` and the value of each entry $[nnz]$."""
+
+    def __init__(self, pattern: Pattern, value: Tensor) -> None:
+        self.pattern = pattern
+        self.value = value
+        self.shape = pattern.shape
+
+    @classmethod
+    def from_coo(
+        cls, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]
+    ) -> SparseMatrix:
+        """From entries in any order; several at one place stay apart and add up in products."""
+        order = torch.argsort(row * shape[1] + col, stable=True)
+        return cls(Pattern(_row_pointer(row, shape[0]), col[order], shape[1]), value[order])
+
+    @classmethod
+    def from_torch(cls, matrix: Tensor) -> SparseMatrix:
+        """From a torch sparse CSR tensor."""
+        pattern = Pattern(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1])
+        return cls(pattern, matrix.values())
+
+    @cached_property
+    def csr(self) -> Tensor:
+        """The matrix as a torch sparse CSR tensor, detached."""
+        return _csr(self.pattern, self.value.detach())
+
+    @cached_property
+    def transposed(self) -> SparseMatrix:
+        pattern, order = self.pattern.transposed
+        return SparseMatrix(pattern, self.value.detach()[order])
+
+    def select_rows(self, rows: Tensor) -> SparseMatrix:
+        """The given rows $[k]$, in their order, as a $[k, m]$ matrix."""
+        count = self.pattern.rowptr.diff()[rows].long()
+        rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        entry = torch.arange(int(rowptr[-1]), device=rows.device)
+        entry += (self.pattern.rowptr[rows] - rowptr[:-1]).repeat_interleave(count)
+        pattern = Pattern(rowptr, self.pattern.col[entry], self.shape[1])
+        return SparseMatrix(pattern, self.value[entry])
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> SparseMatrix:
+        """The matrix on a device, its values in `dtype`."""
+        rowptr, col = self.pattern.rowptr.to(device), self.pattern.col.to(device)
+        value = self.value.to(device, dtype or self.value.dtype)
+        return SparseMatrix(Pattern(rowptr, col, self.shape[1]), value)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        """Product with a dense $[m, h]$ matrix, differentiable in it and in `value`."""
+        product: Tensor = _Product.apply(self.value, dense, self)
+        return product
+
+
+class _Product(torch.autograd.Function):
+    """$C = A B$ for sparse A: $dB = A^T dC$, and $dA = dC B^T$ only at the entries of A."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
+        return matrix.csr @ dense
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        matrix: SparseMatrix = ctx.matrix
+        (dense,) = ctx.saved_tensors
+        grad_value = grad_dense = None
+        grad = grad.contiguous()
+        if ctx.needs_input_grad[0]:
+            zeros = _csr(matrix.pattern, torch.zeros_like(matrix.value))
+            grad_value = torch.sparse.sampled_addmm(zeros, grad, dense.t(), beta=0.0).values()
+        if ctx.needs_input_grad[1]:
+            grad_dense = matrix.transposed.csr @ grad
+        return grad_value, grad_dense, None
+
+
+class _GatherRows(torch.autograd.Function):
+    """Indexing whose gradient is a sum over segments: fast, and the same bits each time."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return dense.index_select(0, pattern.row)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _segment_sum(grad.contiguous(), ctx.pattern), None
+
+
+class _GatherCols(torch.autograd.Function):
+    """Likewise for columns, whose segments are those of the transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return dense.index_select(0, pattern.col)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        pattern, order = ctx.pattern.transposed
+        return _segment_sum(grad.index_select(0, order), pattern), None
+
+
+class _SumRows(torch.autograd.Function):
+    """The transpose of `gather_rows`."""
+
+    @staticmethod
+    def forward(ctx: Any, entries: Tensor, pattern: Pattern) -> Tensor:
+        ctx.pattern = pattern
+        return _segment_sum(entries, pattern)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad.index_select(0, ctx.pattern.row), None
+
+
+def _segment_sum(entries: Tensor, pattern: Pattern) -> Tensor:
+    return torch.segment_reduce(
+        entries, "sum", offsets=pattern.rowptr.long(), axis=0, initial=0, unsafe=True
+    )
+
+
+def _row_pointer(row: Tensor, num_rows: int) -> Tensor:
+    count = torch.bincount(row, minlength=num_rows)
+    return torch.cat([count.new_zeros(1), count.cumsum(0)])
+
+
+def _csr(pattern: Pattern, value: Tensor) -> Tensor:
+    return torch.sparse_csr_tensor(
+        pattern.rowptr, pattern.col, value, pattern.shape, check_invariants=False
+    )
