@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -36,6 +36,7 @@ class ShiftTask:
         protocol: How splits were made: `paper`, or `disjoint` where the task offers it.
         data_seed: Seed of every random choice in the data (features, splits).
         features: `structural` where features were computed from the graph alone, else `original`.
+        left_out: Name → node ids of shifted nodes that the protocol never scores but a report may.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ShiftTask:
     protocol: str = "paper"
     data_seed: int = 0
     features: str = "original"
+    left_out: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = self.data.y.numel()
@@ -84,9 +86,11 @@ class ShiftTask:
         return "environment" in self.data
 
     def splits(self) -> dict[str, Tensor]:
-        """Every node set by name: train, valid, test_id, then the OOD sets as `ood/NAME`."""
+        """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`..."""
         ood = {f"ood/{name}": nodes for name, nodes in self.test_ood.items()}
-        return {"train": self.train, "valid": self.valid, "test_id": self.test_id, **ood}
+        left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
+        own = {"train": self.train, "valid": self.valid, "test_id": self.test_id}
+        return own | ood | left_out
 
     def training_edges(self) -> Tensor:
         """Edges $[2, E']$ that training and validation may use.

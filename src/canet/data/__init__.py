@@ -1,0 +1,23 @@
+"""Raw files → `ShiftTask`: what is the graph, which nodes are for what, how is it scored.
+
+`ShiftTask` is imported when it is first used, because it needs torch; the rest is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from canet.data.catalog import CATALOG, TaskDescription, describe, file_status, load_task
+
+if TYPE_CHECKING:
+    from canet.data.task import ShiftTask
+
+__all__ = ["CATALOG", "ShiftTask", "TaskDescription", "describe", "file_status", "load_task"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ShiftTask":
+        from canet.data.task import ShiftTask
+
+        return ShiftTask
+    raise AttributeError(f"module 'canet.data' has no attribute '{name}'")

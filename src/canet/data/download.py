@@ -1,0 +1,172 @@
+"""Downloads that resume, are checked, and appear as complete files or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import zipfile
+from collections.abc import Sequence
+from email.message import Message
+from http.client import HTTPException
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from canet.data.sources import Known
+from canet.errors import CanetError
+from canet.files import atomic_path, sha256
+
+TIMEOUT = 60.0  # seconds without any answer
+CHUNK = 1 << 18
+
+
+class Member(NamedTuple):
+    """A file to take out of an archive: where to, its possible names there, what it must be."""
+
+    target: Path
+    names: tuple[str, ...]
+    known: Known | None
+
+
+def download(url: str, target: Path, known: Known | None = None) -> None:
+    """Fetch `url` as `target`.
+
+    What has arrived of a broken-off transfer stays beside it in a `.part` file, from which the next
+    call goes on. A complete file that is not the `known` one is deleted.
+    """
+    part = target.with_name(f"{target.name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _transfer(url, part)
+        _check(part, known, url)
+        part.replace(target)
+    except (OSError, HTTPException) as error:
+        raise CanetError(
+            f"cannot download {url} ({error}): run again to go on, or place it by hand as "
+            f"'{target}', or in the same layout below --data-root/CANET_DATA_ROOT"
+        ) from error
+
+
+def download_members(url: str, archive: Path, members: Sequence[Member]) -> None:
+    """Fetch the zip archive `url` as `archive`, take `members` out, and delete it again.
+
+    An archive that already lies there, placed by hand, is used and kept.
+    """
+    placed_by_hand = archive.is_file()
+    if not placed_by_hand:
+        download(url, archive)
+    try:
+        extract(archive, members)
+    finally:
+        if not placed_by_hand:
+            archive.unlink()
+
+
+def extract(archive: Path, members: Sequence[Member]) -> None:
+    """Take `members`, and nothing else, out of a zip archive; each appears complete or not."""
+    try:
+        with zipfile.ZipFile(archive) as content:
+            names = content.namelist()
+            for name in names:
+                if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                    raise CanetError(
+                        f"archive '{archive}' is refused: its member '{name}' points outside; get "
+                        "it from the official address"
+                    )
+            for member in members:
+                held = [name for name in member.names if name in names]
+                if not held:
+                    raise CanetError(
+                        f"archive '{archive}' holds no '{member.names[0]}': place that file by "
+                        f"hand as '{member.target}'"
+                    )
+                with atomic_path(member.target) as temporary:
+                    with content.open(held[0]) as source, temporary.open("wb") as file:
+                        shutil.copyfileobj(source, file, CHUNK)
+                    _check(temporary, member.known, f"{archive.name}:{held[0]}")
+    except zipfile.BadZipFile as error:
+        raise CanetError(f"archive '{archive}' is damaged ({error}): download it again") from error
+
+
+def _transfer(url: str, part: Path) -> None:
+    """Append to `part` what is missing of `url`; write it anew where the server cannot resume."""
+    done = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "canet"} | ({"Range": f"bytes={done}-"} if done else {})
+    try:
+        response = urlopen(Request(url, headers=headers), timeout=TIMEOUT)
+    except HTTPError as error:
+        error.close()
+        if error.code != 416 or not done:
+            raise
+        # Nothing follows what we have: it is all of the file, or not a part of this file.
+        if _total(error.headers) != done:
+            part.unlink()
+            _transfer(url, part)
+        return
+    with response:
+        resumes = response.status == 206
+        length = response.headers.get("Content-Length")
+        total = _total(response.headers) if resumes else int(length) if length else None
+        with part.open("ab" if resumes else "wb") as file, _Bar(part.stem, total) as bar:
+            bar.show(file.tell())
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                bar.show(file.tell())
+    if total is not None and part.stat().st_size < total:
+        raise ConnectionError(
+            f"the transfer broke off after {part.stat().st_size} of {total} bytes"
+        )
+
+
+def _total(headers: Message) -> int | None:
+    """Size of the whole file from `Content-Range: bytes 5-9/10` or `bytes */10`."""
+    total = headers.get("Content-Range", "").rpartition("/")[2]
+    return int(total) if total.isdecimal() else None
+
+
+def _check(path: Path, known: Known | None, origin: str) -> None:
+    """Delete `path` and raise if it is not the `known` file."""
+    if known is None:
+        return
+    size = path.stat().st_size
+    if size != known.size:
+        cause = f"has {size} bytes instead of {known.size}"
+    elif sha256(path) != known.sha256:
+        cause = "has another SHA-256 than the published file"
+    else:
+        return
+    path.unlink()
+    raise CanetError(
+        f"{origin} {cause} and was deleted: run again, or place the published file below "
+        "--data-root/CANET_DATA_ROOT"
+    )
+
+
+class _Bar:
+    """One progress bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, name: str, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+        from rich.progress import TimeRemainingColumn as TimeLeft
+
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeLeft(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        )
+        self.task = self.progress.add_task(name, total=total)
+
+    def __enter__(self) -> _Bar:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def show(self, completed: int) -> None:
+        self.progress.update(self.task, completed=completed)
