@@ -29,8 +29,8 @@ class Member(NamedTuple):
     known: Known | None
 
 
-def download(url: str, target: Path, known: Known | None = None) -> None:
-    """Fetch `url` as `target`.
+def download(url: str, target: Path, known: Known | None, by_hand: str) -> None:
+    """Fetch `url` as `target`; `by_hand` is what to place below a data root where that fails.
 
     What has arrived of a broken-off transfer stays beside it in a `.part` file, from which the next
     call goes on. A complete file that is not the `known` one is deleted.
@@ -42,25 +42,20 @@ def download(url: str, target: Path, known: Known | None = None) -> None:
         _check(part, known, url)
         part.replace(target)
     except (OSError, HTTPException) as error:
+        reason = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
         raise CanetError(
-            f"cannot download {url} ({error}): run again to go on, or place it by hand as "
-            f"'{target}', or in the same layout below --data-root/CANET_DATA_ROOT"
+            f"cannot download {url} ({reason}): run again to go on, or place {by_hand} by hand "
+            "below --data-root/CANET_DATA_ROOT"
         ) from error
 
 
-def download_members(url: str, archive: Path, members: Sequence[Member]) -> None:
-    """Fetch the zip archive `url` as `archive`, take `members` out, and delete it again.
-
-    An archive that already lies there, placed by hand, is used and kept.
-    """
-    placed_by_hand = archive.is_file()
-    if not placed_by_hand:
-        download(url, archive)
+def download_members(url: str, archive: Path, members: Sequence[Member], by_hand: str) -> None:
+    """Fetch the zip archive `url` as `archive`, take `members` out, and delete it again."""
+    download(url, archive, None, by_hand)
     try:
         extract(archive, members)
     finally:
-        if not placed_by_hand:
-            archive.unlink()
+        archive.unlink()
 
 
 def extract(archive: Path, members: Sequence[Member]) -> None:
@@ -71,8 +66,8 @@ def extract(archive: Path, members: Sequence[Member]) -> None:
             for name in names:
                 if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                     raise CanetError(
-                        f"archive '{archive}' is refused: its member '{name}' points outside; get "
-                        "it from the official address"
+                        f"archive '{archive}' is refused: its member '{name}' points outside: get "
+                        "the official one"
                     )
             for member in members:
                 held = [name for name in member.names if name in names]

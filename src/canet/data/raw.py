@@ -100,14 +100,15 @@ def _download(files: Iterable[RawFile]) -> None:
         if file.url is not None and file.members:
             archives.setdefault(file.url, []).append(file)
         elif file.url is not None:
-            download(file.url, cache_dir() / file.path, sources.KNOWN.get(file.path))
+            download(file.url, cache_dir() / file.path, sources.KNOWN.get(file.path), file.path)
     for url, held in archives.items():
         archive = _dataset_folder(held[0], cache_dir() / held[0].path) / url.rpartition("/")[2]
         members = [
             Member(cache_dir() / file.path, file.members, sources.KNOWN.get(file.path))
             for file in held
         ]
-        download_members(url, archive, members)
+        others = f" and {len(held) - 1} more of its files" if len(held) > 1 else ""
+        download_members(url, archive, members, f"{held[0].path}{others}")
 
 
 def _verified(file: RawFile, path: Path) -> str:

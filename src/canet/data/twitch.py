@@ -20,6 +20,7 @@ from canet.data import sources
 from canet.data.processed import Arrays, processed
 from canet.data.raw import RawFiles, obtain
 from canet.data.splits import split_50_25_25
+from canet.data.tables import read_table
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.sparse import from_scipy
@@ -84,7 +85,7 @@ def read_region(
         raise CanetError(f"'{target}' does not number its users 0 to {n - 1}: replace the file")
     y = np.array([labels[user] for user in range(n)], dtype=np.int64)
 
-    listed = np.loadtxt(edges, delimiter=",", skiprows=1, dtype=np.int64, ndmin=2).T
+    listed = read_table(edges, 2, np.int64, header=True).T
     loops = np.tile(np.arange(n), (2, 1))
     edge_index = np.concatenate([listed, listed[::-1], loops], axis=1)
 

@@ -1,0 +1,88 @@
+"""Structural features: columns computed from the graph alone, for work without a features file.
+
+Most columns are a spectral embedding: with $P = D^{-1/2} A D^{-1/2}$ of the undirected graph and
+$V$ its leading singular vectors, a node's row is that of $P V$, scaled to length one so that it
+tells where a node is and not how many edges it has. The others are local: the logarithms of in- and
+out-degree, and their means over the neighbours one and two steps away, with and against the edge
+direction.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+VERSION = 1
+NUM_COLUMNS = 128
+NUM_LOCAL = 10
+NUM_SPECTRAL = NUM_COLUMNS - NUM_LOCAL
+
+
+def structural_features(edge_index: Tensor, known: Tensor) -> Tensor:
+    """Features $[N, 128]$ of the nodes of a directed graph $[2, E]$, standardised.
+
+    Rows of the `known` nodes (mask $[N]$) depend on the graph among them only, and so do the
+    singular vectors and the column statistics. Rows of the other nodes are computed from the whole
+    graph; their spectral part from their edges to known nodes.
+    """
+    mask = known.numpy()
+    among_known = mask[edge_index.numpy()].all(axis=0)
+    inner = _adjacency(edge_index.numpy()[:, among_known], len(mask))
+    vectors = np.zeros((len(mask), NUM_SPECTRAL))
+    vectors[mask] = _singular_vectors(_normalised(inner)[mask][:, mask])
+    x = np.hstack([_spectral(inner, vectors), _local(inner)])
+    if not mask.all():
+        whole = _adjacency(edge_index.numpy(), len(mask))
+        x[~mask] = np.hstack([_spectral(whole, vectors), _local(whole)])[~mask]
+    deviation = x[mask].std(axis=0)
+    x = (x - x[mask].mean(axis=0)) / np.where(deviation > 1e-12, deviation, 1)
+    return torch.from_numpy(x.astype(np.float32))
+
+
+def _adjacency(edge_index: np.ndarray, n: int) -> sp.csr_array:
+    """Row: source, column: target; parallel edges count once."""
+    ones = np.ones(edge_index.shape[1])
+    adjacency = sp.csr_array((ones, tuple(edge_index)), shape=(n, n))
+    adjacency.data[:] = 1
+    return adjacency
+
+
+def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
+    """$D^{-1/2} A D^{-1/2}$ of the undirected graph; rows of isolated nodes are zero."""
+    undirected = adjacency.maximum(adjacency.T).tocsr()
+    degree = undirected.sum(axis=1)
+    scale = sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1)))
+    return (scale @ undirected @ scale).tocsr()
+
+
+def _singular_vectors(matrix: sp.csr_array) -> np.ndarray:
+    """Leading right singular vectors $[n, 118]$, always the same ones with the same signs.
+
+    A graph with fewer nodes has fewer of them; the remaining columns are zero.
+    """
+    from sklearn.utils.extmath import randomized_svd
+
+    rank = min(NUM_SPECTRAL, matrix.shape[0])
+    _, _, transposed = randomized_svd(matrix.astype(np.float32), rank, n_iter=4, random_state=0)
+    largest = np.abs(transposed).argmax(axis=1)
+    signs = np.sign(transposed[np.arange(rank), largest])
+    return np.pad((transposed * signs[:, None]).T, ((0, 0), (0, NUM_SPECTRAL - rank)))
+
+
+def _spectral(adjacency: sp.csr_array, vectors: np.ndarray) -> np.ndarray:
+    """Rows of $P V$ at length one, $[n, 118]$; zero where no edge leads to a known node."""
+    rows = _normalised(adjacency) @ vectors
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(length > 1e-12, length, 1)
+
+
+def _local(adjacency: sp.csr_array) -> np.ndarray:
+    """Log-degrees and their neighbourhood means $[n, 10]$."""
+    out_degree, in_degree = adjacency.sum(axis=1), adjacency.sum(axis=0)
+    columns = [np.log1p(np.stack([in_degree, out_degree], axis=1))]
+    for neighbours, degree in ((adjacency.T.tocsr(), in_degree), (adjacency, out_degree)):
+        mean = sp.diags_array(1 / np.where(degree > 0, degree, 1)) @ neighbours
+        columns += [mean @ columns[0], mean @ (mean @ columns[0])]
+    return np.hstack(columns)
