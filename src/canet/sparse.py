@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
-
 
 def from_scipy(matrix: sp.csr_matrix) -> Tensor:
-    """Scipy matrix → torch sparse CSR with int64 indices and float32 values."""
-    matrix = matrix.tocsr()
+    """Scipy matrix → torch sparse CSR with int64 indices and float32 values; duplicates add up."""
+    matrix = sp.csr_matrix(matrix, copy=True)
+    matrix.sum_duplicates()
     return torch.sparse_csr_tensor(
         torch.from_numpy(matrix.indptr.astype(np.int64)),
         torch.from_numpy(matrix.indices.astype(np.int64)),

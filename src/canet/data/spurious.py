@@ -99,4 +99,3 @@ def spurious_task(
         protocol=protocol,
         data_seed=data_seed,
     )
-

@@ -1,0 +1,23 @@
+"""Methods: one file each, what is minimised."""
+
+from canet.errors import unknown_name
+from canet.methods.base import BACKBONES, Batch, Method, Settings
+from canet.methods.canet import CaNetMethod
+from canet.methods.erm import ERM
+
+METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (ERM, CaNetMethod)}
+
+
+def get_method(name: str) -> type[Method]:
+    """The method class of a name, or an error that lists the names."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]
+
+
+def check_backbone(name: str) -> None:
+    if name not in BACKBONES:
+        raise unknown_name("backbone", name, BACKBONES)
+
+
+__all__ = ["BACKBONES", "METHODS", "Batch", "Method", "Settings", "check_backbone", "get_method"]

@@ -1,0 +1,119 @@
+"""What a method is: a model, what is minimised, and which parameters learn how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.nn import GAT, GCN, Block, Features, GraphModel
+from canet.nn.blocks import Direction
+from canet.settings import setting
+
+LossName = Literal["cross_entropy", "binary_cross_entropy"]
+Backbone = Literal["gcn", "gat"]
+BACKBONES: dict[str, type[GCN]] = {"gcn": GCN, "gat": GAT}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of every method; a method's own come in a subclass."""
+
+    hidden: int = setting(64, "width of the hidden layers", minimum=1, search=(32, 64, 128))
+    num_layers: int = setting(2, "layers of propagation", minimum=1, search=(2, 3, 4, 5))
+    dropout: float = setting(
+        0.2, "share of units dropped when training", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
+    )
+    direction: Direction = setting(
+        "along", "propagate along the edges or against them", choices=("along", "against")
+    )
+    learning_rate: float = setting(
+        0.01, "Adam's learning rate", above=0, search=(0.001, 0.005, 0.01, 0.02)
+    )
+    weight_decay: float = setting(
+        5e-5, "Adam's weight decay", minimum=0, search=(0.0, 5e-5, 5e-4, 5e-3)
+    )
+    loss: LossName = setting(
+        "cross_entropy",
+        "supervised loss; the binary one acts on each one-hot column",
+        choices=("cross_entropy", "binary_cross_entropy"),
+    )
+    epochs: int = setting(500, "passes over the training nodes", minimum=1)
+    patience: int = setting(
+        0, "stop after so many epochs without a better validation score; 0: never", minimum=0
+    )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The training nodes, or another split, as a model and a loss see them.
+
+    Args:
+        x: Features $[n_{src}, D]$ of the nodes that the first block reads.
+        blocks: One block per layer; the n nodes of the split are its first rows.
+        y: Labels $[n]$.
+        environment: Environment ids $[n]$, where the task has them.
+    """
+
+    x: Features
+    blocks: Sequence[Block]
+    y: Tensor
+    environment: Tensor | None = None
+
+
+class Method(nn.Module):
+    """Base of the methods: a subclass says what is minimised, in `loss`.
+
+    Args:
+        settings: An instance of the class's `settings_type`.
+        backbone: `gcn` or `gat`.
+        num_features: $D$.
+        num_classes: $C$.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    settings_type: ClassVar[type[Settings]] = Settings
+
+    def __init__(
+        self, settings: Any, backbone: Backbone, num_features: int, num_classes: int
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.model = self.build_model(backbone, num_features, num_classes)
+
+    def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> GraphModel:
+        """The model to train: a plain GCN or GAT unless the method brings its own."""
+        s = self.settings
+        return BACKBONES[backbone](
+            num_features,
+            num_classes,
+            hidden=s.hidden,
+            num_layers=s.num_layers,
+            dropout=s.dropout,
+            direction=s.direction,
+        )
+
+    def loss(self, batch: Batch) -> Tensor:
+        """What one step minimises, a scalar."""
+        raise NotImplementedError
+
+    def predict(self, batch: Batch) -> Tensor:
+        """Logits $[n, C]$ of the batch's nodes."""
+        logits: Tensor = self.model(batch.x, batch.blocks).logits
+        return logits
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Parameters with their learning rates, as torch's optimisers take them."""
+        return [{"params": list(self.parameters()), "lr": self.settings.learning_rate}]
+
+    def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
+        if self.settings.loss == "cross_entropy":
+            return F.cross_entropy(logits, y, reduction="none")
+        target = F.one_hot(y, logits.shape[1]).to(logits.dtype)
+        return F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(dim=1)

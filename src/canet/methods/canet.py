@@ -1,0 +1,150 @@
+"""CaNet's objective: the supervised loss, and environments kept close to a prior."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.nn import CaNet, Environment
+from canet.nn.canet import Propagation
+from canet.nn.environment import EnvironmentEstimator, EstimatorKind
+from canet.settings import setting
+
+NUM_PSEUDO_INPUTS = 64
+
+
+@dataclass(frozen=True)
+class CaNetSettings(Settings):
+    """Settings of CaNet."""
+
+    num_environments: int = setting(
+        3, "K, pseudo environments and branches", minimum=1, search=(3, 5, 10)
+    )
+    tau: float = setting(
+        1.0, "temperature of the Gumbel-Softmax sample", above=0, search=(1, 3, 5, 10)
+    )
+    estimator: EstimatorKind = setting(
+        "graph",
+        "what the environment estimator reads: the node, or also its neighbours",
+        choices=("node", "graph"),
+    )
+    propagation: Propagation = setting(
+        "symmetric", "normalisation of the gcn branches", choices=("symmetric", "sum")
+    )
+    prior: Literal["uniform", "mixture", "none"] = setting(
+        "uniform",
+        "prior of the environments: uniform, a mixture of posteriors, or no regulariser",
+        choices=("uniform", "mixture", "none"),
+    )
+    reg_weight: float = setting(1.0, "λ, weight of the regulariser", minimum=0)
+    shared_environment: bool = setting(False, "one environment for all layers")
+    learned_environment: bool = setting(True, "false: the plain mean of the branches")
+    estimator_learning_rate: float | None = setting(
+        None, "learning rate of the estimator; none: as learning_rate", above=0
+    )
+
+
+class CaNetMethod(Method):
+    r"""Causal intervention by inferred environments (Wu et al., WWW '24). Minimises
+
+    .. math:: \frac{1}{|V_{tr}|} \sum_{v \in V_{tr}} \left[ -y_v^\top \log \hat y_v
+              + \frac{\lambda}{L} \sum_l \sum_k e_{vk}^{(l)}
+              (\log \pi_{vk}^{(l)} - \log p_0(k)) \right],
+
+    a variational bound of $-\log p(Y | do(G))$, with one learning rate for the environment
+    estimator and one for the predictor.
+    """
+
+    name = "canet"
+    summary = "environment estimator and mixture-of-expert GNN, no environment labels needed"
+    paper = "Wu et al., Graph Out-of-Distribution Generalization via Causal Intervention, WWW 2024"
+    settings_type = CaNetSettings
+    model: CaNet
+
+    def __init__(
+        self, settings: CaNetSettings, backbone: Backbone, num_features: int, num_classes: int
+    ) -> None:
+        super().__init__(settings, backbone, num_features, num_classes)
+        self.prior: MixturePrior | None = None
+        if settings.prior == "mixture" and settings.learned_environment:
+            width = settings.hidden * (2 if settings.estimator == "graph" else 1)
+            self.prior = MixturePrior(len(self.model.estimators), width)
+
+    def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> CaNet:
+        s = self.settings
+        return CaNet(
+            num_features,
+            num_classes,
+            hidden=s.hidden,
+            num_layers=s.num_layers,
+            num_environments=s.num_environments,
+            backbone=backbone,
+            estimator=s.estimator,
+            tau=s.tau,
+            dropout=s.dropout,
+            propagation=s.propagation,
+            direction=s.direction,
+            shared_environment=s.shared_environment,
+            learned_environment=s.learned_environment,
+        )
+
+    def loss(self, batch: Batch) -> Tensor:
+        prediction = self.model(batch.x, batch.blocks)
+        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        if self.settings.prior == "none" or not prediction.environments:
+            return supervised
+        divergence = self.divergence(prediction.environments, batch.y.numel())
+        return supervised + self.settings.reg_weight * divergence
+
+    def divergence(self, environments: Sequence[Environment], num_nodes: int) -> Tensor:
+        """The regulariser over the first `num_nodes` nodes, averaged over the layers, a scalar."""
+        terms = []
+        for layer, environment in enumerate(environments):
+            log_posterior = environment.log_posterior[:num_nodes]
+            log_ratio = log_posterior - self.log_prior(layer)
+            terms.append((environment.sample[:num_nodes] * log_ratio).sum(dim=1).mean())
+        return torch.stack(terms).mean()
+
+    def log_prior(self, layer: int) -> Tensor | float:
+        """$\\log p_0$ of a layer's environments: $[K]$, or one number where it is uniform."""
+        if self.prior is None:
+            return -math.log(self.settings.num_environments)
+        return self.prior(layer, self.model.estimators[layer])
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        estimator = list(self.model.estimators.parameters())
+        if self.prior is not None:
+            estimator.append(self.prior.pseudo_inputs)
+        members = {id(parameter) for parameter in estimator}
+        predictor = [p for p in self.parameters() if id(p) not in members]
+        rate = self.settings.estimator_learning_rate or self.settings.learning_rate
+        groups = [{"params": predictor, "lr": self.settings.learning_rate}]
+        return groups + ([{"params": estimator, "lr": rate}] if estimator else [])
+
+
+class MixturePrior(nn.Module):
+    r"""Variational mixture of posteriors (Tomczak and Welling, AISTATS '18).
+
+    The prior of each layer is the mean posterior of M learned pseudo inputs,
+    $p_0(k) = \frac{1}{M} \sum_m \pi_k(u_m)$.
+
+    Args:
+        num_layers: Layers with an estimator of their own.
+        width: Size of an estimator's input.
+    """
+
+    def __init__(self, num_layers: int, width: int) -> None:
+        super().__init__()
+        self.pseudo_inputs = nn.Parameter(torch.randn(num_layers, NUM_PSEUDO_INPUTS, width))
+
+    def forward(self, layer: int, estimator: EnvironmentEstimator) -> Tensor:
+        """$\\log p_0$ $[K]$ of a layer."""
+        log_posterior = F.log_softmax(estimator.linear(self.pseudo_inputs[layer]), dim=-1)
+        return log_posterior.logsumexp(dim=0) - math.log(NUM_PSEUDO_INPUTS)

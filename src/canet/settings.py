@@ -1,0 +1,124 @@
+"""Settings: declared once as dataclass fields with help, valid values and search range."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, field, fields, replace
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from canet.errors import CanetError, unknown_name
+
+S = TypeVar("S")
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: Sequence[Any] = (),
+    minimum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    search: Sequence[Any] = (),
+) -> Any:
+    """A dataclass field that knows what it is for, which values are valid and which to search."""
+    metadata = {
+        "help": help,
+        "choices": tuple(choices),
+        "minimum": minimum,
+        "above": above,
+        "below": below,
+        "search": tuple(search),
+    }
+    return field(default=default, metadata=metadata)
+
+
+def override(settings: S, changes: Mapping[str, Any]) -> S:
+    """`settings` with some changed; values may be strings as typed on a command line.
+
+    Raises:
+        CanetError: An unknown name or an invalid value, with the valid ones.
+    """
+    declared = {f.name: f for f in fields(settings)}  # type: ignore[arg-type]
+    hints = get_type_hints(type(settings))
+    parsed = {}
+    for name, value in changes.items():
+        if name not in declared:
+            raise unknown_name("setting", name, declared)
+        parsed[name] = _checked(declared[name], hints[name], value)
+    return replace(settings, **parsed)  # type: ignore[type-var]
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """`["tau=2", "hidden=32"]` → `{"tau": "2", "hidden": "32"}`."""
+    parsed = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CanetError(f"cannot read '{text}': settings are given as key=value")
+        parsed[name.strip()] = value.strip()
+    return parsed
+
+
+def valid_values(declared: Field[Any], hint: Any) -> str:
+    """The valid values of a setting, in words."""
+    rule = declared.metadata
+    if rule["choices"]:
+        return "one of " + ", ".join(map(str, rule["choices"]))
+    kind, optional = _plain_type(hint)
+    if kind is bool:
+        return "true or false"
+    words = "a whole number" if kind is int else "a number"
+    bounds = [("≥", rule["minimum"]), (">", rule["above"]), ("<", rule["below"])]
+    limits = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+    return f"{words} {limits}".strip() + (" or none" if optional else "")
+
+
+def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
+    rule = declared.metadata
+    problem = CanetError(
+        f"invalid value '{value}' for setting '{declared.name}': "
+        f"it takes {valid_values(declared, hint)}"
+    )
+    try:
+        parsed = _parsed(value, hint)
+    except ValueError:
+        raise problem from None
+    if parsed is None:
+        return None
+    if rule["choices"]:
+        valid = parsed in rule["choices"]
+    elif isinstance(parsed, int | float):
+        valid = (
+            (rule["minimum"] is None or parsed >= rule["minimum"])
+            and (rule["above"] is None or parsed > rule["above"])
+            and (rule["below"] is None or parsed < rule["below"])
+        )
+    else:
+        valid = True
+    if not valid:
+        raise problem
+    return parsed
+
+
+def _parsed(value: Any, hint: Any) -> Any:
+    kind, optional = _plain_type(hint)
+    if optional and (value is None or str(value).lower() == "none"):
+        return None
+    if kind is bool:
+        words = {"true": True, "false": False, "1": True, "0": False}
+        if str(value).lower() not in words:
+            raise ValueError(value)
+        return words[str(value).lower()]
+    if kind is int and isinstance(value, float) and not value.is_integer():
+        raise ValueError(value)
+    return kind(value)
+
+
+def _plain_type(hint: Any) -> tuple[type, bool]:
+    """`float | None` → (float, True); `int` → (int, False); a Literal of strings → (str, False)."""
+    if get_origin(hint) is types.UnionType:
+        (kind,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return kind, True
+    return (hint, False) if isinstance(hint, type) else (str, False)

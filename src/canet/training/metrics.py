@@ -1,0 +1,46 @@
+"""Scores in percent, computed on the device where the logits are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def accuracy(logits: Tensor, y: Tensor) -> Tensor:
+    """Share of nodes whose largest logit $[n, C]$ is their label's $[n]$."""
+    return 100 * (logits.argmax(dim=1) == y).double().mean()
+
+
+def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
+    """Probability that a positive node outranks a negative one, ties counting half.
+
+    For two classes; a node's rank is that of its logit difference. NaN where a class is absent.
+    """
+    score = (logits[:, 1] - logits[:, 0]).double()
+    _, group, count = score.unique(return_inverse=True, return_counts=True)
+    mean_rank = count.cumsum(0) - (count - 1) / 2
+    positive = y == 1
+    num_positive, num_negative = positive.sum(), (~positive).sum()
+    rank_sum = (mean_rank[group] * positive).sum()
+    wins = rank_sum - num_positive * (num_positive + 1) / 2
+    return 100 * wins / (num_positive * num_negative)
+
+
+def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
+    """Unweighted mean over the classes, present in label or prediction, of the F1 score."""
+    classes = logits.shape[1]
+    pairs = torch.bincount(y * classes + logits.argmax(dim=1), minlength=classes * classes)
+    confusion = pairs.view(classes, classes).double()
+    hits, total = confusion.diagonal(), confusion.sum(dim=0) + confusion.sum(dim=1)
+    present = total > 0
+    f1 = torch.where(present, 2 * hits / total.clamp(min=1), 0.0)
+    return 100 * f1.sum() / present.sum()
+
+
+METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "accuracy": accuracy,
+    "roc_auc": roc_auc,
+    "macro_f1": macro_f1,
+}
