@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
+from canet.data import sources
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +22,14 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder for one test, and no data root but the one the test gives."""
+    monkeypatch.setenv("CANET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CANET_DATA_ROOT", raising=False)
+    return tmp_path / "cache"
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of real raw files, or a skip where there is none."""
@@ -25,3 +37,75 @@ def data_root() -> Path:
     if not root or not Path(root).is_dir():
         pytest.skip("CANET_DATA_ROOT names no folder of raw data")
     return Path(root)
+
+
+@pytest.fixture
+def small_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
+    """A data root with small Twitch, Arxiv and Elliptic files in exactly the official layout."""
+    published = {p: known for p, known in sources.KNOWN.items() if p.startswith("planetoid/")}
+    monkeypatch.setattr(sources, "KNOWN", published)
+    root = tmp_path / "raw"
+    write_twitch(root)
+    write_arxiv(root)
+    write_elliptic(root)
+    return root
+
+
+def write_twitch(root: Path) -> None:
+    """Six regions of 20 users in a ring; user u is mature if u is even, and plays u and 3169.
+
+    Rows come in reverse order, FR repeats users 3 and 18, and user 0 has no features.
+    """
+    for folder in ("DE", "PTBR", "RU", "ES", "FR", "ENGB"):
+        users = [*range(19, -1, -1), *((3, 18) if folder == "FR" else ())]
+        rows = [f"{9000 + u},100,{u % 2 == 0},50,False,{u}" for u in users]
+        start = root / "twitch" / folder / f"musae_{folder}"
+        _write(Path(f"{start}_target.csv"), ["id,days,mature,views,partner,new_id", *rows])
+        ring = [f"{u},{(u + 1) % 20}" for u in range(20)]
+        _write(Path(f"{start}_edges.csv"), ["from,to", *ring])
+        games = {str(u): [3169, u, u] for u in range(1, 20)}
+        Path(f"{start}_features.json").write_text(json.dumps(games), encoding="utf-8")
+
+
+def write_arxiv(root: Path, nodes: int = 170) -> None:
+    """Paper i is of the year 2004 + i mod 17 and subject i mod 5, and cites i / 2 and i - 1."""
+    edges = [f"{i},{cited}" for i in range(1, nodes) for cited in {i // 2, i - 1}]
+    tables: dict[str, Iterable[str]] = {
+        "edge": edges,
+        "node-feat": (",".join(f"{i + j / 1000:.6f}" for j in range(128)) for i in range(nodes)),
+        "node-label": (str(i % 5) for i in range(nodes)),
+        "node_year": (str(2004 + i % 17) for i in range(nodes)),
+        "num-node-list": [str(nodes)],
+        "num-edge-list": [str(len(edges))],
+    }
+    for name, rows in tables.items():
+        path = root / "arxiv" / "raw" / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "wt", encoding="utf-8") as file:
+            file.writelines(f"{row}\n" for row in rows)
+
+
+def write_elliptic(root: Path) -> None:
+    """Nine transactions in each of 49 steps, a chain in each; classes go unknown, 1, 2 in turn.
+
+    The features file lists the transactions in another order than the classes file.
+    """
+    ids = [7_000_000 - 11 * i for i in range(49 * 9)]
+    step = [i // 9 + 1 for i in range(len(ids))]
+    raw = root / "elliptic" / "raw"
+    classes = [f"{tx},{('unknown', '1', '2')[i % 3]}" for i, tx in enumerate(ids)]
+    _write(raw / "elliptic_txs_classes.csv", ["txId,class", *classes])
+    chain = [f"{ids[i]},{ids[i + 1]}" for i in range(len(ids) - 1) if step[i] == step[i + 1]]
+    _write(raw / "elliptic_txs_edgelist.csv", ["txId1,txId2", *chain])
+    features = [
+        f"{ids[i]},{step[i]}," + ",".join(str(i + j / 1000) for j in range(165))
+        for i in reversed(range(len(ids)))
+    ]
+    _write(raw / "elliptic_txs_features.csv", features)
+    steps = [f"{tx},{number}" for tx, number in zip(ids, step, strict=True)]
+    _write(root / "elliptic" / "time_steps.csv", ["txId,time_step", *steps])
+
+
+def _write(path: Path, rows: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")

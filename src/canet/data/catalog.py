@@ -21,7 +21,7 @@ SPURIOUS_PROTOCOLS = ("paper", "disjoint")
 
 
 class Statistics(NamedTuple):
-    """Size of a graph; of one domain where a task is made of copies."""
+    """Size of a graph; of one domain, its edges without direction, where a task has domains."""
 
     nodes: int
     edges: int
@@ -116,6 +116,14 @@ def _count(task: ShiftTask, data_root: Path | None) -> Statistics:
     )
 
 
+def _count_domain(task: ShiftTask, data_root: Path | None) -> Statistics:
+    from canet.data.spurious import NUM_DOMAINS, NUM_SPURIOUS
+
+    whole = _count(task, data_root)
+    nodes, edges = whole.nodes // NUM_DOMAINS, whole.edges // (2 * NUM_DOMAINS)
+    return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
+
+
 def _citation(name: str, title: str, published: Statistics) -> Entry:
     def load(request: Request) -> ShiftTask:
         from canet.data.planetoid import planetoid_task
@@ -147,7 +155,7 @@ CATALOG: dict[str, Entry] = {
         shift="spurious features",
         metric="accuracy",
         load=_load_synthetic,
-        measure=_count,
+        measure=_count_domain,
         published=None,
         protocols=SPURIOUS_PROTOCOLS,
         domains=6,
@@ -205,10 +213,11 @@ def load_task(
     """
     entry = _entry(name)
     if protocol not in entry.protocols:
-        raise unknown_name(f"protocol of {name}", protocol, entry.protocols)
+        raise unknown_name(f"protocol for {name}", protocol, entry.protocols)
     if features is not None and features not in entry.features:
-        raise unknown_name(f"features of {name}", features, entry.features or ("none but its own",))
-    root = Path(data_root) if data_root is not None else None
+        own = "only its own (features=None)"
+        raise unknown_name(f"features for {name}", features, entry.features or (own,))
+    root = Path(data_root) if data_root else None
     task = entry.load(Request(root, data_seed, protocol, features, inductive))
     return replace(task, inductive=inductive)
 
@@ -216,15 +225,14 @@ def load_task(
 def file_status(name: str, data_root: str | Path | None = None) -> list[FileStatus]:
     """Whether each file of a task is present, missing or damaged; nothing is downloaded."""
     _entry(name)
-    root = Path(data_root) if data_root is not None else None
+    root = Path(data_root) if data_root else None
     return [raw.status(file, root) for file in sources.FILES[name]]
 
 
 def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
     """Size, splits and files of a task; counted if its files are here, and as published if not."""
     entry = _entry(name)
-    root = Path(data_root) if data_root is not None else None
-    files = file_status(name, root)
+    files = file_status(name, data_root)
     states = {file.state for file in files}
     state = next((s for s in ("damaged", "missing") if s in states), "present")
     description = TaskDescription(
@@ -241,9 +249,12 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
     )
     if state != "present":
         return description
-    task = load_task(name, root)
-    splits = {split: nodes.numel() for split, nodes in task.splits().items()}
-    return replace(description, statistics=entry.measure(task, root), splits=splits)
+    task = load_task(name, data_root)
+    return replace(
+        description,
+        statistics=entry.measure(task, Path(data_root) if data_root else None),
+        splits={split: nodes.numel() for split, nodes in task.splits().items()},
+    )
 
 
 def _entry(name: str) -> Entry:

@@ -136,7 +136,7 @@ def _parse(name: str, raw: RawFiles) -> Arrays:
 def _arrange(known: Any, test: Any, test_index: np.ndarray) -> sp.csr_array:
     """Rows of nodes in their order: `known` first, then row i of `test` for node `test_index[i]`.
 
-    Citeseer's isolated test nodes are in no file: their rows are zero, and so is their label.
+    Fifteen of Citeseer's test nodes are in no file: their rows are zero, and so is their label.
     """
     start = known.shape[0]
     size = test_index.max() + 1 - start

@@ -25,14 +25,14 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     path = cache_dir() / "processed" / f"{name}-{key}.npz"
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, EOFError, ValueError, zipfile.BadZipFile):
         pass  # absent or damaged: made anew below
-    arrays = build()
+    built = build()
     try:
-        with atomic_path(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
+        with atomic_path(path) as temporary, temporary.open("wb") as target:
+            np.savez(target, **built)  # type: ignore[arg-type]
     except OSError:
         pass  # a cache that cannot be written costs time, not the result
-    return arrays
+    return built

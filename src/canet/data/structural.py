@@ -60,12 +60,15 @@ def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
 def _singular_vectors(matrix: sp.csr_array) -> np.ndarray:
     """Leading right singular vectors $[n, 118]$, always the same ones with the same signs.
 
-    A graph with fewer nodes has fewer of them; the remaining columns are zero.
+    One thread, because the last bits depend on how many there are, and more are hardly faster. A
+    graph with fewer nodes has fewer vectors; the remaining columns are zero.
     """
     from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     rank = min(NUM_SPECTRAL, matrix.shape[0])
-    _, _, transposed = randomized_svd(matrix.astype(np.float32), rank, n_iter=4, random_state=0)
+    with threadpool_limits(1):
+        _, _, transposed = randomized_svd(matrix.astype(np.float32), rank, n_iter=4, random_state=0)
     largest = np.abs(transposed).argmax(axis=1)
     signs = np.sign(transposed[np.arange(rank), largest])
     return np.pad((transposed * signs[:, None]).T, ((0, 0), (0, NUM_SPECTRAL - rank)))

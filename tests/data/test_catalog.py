@@ -1,0 +1,104 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from canet.data import CATALOG, describe, file_status, load_task, sources
+from canet.data.spurious import NUM_DOMAINS, PROTOCOLS
+from canet.errors import CanetError
+
+
+def test_importing_the_catalogue_does_not_import_torch() -> None:
+    code = "import sys, canet.data; sys.exit('torch' in sys.modules or 'rich' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_task_has_its_files_listed() -> None:
+    assert list(sources.FILES) == list(CATALOG)
+
+
+def test_spurious_tasks_offer_every_protocol() -> None:
+    for entry in CATALOG.values():
+        spurious = entry.shift == "spurious features"
+        assert entry.protocols == (PROTOCOLS if spurious else ("paper",))
+        assert entry.domains == (NUM_DOMAINS if spurious else 1)
+
+
+@pytest.mark.parametrize("name", ["twitch", "arxiv", "elliptic", "synthetic"])
+def test_entry_and_loaded_task_agree(name: str, small_root: Path) -> None:
+    task = load_task(name, small_root, data_seed=3)
+    assert (task.name, task.shift, task.metric) == (
+        name,
+        CATALOG[name].shift,
+        CATALOG[name].metric,
+    )
+    assert (task.data_seed, task.protocol, task.inductive) == (3, "paper", False)
+    assert task.has_environments
+    assert len(task.environments) > int(task.data.environment.max())
+
+
+def test_inductive_is_carried_by_the_task(small_root: Path) -> None:
+    task = load_task("arxiv", small_root, inductive=True)
+    assert task.inductive
+    assert 0 < task.training_edges().shape[1] < task.data.edge_index.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "coro"}, "unknown task 'coro': did you mean 'cora'"),
+        ({"name": "twitch", "protocol": "disjoint"}, "valid are paper"),
+        ({"name": "cora", "protocol": "papr"}, "did you mean 'paper'"),
+        ({"name": "cora", "features": "structural"}, "valid are only its own"),
+        ({"name": "arxiv", "features": "struct"}, "valid are structural"),
+    ],
+)
+def test_misspelt_choices_are_refused_with_the_valid_ones(options: dict, message: str) -> None:
+    with pytest.raises(CanetError, match=message):
+        load_task(**options)
+
+
+def test_task_without_files_is_described_as_published(fresh_cache: Path) -> None:
+    for name in ("cora", "twitch", "arxiv", "elliptic"):
+        description = describe(name)
+        assert description.state == "missing"
+        assert description.statistics == CATALOG[name].published
+        assert description.splits == {}
+        assert {file.state for file in file_status(name)} == {"missing"}
+    assert not fresh_cache.exists()
+
+
+def test_task_with_files_is_counted(small_root: Path) -> None:
+    description = describe("elliptic", small_root)
+    assert description.state == "present"
+    assert description.statistics == (441, 392, 2, 165)
+    assert description.splits["train"] == 15
+    assert description.splits["left_out/steps 43-49"] == 42
+
+
+def test_damaged_file_is_told_and_nothing_is_counted(data_root: Path, fresh_cache: Path) -> None:
+    path = fresh_cache / "planetoid" / "ind.cora.tx"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"not a pickle")
+    description = describe("cora")
+    assert description.state == "damaged"
+    assert {file.state for file in description.files} == {"damaged", "missing"}
+    assert next(file for file in description.files if file.state == "damaged").location == path
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed"])
+def test_real_citation_graphs_have_the_published_statistics(name: str, data_root: Path) -> None:
+    description = describe(name, data_root)
+    assert description.state == "present"
+    assert description.statistics == CATALOG[name].published
+    nodes = description.statistics.nodes
+    assert sum(size for split, size in description.splits.items()) == 6 * nodes
+    assert description.splits["train"] == 3 * nodes // 2
+
+
+def test_task_that_needs_no_files_is_always_counted(fresh_cache: Path) -> None:
+    description = describe("synthetic")
+    assert description.state == "present"
+    assert description.files == []
+    assert description.statistics.nodes == 1500
