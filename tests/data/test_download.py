@@ -197,3 +197,11 @@ def test_damaged_archive_says_so(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="is damaged"):
         extract(archive, [Member(tmp_path / "file", ("file",), None)])
     assert not (tmp_path / "file").exists()
+
+
+def test_folder_that_cannot_be_written_is_one_line(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    assert "plain" in error_of(server, tmp_path / "plain" / "file")
+    archive = archive_of(tmp_path / "a.zip", {"file": CONTENT})
+    with pytest.raises(CanetError, match="set CANET_CACHE to another folder"):
+        extract(archive, [Member(tmp_path / "plain" / "file", ("file",), None)])

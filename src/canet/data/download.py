@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Sequence
 from email.message import Message
 from http.client import HTTPException
@@ -80,8 +81,13 @@ def extract(archive: Path, members: Sequence[Member]) -> None:
                     with content.open(held[0]) as source, temporary.open("wb") as file:
                         shutil.copyfileobj(source, file, CHUNK)
                     _check(temporary, member.known, f"{archive.name}:{held[0]}")
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise CanetError(f"archive '{archive}' is damaged ({error}): download it again") from error
+    except OSError as error:
+        raise CanetError(
+            f"cannot take files out of '{archive}' ({error}): make room, or set CANET_CACHE to "
+            "another folder"
+        ) from error
 
 
 def _transfer(url: str, part: Path) -> None:

@@ -27,7 +27,7 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return dict(arrays)
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile):
         pass  # absent or damaged: made anew below
     built = build()
     try:

@@ -119,8 +119,8 @@ def _verified(file: RawFile, path: Path) -> str:
             _record(file, path, digest)
     elif digest != expected.sha256:
         raise CanetError(
-            f"'{path}' is damaged (its SHA-256 is not that of the published file): remove it, and "
-            "it is downloaded again"
+            f"'{path}' is damaged (its SHA-256 is not the known one): remove it, and it is "
+            "downloaded again"
         )
     return digest
 
