@@ -1,7 +1,7 @@
 """The embedded task: a made-up social network, six domains, no files.
 
 About 1,500 users in five interest groups. Friendships follow a degree-corrected stochastic block
-model: groups prefer themselves, and a few users have many friends. Each user has a short bag of
+model: groups prefer themselves, and a few users have many friends. Each user has a bag of
 words from a vocabulary in which every group favours some words, so features carry the label, but
 imperfectly. The spurious columns and the domains come from the paper's construction.
 """
@@ -18,11 +18,11 @@ from canet.sparse import from_scipy
 
 NUM_USERS = 1500
 NUM_GROUPS = 5
-NUM_WORDS = 600
+NUM_WORDS = 1200
 MEAN_DEGREE = 4.0
-OWN_GROUP_SHARE = 0.72  # of a user's friends
-WORDS_PER_USER = 12
-TOPICAL_SHARE = 0.25  # of a user's words
+OWN_GROUP_SHARE = 0.78  # of a user's friends
+WORDS_PER_USER = 40
+TOPICAL_SHARE = 0.12  # of a user's words
 
 
 def synthetic_task(data_seed: int = 0, protocol: str = "paper") -> ShiftTask:
@@ -55,7 +55,7 @@ def _friendships(group: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def _bags_of_words(group: np.ndarray, random: np.random.Generator) -> sp.csr_matrix:
-    """Row-normalised word occurrences $[N, 600]$."""
+    """Row-normalised word occurrences $[N, 1200]$."""
     favoured = NUM_WORDS // (2 * NUM_GROUPS)
     topical = random.random((group.size, WORDS_PER_USER)) < TOPICAL_SHARE
     own_words = group[:, None] * favoured + random.integers(favoured, size=topical.shape)

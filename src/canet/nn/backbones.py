@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.nn.blocks import Block, Direction, Kind, Operator
-from canet.nn.environment import Environment
-from canet.nn.model import GraphModel
-from canet.nn.propagation import AttentionBranches
+from canet.nn.model import Features, GraphModel, Prediction
+from canet.nn.propagation import attend
 
 
 class GCN(GraphModel):
-    r"""Graph convolutional network (Kipf and Welling, ICLR '17) between two linear maps,
+    r"""Graph convolutional network (Kipf and Welling, ICLR '17),
 
-    .. math:: z^{(l+1)} = \sigma(\tilde D^{-1/2} (A + I) \tilde D^{-1/2} z^{(l)} W^{(l)} + b^{(l)}).
+    .. math:: z^{(l+1)} = \sigma(\hat A z^{(l)} W^{(l)} + b^{(l)}), \quad
+              \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2},
+
+    with L layers in all: $z^{(1)} = x$, and no $\sigma$ after the last. $\phi_{in}$ is the first
+    layer's map, $\phi_{out}$ the last one's, and the embedding is what it reads, $\hat A z^{(L)}$.
+    A network of one layer has both maps and no $\sigma$ between.
 
     Args:
         num_features: $D$.
@@ -43,45 +48,66 @@ class GCN(GraphModel):
     ) -> None:
         super().__init__(num_features, num_classes, hidden, num_layers, dropout)
         self.operator = Operator(self.kind, direction)
-        self.layers = nn.ModuleList(self.make_layer(hidden) for _ in range(num_layers))
+        self.between = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(num_layers - 2))
+        for linear in self._maps():
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
 
     @property
     def operators(self) -> tuple[Operator, ...]:
         return (self.operator,)
 
-    def make_layer(self, hidden: int) -> nn.Module:
-        layer = nn.Linear(hidden, hidden)
-        nn.init.xavier_uniform_(layer.weight)
-        nn.init.zeros_(layer.bias)
-        return layer
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+        z = self.project(x)
+        for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
+            if layer > 0:
+                z = self.drop(z) @ linear.weight.t()
+            z = self.aggregate(layer, z, z, block) + linear.bias
+            if self.num_layers > 1:
+                z = F.relu(z)
+        if self.num_layers > 1:
+            z = self.drop(z)
+            z = self.aggregate(self.num_layers - 1, z, z @ self.phi_out.weight.t(), blocks[-1])
+        return Prediction(self.phi_out(z), z)
 
-    def convolve(self, layer: nn.Module, z: Tensor, block: Block) -> Tensor:
-        convolved: Tensor = layer(block.matrices[self.operator] @ z)
-        return convolved
+    def aggregate(self, layer: int, z: Tensor, mapped: Tensor, block: Block) -> Tensor:
+        """A layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.
 
-    def propagate(
-        self, z: Tensor, blocks: Sequence[Block]
-    ) -> tuple[Tensor, tuple[Environment, ...]]:
-        for layer, block in zip(self.layers, blocks, strict=True):
-            z = F.relu(self.convolve(layer, self.drop(z), block))
-        return z, ()
+        `mapped` is z after the layer's linear map, which attention scores read.
+        """
+        return block.matrices[self.operator] @ z
+
+    def _maps(self) -> list[nn.Linear]:
+        return [self.phi_in, *self.between, self.phi_out]
 
 
 class GAT(GCN):
     r"""Graph attention network (Veličković et al., ICLR '18), one head per layer,
 
-    .. math:: z_u^{(l+1)} = \sigma\left(\sum_v w_{uv}^{(l)} W^{(l)} z_v^{(l)}\right),
+    .. math:: z_u^{(l+1)} = \sigma\left(\sum_v w_{uv}^{(l)} W^{(l)} z_v^{(l)} + b^{(l)}\right),
+              \quad w_{uv} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a^\top [W z_u \,\|\, W z_v]),
 
-    with the weights of :class:`AttentionBranches`. Arguments and shapes as for :class:`GCN`.
+    over the neighbours of u and u itself. Arguments and shapes as for :class:`GCN`.
     """
 
     kind: Kind = "attention"
 
-    def make_layer(self, hidden: int) -> nn.Module:
-        return AttentionBranches(hidden, 1)
-
-    def convolve(self, layer: nn.Module, z: Tensor, block: Block) -> Tensor:
-        convolved: Tensor = layer(
-            z, block.matrices[self.operator].pattern, z.new_ones(block.num_dst, 1)
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        hidden: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        direction: Direction = "along",
+    ) -> None:
+        super().__init__(num_features, num_classes, hidden, num_layers, dropout, direction)
+        widths = [hidden] * max(1, num_layers - 1) + [num_classes] * (num_layers > 1)
+        self.attention = nn.ParameterList(
+            nn.init.xavier_uniform_(torch.empty(2, width)) for width in widths
         )
-        return convolved
+
+    def aggregate(self, layer: int, z: Tensor, mapped: Tensor, block: Block) -> Tensor:
+        to_dst, to_src = (mapped @ self.attention[layer].t()).split(1, dim=1)
+        pattern = block.matrices[self.operator].pattern
+        return attend(pattern, z.unsqueeze(1), to_dst[: block.num_dst], to_src)

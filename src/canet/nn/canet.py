@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKind
-from canet.nn.model import GraphModel
+from canet.nn.model import Features, GraphModel, Prediction
 from canet.nn.propagation import AttentionBranches, ConvolutionBranches
 
 Backbone = Literal["gcn", "gat"]
@@ -92,9 +92,8 @@ class CaNet(GraphModel):
         needed = (self.operator, self.estimator_operator)
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
-    def propagate(
-        self, z: Tensor, blocks: Sequence[Block]
-    ) -> tuple[Tensor, tuple[Environment, ...]]:
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+        z = F.relu(self.project(x) + self.phi_in.bias)
         environments: list[Environment] = []
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
@@ -113,7 +112,7 @@ class CaNet(GraphModel):
             else:
                 mixed = branches(z, block.matrices[self.operator].pattern, e)
             z = F.relu(mixed + own)
-        return z, tuple(environments)
+        return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""

@@ -18,8 +18,9 @@ Features = Tensor | SparseMatrix
 class Prediction(NamedTuple):
     """A forward pass for n predicted nodes.
 
-    `logits` $[n, C]$; `embedding` $[n, H]$, the last hidden representation; `environments`, one
-    per layer for models that infer them, whose first n rows are the predicted nodes.
+    `logits` $[n, C]$; `embedding` $[n, H]$, the representation that the last linear map reads;
+    `environments`, one per layer for models that infer them, whose first n rows are the predicted
+    nodes.
     """
 
     logits: Tensor
@@ -28,9 +29,9 @@ class Prediction(NamedTuple):
 
 
 class GraphModel(nn.Module):
-    """Base of the models: $\\phi_{in}$, L layers of propagation, $\\phi_{out}$.
+    """Base of the models: a linear map $\\phi_{in}$ into H dimensions and one, $\\phi_{out}$, out.
 
-    Subclasses give the operators that their blocks must hold and the layers between.
+    Subclasses name the operators that their blocks must hold and what happens between.
 
     Shapes:
         - x $[n_{src}, D]$ (dense, or a :class:`SparseMatrix`), L blocks → :class:`Prediction`
@@ -50,26 +51,17 @@ class GraphModel(nn.Module):
         """The matrices that the model's blocks must hold."""
         raise NotImplementedError
 
-    def propagate(
-        self, z: Tensor, blocks: Sequence[Block]
-    ) -> tuple[Tensor, tuple[Environment, ...]]:
-        """$z^{(1)}$ $[n_{src}, H]$ → $z^{(L+1)}$ $[n, H]$ and the layers' environments."""
-        raise NotImplementedError
-
     def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
-        z = F.relu(self._encode(x))
-        embedding, environments = self.propagate(z, blocks)
-        logits = self.phi_out(self.drop(embedding))
-        return Prediction(logits, embedding, environments)
+        raise NotImplementedError
 
     def drop(self, z: Tensor) -> Tensor:
         return F.dropout(z, self.dropout, self.training)
 
-    def _encode(self, x: Features) -> Tensor:
-        """$\\phi_{in}$ after dropout; a sparse x stays sparse: dropping a zero changes nothing."""
+    def project(self, x: Features) -> Tensor:
+        """$x W_{in}$ $[n_{src}, H]$ after dropout. A sparse x stays sparse: its zeros stay zero."""
+        weight = self.phi_in.weight.t()
         if isinstance(x, Tensor):
-            encoded: Tensor = self.phi_in(self.drop(x))
-            return encoded
+            return self.drop(x) @ weight
         if self.training and self.dropout > 0:
             x = SparseMatrix(x.pattern, self.drop(x.value))
-        return x @ self.phi_in.weight.t() + self.phi_in.bias
+        return x @ weight

@@ -69,11 +69,8 @@ class AttentionBranches(nn.Module):
         score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
         score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
         branches, width, _ = self.weight.shape
-        values = z @ self.weight.permute(1, 0, 2).reshape(width, -1)
-        weights = attention_weights(neighbourhood, score_dst, score_src)
-        weights = weights * neighbourhood.gather_rows(e)
-        mixture = SparseMatrix(neighbourhood.expanded(branches), weights.flatten())
-        return mixture @ values.view(-1, width)
+        values = (z @ self.weight.permute(1, 0, 2).reshape(width, -1)).view(-1, branches, width)
+        return attend(neighbourhood, values, score_dst, score_src, e)
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
@@ -81,6 +78,28 @@ def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
     branches, width, out = weight.shape
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
     return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
+
+
+def attend(
+    neighbourhood: Pattern,
+    values: Tensor,
+    score_dst: Tensor,
+    score_src: Tensor,
+    e: Tensor | None = None,
+) -> Tensor:
+    r"""Attention of K branches, mixed: $\sum_k e_{uk} \sum_v w_{uv}^{(k)} h_v^{(k)}$.
+
+    One product with a sparse $[n_{dst}, n_{src} K]$ matrix: nothing of size edges × H is stored.
+
+    Shapes:
+        - values $h$ $[n_{src}, K, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, e $[n_{dst}, K]$
+          (ones where None) → $[n_{dst}, H]$
+    """
+    weights = attention_weights(neighbourhood, score_dst, score_src)
+    if e is not None:
+        weights = weights * neighbourhood.gather_rows(e)
+    mixture = SparseMatrix(neighbourhood.expanded(values.shape[1]), weights.flatten())
+    return mixture @ values.flatten(0, 1)
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:

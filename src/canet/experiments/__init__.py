@@ -1,0 +1,1 @@
+"""Experiments: presets, the demonstration, tables and figures."""
