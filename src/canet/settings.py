@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, replace
@@ -54,10 +55,10 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     """`["tau=2", "hidden=32"]` → `{"tau": "2", "hidden": "32"}`."""
     parsed = {}
     for text in assignments:
-        name, equals, value = text.partition("=")
+        name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise CanetError(f"cannot read '{text}': settings are given as key=value")
-        parsed[name.strip()] = value.strip()
+        parsed[name] = value
     return parsed
 
 
@@ -83,7 +84,7 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     )
     try:
         parsed = _parsed(value, hint)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         raise problem from None
     if parsed is None:
         return None
@@ -113,7 +114,10 @@ def _parsed(value: Any, hint: Any) -> Any:
         return words[str(value).lower()]
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError(value)
-    return kind(value)
+    parsed = kind(value)
+    if kind is float and not math.isfinite(parsed):
+        raise ValueError(value)
+    return parsed
 
 
 def _plain_type(hint: Any) -> tuple[type, bool]:

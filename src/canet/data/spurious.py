@@ -11,6 +11,8 @@ distribution, 4-6 are not.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -99,3 +101,11 @@ def spurious_task(
         protocol=protocol,
         data_seed=data_seed,
     )
+
+
+def without_spurious_columns(task: ShiftTask) -> ShiftTask:
+    """The same task with the base features alone: what a model could reach that is never misled."""
+    base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
+    data = task.data.clone()
+    data.x = from_scipy(base)
+    return replace(task, data=data, features="without spurious columns")

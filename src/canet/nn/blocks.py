@@ -124,7 +124,7 @@ def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> S
         src, dst = torch.cat([src[proper], loops]), torch.cat([dst[proper], loops])
     value = torch.ones(src.numel())
     if operator.kind in ("symmetric", "renormalised"):
-        degree = torch.bincount(dst, minlength=num_nodes).float()
+        degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)
         scale = degree.rsqrt().nan_to_num(posinf=0.0)
         value = scale[src] * scale[dst]
     return SparseMatrix.from_coo(dst, src, value, (num_nodes, num_nodes))

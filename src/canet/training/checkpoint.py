@@ -10,6 +10,8 @@ checkpoint.safetensors  everything needed to go on; only while the run is unfini
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +22,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.files import atomic_path, read_json, write_json
 
@@ -41,20 +42,14 @@ class RunConfig:
     backbone: str
     settings: dict[str, Any]
     seed: int
+    ood_curves: bool = False
 
-    @classmethod
-    def of(cls, task: ShiftTask, method: str, backbone: str, settings: Any, seed: int) -> RunConfig:
-        return cls(
-            task=task.name,
-            protocol=task.protocol,
-            data_seed=task.data_seed,
-            features=task.features,
-            inductive=task.inductive,
-            method=method,
-            backbone=backbone,
-            settings=asdict(settings),
-            seed=seed,
-        )
+    @property
+    def name(self) -> str:
+        """A folder name for the runs that differ from this one in their seed alone."""
+        content = json.dumps(asdict(self) | {"seed": None}, sort_keys=True)
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
 
 
 class RunFolder:
@@ -75,7 +70,12 @@ class RunFolder:
                     f"'{self.path}' holds a run with other settings: choose another folder"
                 )
             return
-        write_json(self.path / CONFIG, asdict(config))
+        try:
+            write_json(self.path / CONFIG, asdict(config))
+        except OSError as error:
+            raise CanetError(
+                f"cannot write to '{self.path}' ({error.strerror}): choose another folder"
+            ) from None
 
     def finish(
         self, weights: Mapping[str, Tensor], metrics: Mapping[str, Any], result: Mapping[str, Any]
@@ -87,7 +87,10 @@ class RunFolder:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
     def read_config(self) -> RunConfig:
-        return RunConfig(**self._json(CONFIG))
+        try:
+            return RunConfig(**self._json(CONFIG))
+        except TypeError:
+            raise _damaged(self.path / CONFIG) from None
 
     def read_result(self) -> dict[str, Any]:
         result: dict[str, Any] = self._json(RESULT)
@@ -99,14 +102,23 @@ class RunFolder:
 
     def load_weights(self, module: nn.Module) -> None:
         """Load the selected epoch's parameters into `module`."""
-        module.load_state_dict(read_tensors(self.path / WEIGHTS))
+        path = self.path / WEIGHTS
+        try:
+            module.load_state_dict(read_tensors(path))
+        except RuntimeError:
+            raise CanetError(
+                f"'{path}' does not fit the model: load it with the run's own method and settings"
+            ) from None
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         write_tensors(self.path / CHECKPOINT, tensors)
 
     def read_checkpoint(self) -> dict[str, Tensor] | None:
-        path = self.path / CHECKPOINT
-        return read_tensors(path) if path.exists() else None
+        """The last checkpoint, or None where there is none that can be read."""
+        try:
+            return read_tensors(self.path / CHECKPOINT)
+        except CanetError:
+            return None
 
     def _json(self, name: str) -> Any:
         path = self.path / name
@@ -115,12 +127,12 @@ class RunFolder:
         except FileNotFoundError:
             raise CanetError(f"'{self.path}' is not a finished run: it has no {name}") from None
         except ValueError:
-            raise CanetError(f"'{path}' is damaged: train the run again") from None
+            raise _damaged(path) from None
 
 
 def find_runs(path: Path) -> list[RunFolder]:
     """The finished runs at or below `path`, in order of their names."""
-    markers = sorted(path.rglob(MARKER)) if path.is_dir() else []
+    markers = sorted(marker for marker in path.rglob(MARKER) if marker.is_file())
     if not markers:
         raise CanetError(f"no finished run at '{path}': give the folder that --out named")
     return [RunFolder(marker.parent) for marker in markers]
@@ -139,8 +151,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise CanetError(f"'{path}' is missing: the run is not finished") from None
     except SafetensorError:
-        raise CanetError(f"'{path}' is damaged: train the run again") from None
+        raise _damaged(path) from None
     return tensors
+
+
+def _damaged(path: Path) -> CanetError:
+    return CanetError(f"'{path}' is damaged: delete '{path.parent}' and train the run again")
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

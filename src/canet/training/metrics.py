@@ -20,7 +20,7 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     """
     score = (logits[:, 1] - logits[:, 0]).double()
     _, group, count = score.unique(return_inverse=True, return_counts=True)
-    mean_rank = count.cumsum(0) - (count - 1) / 2
+    mean_rank = count.cumsum(0) - (count - 1).double() / 2
     positive = y == 1
     num_positive, num_negative = positive.sum(), (~positive).sum()
     rank_sum = (mean_rank[group] * positive).sum()

@@ -44,7 +44,13 @@ class Oracle:
             raise CanetError(
                 f"selection '{Oracle.name}' needs OOD scores of every epoch: train with OOD curves"
             )
-        return int(np.mean(curves, axis=0).argmax())
+        mean = np.mean(curves, axis=0)
+        if np.isnan(mean).all():
+            raise CanetError(
+                f"selection '{Oracle.name}' found no epoch where every OOD set has a score: "
+                f"check that each holds every class"
+            )
+        return int(np.nanargmax(mean))
 
 
 SELECTION_RULES = (BestValidation, LastEpoch, Oracle)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,21 @@ class Trainer:
         self.fields = TaskFields(task, model.operators, model.num_layers, self.device)
         self.metric = METRICS[task.metric]
 
+    def config(self, seed: int = 0, ood_curves: bool = False) -> RunConfig:
+        """What a run with this seed is, completely."""
+        return RunConfig(
+            task=self.task.name,
+            protocol=self.task.protocol,
+            data_seed=self.task.data_seed,
+            features=self.task.features,
+            inductive=self.task.inductive,
+            method=self.method_type.name,
+            backbone=self.backbone,
+            settings=asdict(self.settings),
+            seed=seed,
+            ood_curves=ood_curves,
+        )
+
     def run(
         self,
         seed: int = 0,
@@ -94,7 +109,7 @@ class Trainer:
             ood_curves: Also score every split at every epoch (they do not influence the run).
             on_progress: Called with (epochs done, epochs in all, last validation score).
         """
-        config = RunConfig.of(self.task, self.method_type.name, self.backbone, self.settings, seed)
+        config = self.config(seed, ood_curves)
         place = RunFolder(folder) if folder else None
         if place:
             place.begin(config)
@@ -103,7 +118,7 @@ class Trainer:
         with seeded(seed, self.device):
             loop = _Loop(self, self._new_method().to(self.device), ood_curves)
             saved = place.read_checkpoint() if place else None
-            if saved:
+            if saved and loop.can_restore(saved):
                 loop.restore(saved)
             loop.go(place, on_progress)
         history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
@@ -124,9 +139,10 @@ class Trainer:
 
     def load(self, place: RunFolder) -> Method:
         """The trained method of a finished run of this task, method and settings."""
-        method = self._new_method().to(self.device)
+        with seeded(0, self.device):
+            method = self._new_method().to(self.device)
         place.load_weights(method)
-        return method
+        return method.eval()
 
     @torch.no_grad()
     def scores(self, method: Method) -> dict[str, float]:
@@ -135,9 +151,10 @@ class Trainer:
         return {split: float(self.score(method, split)) for split in self.fields.nodes}
 
     def score(self, method: Method, split: str) -> Tensor:
-        """Score of one split, a tensor on the device."""
+        """Score of one split, a tensor on the device; NaN if a logit is not finite."""
         batch = self.fields.batch(split)
-        return self.metric(method.predict(batch), batch.y)
+        logits = method.predict(batch)
+        return torch.where(logits.isfinite().all(), self.metric(logits, batch.y), torch.nan)
 
     def _new_method(self) -> Method:
         return self.method_type(
@@ -193,7 +210,8 @@ class _Loop:
         if not torch.isfinite(self.best_score):
             raise CanetError(
                 f"the validation score was never a number: check that the validation nodes of "
-                f"'{self.trainer.task.name}' hold every class"
+                f"'{self.trainer.task.name}' hold every class, or lower learning_rate "
+                f"(now {settings.learning_rate:g})"
             )
 
     def _step(self, batch: Any) -> None:
@@ -247,6 +265,10 @@ class _Loop:
         if self.trainer.device.type == "cuda":
             state["rng.cuda"] = torch.cuda.get_rng_state()
         return state
+
+    def can_restore(self, saved: dict[str, Tensor]) -> bool:
+        """Whether a saved state holds every curve that this run is to keep."""
+        return all(f"history.{name}" in saved for name in self.history)
 
     def restore(self, saved: dict[str, Tensor]) -> None:
         """Go back to a state that `tensors` gave."""

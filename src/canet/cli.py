@@ -1,0 +1,193 @@
+"""The command line: a thin door to the package. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from canet.errors import CanetError
+
+if TYPE_CHECKING:
+    from canet.training.summary import Scored
+
+app = typer.Typer(
+    help="Graph neural networks that keep working after the world has shifted.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+UsageError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(help="Folder with raw data, only read. Default: CANET_DATA_ROOT, then the cache."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for runs, table and picture.")] = Path("demo"),
+    device: DeviceOption = Device.auto,
+    quiet: Quiet = False,
+) -> None:
+    """CaNet beside a plain GCN on the embedded data: about a minute on two cores."""
+    from canet.experiments.demo import run_demo
+
+    run_demo(out, device.value, quiet)
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="One task, with its splits and files.")] = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """What tasks there are, their statistics, and whether their files are present and intact."""
+    from dataclasses import asdict
+
+    from canet.console import show_task, show_tasks
+    from canet.data import CATALOG, describe
+
+    if name:
+        description = describe(name, data_root)
+        if as_json:
+            print(json.dumps(asdict(description), indent=2, default=str))
+        else:
+            show_task(description)
+        return
+    descriptions = [describe(task, data_root) for task in CATALOG]
+    if as_json:
+        content = {d.name: asdict(d) for d in descriptions}
+        print(json.dumps(content, indent=2, default=str))
+    else:
+        show_tasks(descriptions)
+
+
+@app.command()
+def train(
+    task: Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")],
+    method: Annotated[str, typer.Option(help="Method to train with.")] = "canet",
+    backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
+    data_seed: Annotated[int, typer.Option(min=0, help="Seed of splits and made features.")] = 0,
+    protocol: Annotated[
+        str, typer.Option(help="paper, or disjoint: no test node known.")
+    ] = "paper",
+    features: Annotated[
+        str | None, typer.Option(help="structural: features computed from the graph alone.")
+    ] = None,
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
+    ] = False,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs. Default: one below runs/.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a published setting."),
+    ] = None,
+    ood_curves: Annotated[
+        bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train a method on a task with its published settings, and score it under shift."""
+    from canet.console import METRIC_NAMES, Reporter, print_table, summary_rows
+    from canet.experiments.presets import preset
+    from canet.settings import override, parse_assignments
+
+    changes: dict[str, Any] = dict(parse_assignments(set_ or []))
+    if epochs is not None:
+        changes["epochs"] = epochs
+    settings = override(preset(task, method, backbone), changes)
+
+    from canet.data import load_task
+    from canet.training import Trainer
+    from canet.training.summary import Scored, summarise
+
+    loaded = load_task(task, data_root, data_seed, protocol, features, inductive)
+    trainer = Trainer(loaded, method, backbone, settings, device.value)
+    folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
+    runs: list[Scored] = []
+    with Reporter(seeds, quiet or as_json).showing() as reporter:
+        for seed in range(seeds):
+            progress = reporter.next_run(f"{task} {method}-{backbone} seed {seed}")
+            run = trainer.run(seed, folder / f"seed-{seed}", ood_curves, progress)
+            runs.append(Scored(run.config, run.result))
+    summary = summarise(runs, loaded.metric)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    elif not quiet:
+        title = f"{task} ({loaded.protocol}, {loaded.features} features), {method}-{backbone}"
+        column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
+        print_table(title, ["split", column], summary_rows(summary))
+        print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
+        print(f"Kept in {folder}. Scores again: canet evaluate {folder}")
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Score finished runs again from their saved weights."""
+    from canet.console import METRIC_NAMES, print_table, summary_rows
+    from canet.experiments.evaluate import evaluate_runs
+
+    summaries = evaluate_runs(run, device.value, data_root)
+    if as_json:
+        print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
+        return
+    for summary in summaries:
+        title = (
+            f"{summary['task']} ({summary['protocol']}, data seed {summary['data_seed']}, "
+            f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
+        )
+        column = f"{METRIC_NAMES[summary['metric']]} %, {len(summary['seeds'])} run(s)"
+        print_table(title, ["split", column], summary_rows(summary))
+
+
+def main() -> None:
+    """Run the command line; whatever a user can cause ends in one line and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except CanetError as error:
+        code = _complain(str(error))
+    except UsageError as error:
+        code = _complain(error.format_message())
+    except (typer.Abort, KeyboardInterrupt):
+        code = _complain("interrupted; the same command goes on where it stopped", 130)
+    sys.exit(code or 0)
+
+
+def _complain(message: str, code: int = 2) -> int:
+    print(f"canet: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

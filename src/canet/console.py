@@ -1,0 +1,148 @@
+"""What the command line shows: one progress bar, short tables, plain lines where nobody looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from canet.data import TaskDescription
+
+SECONDS_BETWEEN_LINES = 10.0
+METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "macro_f1": "macro F1"}
+
+
+class Report(Protocol):
+    """Tells how far a run is: (epochs done, epochs in all, last validation score)."""
+
+    def __call__(self, done: int, total: int, score: float) -> None: ...
+
+
+class Reporter:
+    """Shows the progress of several runs on standard error.
+
+    One bar with the time left on a terminal, a line now and then elsewhere, nothing if quiet.
+    """
+
+    def __init__(self, num_runs: int, quiet: bool) -> None:
+        self._num_runs = num_runs
+        self._started = 0
+        self._quiet = quiet
+        self._last_line = time.monotonic()
+        self._bar: Progress | None = None
+        if not quiet and sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                TextColumn("valid {task.fields[score]:.1f}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+
+    def next_run(self, label: str) -> Report:
+        """The callback of the next run."""
+        before, self._started = self._started, self._started + 1
+
+        def report(done: int, total: int, score: float) -> None:
+            if self._bar:
+                self._show_bar(label, before, done, total, score)
+            elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+                self._last_line = time.monotonic()
+                print(f"{label}: epoch {done}/{total}, valid {score:.1f}", file=sys.stderr)
+
+        return report
+
+    def _show_bar(self, label: str, before: int, done: int, total: int, score: float) -> None:
+        assert self._bar is not None
+        fraction = (before + done / total) / self._num_runs
+        if not self._bar.tasks:
+            self._bar.add_task(label, total=1.0, score=score)
+        self._bar.update(self._bar.tasks[0].id, completed=fraction, description=label, score=score)
+
+    @contextmanager
+    def showing(self) -> Iterator[Reporter]:
+        if not self._bar:
+            yield self
+            return
+        with self._bar:
+            yield self
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output; the first column is text, the others are numbers."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 160
+    Console(width=width).print(table)
+
+
+def spread_text(spread: dict[str, Any]) -> str:
+    """`{"mean": 96.391, "std": 0.432}` → `96.39 ± 0.43`."""
+    return f"{spread['mean']:.2f} ± {spread['std']:.2f}"
+
+
+def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The scores of a summary, a line each."""
+    scores = summary["scores"]
+    rows = [(name, spread_text(scores[name])) for name in ("train", "valid", "test_id")]
+    rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
+    rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
+    left_out = scores.get("left_out", {})
+    return rows + [(f"left out {name}", spread_text(s)) for name, s in left_out.items()]
+
+
+def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
+    """The list of tasks."""
+    columns = ["task", "nodes", "edges", "classes", "features", "shift", "metric"]
+    columns += ["train / valid / test", "OOD", "files"]
+    rows = []
+    for d in descriptions:
+        copies = f" × {d.domains}" if d.domains > 1 else ""
+        id_sizes = " / ".join(f"{d.splits[s]:,}" for s in ("train", "valid", "test_id") if d.splits)
+        ood = sum(size for split, size in d.splits.items() if split.startswith("ood/"))
+        counts = [f"{n:,}" for n in d.statistics]
+        counts[0] += copies
+        sizes = [id_sizes or "–", f"{ood:,}" if d.splits else "–"]
+        rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
+    print_table("Tasks", columns, rows)
+    print("Files and splits of one task: canet datasets NAME")
+
+
+def show_task(description: TaskDescription) -> None:
+    """One task with its splits and files."""
+    d = description
+    nodes, edges, classes, features = d.statistics
+    copies = f" in each of {d.domains} domains" if d.domains > 1 else ""
+    counted = "counted" if d.state == "present" else "as published"
+    print(f"{d.name}: {d.description}")
+    print(f"{nodes:,} nodes, {edges:,} edges{copies}, {classes} classes, {features:,} features")
+    print(f"({counted}); shift: {d.shift}; metric: {METRIC_NAMES[d.metric]}")
+    print(f"protocols: {', '.join(d.protocols)}")
+    if d.features:
+        print(f"features besides its own: {', '.join(d.features)}")
+    if d.splits:
+        print_table("Splits", ["split", "nodes"], [(s, f"{n:,}") for s, n in d.splits.items()])
+    if d.files:
+        rows = [(f.path, f.state, str(f.location or "–")) for f in d.files]
+        print_table("Files", ["file", "state", "place"], rows)
+
+
+def _files(d: TaskDescription) -> str:
+    if not d.files:
+        return "none needed"
+    if d.state == "present":
+        return "present, intact"
+    affected = [f.path.rsplit("/", 1)[-1] for f in d.files if f.state == d.state]
+    return (
+        f"{d.state}: {affected[0]}" if len(affected) == 1 else f"{d.state}: {len(affected)} files"
+    )

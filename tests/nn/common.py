@@ -1,0 +1,92 @@
+"""A small awkward graph, and one of each kind of model, for the tests of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from canet.nn import GAT, GCN, CaNet, Features, Graph, GraphModel, Prediction
+
+NUM_NODES = 10
+NUM_FEATURES = 4
+NUM_CLASSES = 3
+HIDDEN = 5
+
+# Directed; 3 → 3 is a self-loop, 4 → 2 stands twice, nothing points to 9, 7 points to nothing,
+# 8 is alone.
+EDGES = torch.tensor(
+    [
+        [0, 0, 1, 2, 3, 3, 4, 4, 2, 5, 6, 6, 9],
+        [1, 2, 2, 3, 0, 3, 2, 2, 4, 6, 5, 7, 5],
+    ]
+)
+NO_EDGES = torch.empty(2, 0, dtype=torch.long)
+
+# Paper i cites i // 2 and i - 7: two hops from a few papers reach some of the rest, never all.
+NUM_PAPERS = 40
+CITATIONS = torch.tensor(
+    [[i, cited] for i in range(1, NUM_PAPERS) for cited in (i // 2, i - 7) if cited >= 0]
+).T
+
+
+def _canet(**options: object) -> Callable[..., GraphModel]:
+    def make(num_layers: int = 2, dropout: float = 0.0) -> GraphModel:
+        return CaNet(
+            NUM_FEATURES,
+            NUM_CLASSES,
+            hidden=HIDDEN,
+            num_layers=num_layers,
+            dropout=dropout,
+            **options,  # type: ignore[arg-type]
+        )
+
+    return make
+
+
+def _plain(cls: type[GCN], direction: str) -> Callable[..., GraphModel]:
+    def make(num_layers: int = 2, dropout: float = 0.0) -> GraphModel:
+        model = cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction)
+        return with_biases(model)
+
+    return make
+
+
+CANET_MODELS = {
+    f"canet {backbone} {estimator} {propagation} {direction}": _canet(
+        backbone=backbone, estimator=estimator, propagation=propagation, direction=direction
+    )
+    for backbone, propagations in (("gcn", ("symmetric", "sum")), ("gat", ("symmetric",)))
+    for estimator in ("node", "graph")
+    for propagation in propagations
+    for direction in ("along", "against")
+} | {
+    "canet gcn shared environment": _canet(estimator="graph", shared_environment=True),
+    "canet gat shared environment": _canet(backbone="gat", shared_environment=True),
+    "canet gcn mean of branches": _canet(learned_environment=False),
+    "canet gat mean of branches": _canet(backbone="gat", learned_environment=False),
+}
+PLAIN_MODELS = {
+    f"{cls.__name__.lower()} {direction}": _plain(cls, direction)
+    for cls in (GCN, GAT)
+    for direction in ("along", "against")
+}
+MODELS = CANET_MODELS | PLAIN_MODELS
+
+
+def with_biases(model: GraphModel) -> GraphModel:
+    """The model with random biases, which start at zero in some."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+def predict(
+    model: GraphModel, x: Features, edges: Tensor = EDGES, num_nodes: int = NUM_NODES
+) -> Prediction:
+    """A forward pass over the whole graph, in the mode that the model is in."""
+    blocks = Graph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
+    prediction: Prediction = model(x, blocks)
+    return prediction

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from canet.methods import Batch, Method, get_method
+from canet.nn import Environment, Field, Graph, GraphModel, Operator
+from canet.nn import environment as environment_module
+from canet.nn.blocks import operator_matrix
+from tests.nn.common import (
+    CITATIONS,
+    EDGES,
+    MODELS,
+    NO_EDGES,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    NUM_PAPERS,
+)
+
+KINDS = ("symmetric", "renormalised", "sum", "attention")
+DIRECTIONS = ("along", "against")
+OPERATORS = [Operator(kind, direction) for kind in KINDS for direction in DIRECTIONS]
+SOME_PAPERS = torch.tensor([17, 3, 30])
+
+operators = pytest.mark.parametrize("operator", OPERATORS, ids=str)
+
+
+def by_hand(edges: Tensor, num_nodes: int, operator: Operator) -> Tensor:
+    """An operator's matrix edge by edge; row = the node that reads."""
+    pairs = [tuple(edge) for edge in edges.T.tolist()]
+    if operator.direction == "against":
+        pairs = [(target, source) for source, target in pairs]
+    if operator.kind in ("renormalised", "attention"):
+        pairs = [(source, target) for source, target in pairs if source != target]
+        pairs += [(node, node) for node in range(num_nodes)]
+    degree = [sum(target == node for _, target in pairs) for node in range(num_nodes)]
+    matrix = torch.zeros(num_nodes, num_nodes)
+    for source, target in pairs:
+        weight = 1.0
+        if operator.kind in ("symmetric", "renormalised"):
+            product = degree[source] * degree[target]
+            weight = 1 / math.sqrt(product) if product else 0.0
+        matrix[target, source] += weight
+    return matrix
+
+
+def dense(edges: Tensor, num_nodes: int, operator: Operator) -> Tensor:
+    return operator_matrix(edges, num_nodes, operator) @ torch.eye(num_nodes)
+
+
+@operators
+def test_operator_is_its_definition(operator: Operator) -> None:
+    torch.testing.assert_close(
+        dense(EDGES, NUM_NODES, operator), by_hand(EDGES, NUM_NODES, operator)
+    )
+
+
+@operators
+def test_operator_without_edges_is_empty_or_the_identity(operator: Operator) -> None:
+    loops = operator.kind in ("renormalised", "attention")
+    expected = torch.eye(4) if loops else torch.zeros(4, 4)
+    assert dense(NO_EDGES, 4, operator).equal(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_against_is_along_the_reversed_edges(kind: str) -> None:
+    against = dense(EDGES, NUM_NODES, Operator(kind, "against"))
+    assert against.equal(dense(EDGES.flip(0), NUM_NODES, Operator(kind, "along")))
+
+
+def test_along_an_edge_its_target_reads_its_source() -> None:
+    edge = torch.tensor([[0], [1]])
+    assert dense(edge, 2, Operator("sum", "along")).tolist() == [[0, 0], [1, 0]]
+    assert dense(edge, 2, Operator("sum", "against")).tolist() == [[0, 1], [0, 0]]
+
+
+def test_symmetric_counts_incoming_edges_and_adds_no_self_loops() -> None:
+    # Incoming edges: none for 0, one for 1, two for 2.
+    edges = torch.tensor([[0, 0, 1], [1, 2, 2]])
+    matrix = dense(edges, 3, Operator("symmetric"))
+    assert matrix.diagonal().equal(torch.zeros(3))
+    torch.testing.assert_close(matrix[2, 1], torch.tensor(1 / math.sqrt(2)))
+    assert matrix[1, 0] == 0
+    assert matrix[2, 0] == 0
+
+
+def test_repeated_edges_count_as_often_as_they_stand() -> None:
+    edges = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    assert dense(edges, 2, Operator("sum")).tolist() == [[0, 1], [2, 0]]
+    torch.testing.assert_close(
+        dense(edges, 2, Operator("symmetric")),
+        torch.tensor([[0, 1 / math.sqrt(2)], [2 / math.sqrt(2), 0]]),
+    )
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_renormalised_is_the_norm_of_gcn_conv(direction: str) -> None:
+    edges = EDGES if direction == "along" else EDGES.flip(0)
+    index, weight = gcn_norm(edges, num_nodes=NUM_NODES, dtype=torch.float64)
+    expected = torch.zeros(NUM_NODES, NUM_NODES)
+    expected.index_put_((index[1], index[0]), weight, accumulate=True)
+    torch.testing.assert_close(dense(EDGES, NUM_NODES, Operator("renormalised", direction)), expected)
+
+
+def test_attention_makes_each_node_once_its_own_neighbour() -> None:
+    edges = torch.tensor([[0, 0, 0, 1], [0, 0, 1, 1]])
+    pattern = operator_matrix(edges, 3, Operator("attention")).pattern
+    entries = sorted(zip(pattern.row.tolist(), pattern.col.tolist(), strict=True))
+    assert entries == [(0, 0), (1, 0), (1, 1), (2, 2)]
+
+
+def test_whole_graph_is_one_block_for_every_layer() -> None:
+    field = Graph(EDGES, NUM_NODES, OPERATORS).whole(3)
+    assert field.nodes.equal(torch.arange(NUM_NODES))
+    assert len(field.blocks) == 3
+    assert len({id(block) for block in field.blocks}) == 1
+    assert len({id(block) for block in field.to("cpu", torch.float32).blocks}) == 1
+
+
+def test_a_field_changes_type_with_its_matrices() -> None:
+    field = Graph(EDGES, NUM_NODES, OPERATORS).receptive_field(torch.tensor([2]), 2)
+    for block in field.to("cpu", torch.float32).blocks:
+        assert set(block.matrices) == set(OPERATORS)
+        assert all(matrix.value.dtype == torch.float32 for matrix in block.matrices.values())
+
+
+OPERATOR_SETS = [
+    [Operator("symmetric")],
+    [Operator("sum", "against")],
+    [Operator("sum", "against"), Operator("symmetric", "along")],
+    [Operator("attention", "along"), Operator("symmetric", "against")],
+    [Operator("renormalised", "against")],
+]
+
+
+@pytest.mark.parametrize("needed", OPERATOR_SETS, ids=str)
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_receptive_field_is_exactly_what_reaches_the_nodes(
+    needed: list[Operator], num_layers: int
+) -> None:
+    whole = {operator: by_hand(CITATIONS, NUM_PAPERS, operator) for operator in needed}
+    # An entry is an edge even where a degree of zero makes its weight zero.
+    reads = sum(by_hand(CITATIONS, NUM_PAPERS, Operator("sum", op.direction)) for op in needed)
+    field = Graph(CITATIONS, NUM_PAPERS, needed).receptive_field(SOME_PAPERS, num_layers)
+    nodes = field.nodes.tolist()
+    assert nodes[:3] == SOME_PAPERS.tolist()
+    assert len(field.blocks) == num_layers
+    reached = set(SOME_PAPERS.tolist())
+    for block in reversed(field.blocks):
+        assert block.num_dst == len(reached)
+        assert set(nodes[: block.num_dst]) == reached
+        reached |= {v for u in reached for v in range(NUM_PAPERS) if reads[u, v]}
+        assert block.num_src == len(reached)
+        assert set(nodes[: block.num_src]) == reached
+        for operator, matrix in block.matrices.items():
+            assert matrix.shape == (block.num_dst, block.num_src)
+            expected = whole[operator][nodes[: block.num_dst]][:, nodes[: block.num_src]]
+            torch.testing.assert_close(matrix @ torch.eye(block.num_src), expected)
+    assert len(nodes) == len(reached) < NUM_PAPERS
+
+
+def test_receptive_field_of_an_isolated_node_is_the_node() -> None:
+    field = Graph(EDGES, NUM_NODES, [Operator("symmetric")]).receptive_field(torch.tensor([8]), 2)
+    assert field.nodes.tolist() == [8]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_logits_on_the_field_are_those_on_the_whole_graph(name: str, num_layers: int) -> None:
+    model: GraphModel = MODELS[name](num_layers=num_layers).eval()
+    x = torch.randn(NUM_PAPERS, NUM_FEATURES)
+    graph = Graph(CITATIONS, NUM_PAPERS, model.operators)
+    field = graph.receptive_field(SOME_PAPERS, num_layers)
+    whole = model(x, graph.whole(num_layers).blocks)
+    part = model(x[field.nodes], field.blocks)
+    torch.testing.assert_close(part.logits, whole.logits[SOME_PAPERS])
+    torch.testing.assert_close(part.embedding, whole.embedding[SOME_PAPERS])
+    for ours, theirs in zip(part.environments, whole.environments, strict=True):
+        torch.testing.assert_close(ours.sample[:3], theirs.sample[SOME_PAPERS])
+
+
+class NoiseOfNodes:
+    """Gumbel noise as a function of step, layer and node: the same on any part of the graph."""
+
+    def __init__(self, nodes: Tensor) -> None:
+        self.nodes = nodes
+        self.calls = 0
+
+    def __call__(self, like: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(self.calls)
+        self.calls += 1
+        uniform = torch.rand(NUM_PAPERS, like.shape[1], generator=generator)
+        return -torch.log(-torch.log(uniform))[self.nodes[: like.shape[0]]]
+
+
+TRAINED = {
+    "canet gcn node": ("canet", "gcn", {"estimator": "node"}),
+    "canet gcn graph": ("canet", "gcn", {"estimator": "graph"}),
+    "canet gcn sum against": (
+        "canet",
+        "gcn",
+        {"estimator": "graph", "propagation": "sum", "direction": "against"},
+    ),
+    "canet gcn shared": ("canet", "gcn", {"shared_environment": True}),
+    "canet gcn mixture": ("canet", "gcn", {"prior": "mixture"}),
+    "canet gat node": ("canet", "gat", {"estimator": "node"}),
+    "canet gat graph": ("canet", "gat", {"estimator": "graph", "direction": "against"}),
+    "canet gat shared": ("canet", "gat", {"shared_environment": True}),
+    "gcn": ("erm", "gcn", {}),
+    "gat": ("erm", "gat", {"direction": "against"}),
+}
+
+
+def whole_graph_loss(method: Method, x: Tensor, field: Field, nodes: Tensor, y: Tensor) -> Tensor:
+    """The method's objective from a pass over all nodes, of which `nodes` are then picked."""
+    prediction = method.model(x, field.blocks)
+    loss = method.node_losses(prediction.logits[nodes], y).mean()
+    if prediction.environments:
+        picked = [
+            Environment(environment.log_posterior[nodes], environment.sample[nodes])
+            for environment in prediction.environments
+        ]
+        loss = loss + method.settings.reg_weight * method.divergence(picked, len(nodes))
+    return loss
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_training_on_the_field_is_training_on_the_whole_graph(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method_name, backbone, options = TRAINED[name]
+    cls = get_method(method_name)
+    settings = cls.settings_type(hidden=6, dropout=0.0, learning_rate=0.05, **options)
+    on_field = cls(settings, backbone, NUM_FEATURES, NUM_CLASSES)
+    on_whole = copy.deepcopy(on_field)
+    start = [parameter.detach().clone() for parameter in on_field.parameters()]
+
+    x, nodes = torch.randn(NUM_PAPERS, NUM_FEATURES), torch.tensor([17, 3, 30, 12, 5])
+    y = torch.tensor([0, 1, 2, 1, 0])
+    graph = Graph(CITATIONS, NUM_PAPERS, on_field.model.operators)
+    field, whole = graph.receptive_field(nodes, 2), graph.whole(2)
+    assert field.nodes.numel() < NUM_PAPERS
+
+    for method, part in ((on_field, field), (on_whole, whole)):
+        monkeypatch.setattr(environment_module, "gumbel_noise", NoiseOfNodes(part.nodes))
+        optimizer = torch.optim.Adam(method.parameter_groups(), weight_decay=1e-3)
+        for _ in range(8):
+            optimizer.zero_grad()
+            if part is field:
+                loss = method.loss(Batch(x[part.nodes], part.blocks, y))
+            else:
+                loss = whole_graph_loss(method, x, part, nodes, y)
+            loss.backward()
+            optimizer.step()
+
+    trained = zip(on_field.parameters(), on_whole.parameters(), start, strict=True)
+    for ours, theirs, before in trained:
+        assert not torch.allclose(ours, before)
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9)

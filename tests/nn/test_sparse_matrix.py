@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from canet.nn import SparseMatrix
+
+# Row 1 and columns 1 and 4 are empty; (0, 2) stands twice; entries come in no order.
+ROW = torch.tensor([3, 0, 2, 0, 0, 3, 2])
+COL = torch.tensor([0, 2, 3, 0, 2, 3, 0])
+SHAPE = (4, 5)
+NONE = torch.empty(0, dtype=torch.long)
+
+
+def sample() -> SparseMatrix:
+    return SparseMatrix.from_coo(ROW, COL, torch.randn(len(ROW)), SHAPE)
+
+
+def without_entries() -> SparseMatrix:
+    return SparseMatrix.from_coo(NONE, NONE, torch.empty(0), SHAPE)
+
+
+def dense(matrix: SparseMatrix, value: Tensor | None = None) -> Tensor:
+    """The same matrix as a plain tensor, entry by entry."""
+    value = matrix.value if value is None else value
+    rows = [torch.zeros(matrix.shape[1]) for _ in range(matrix.shape[0])]
+    bounds = matrix.pattern.rowptr.tolist()
+    for row in range(matrix.shape[0]):
+        for entry in range(bounds[row], bounds[row + 1]):
+            unit = torch.eye(matrix.shape[1])[matrix.pattern.col[entry]]
+            rows[row] = rows[row] + value[entry] * unit
+    return torch.stack(rows)
+
+
+both = pytest.mark.parametrize("make", [sample, without_entries])
+
+
+def test_entries_in_any_order_land_in_their_places_and_duplicates_add_up() -> None:
+    value = torch.randn(len(ROW))
+    expected = torch.zeros(SHAPE)
+    for row, col, number in zip(ROW, COL, value, strict=True):
+        expected[row, col] += number
+    matrix = SparseMatrix.from_coo(ROW, COL, value, SHAPE)
+    assert matrix.shape == SHAPE
+    assert matrix.pattern.nnz == len(ROW)
+    torch.testing.assert_close(dense(matrix), expected)
+    torch.testing.assert_close(matrix @ torch.eye(5), expected)
+
+
+@both
+def test_product_is_the_dense_product(make) -> None:
+    matrix, other = make(), torch.randn(5, 3)
+    torch.testing.assert_close(matrix @ other, dense(matrix) @ other)
+
+
+@both
+def test_product_accepts_a_transposed_dense_matrix(make) -> None:
+    matrix, other = make(), torch.randn(3, 5).t()
+    torch.testing.assert_close(matrix @ other, dense(matrix) @ other)
+
+
+@both
+def test_gradients_of_the_product_are_those_of_the_dense_product(make) -> None:
+    matrix = make()
+    value, other = matrix.value.clone().requires_grad_(), torch.randn(5, 3, requires_grad=True)
+    weight = torch.randn(4, 3)
+    ours = ((SparseMatrix(matrix.pattern, value) @ other) * weight).sum()
+    theirs = ((dense(matrix, value) @ other) * weight).sum()
+    expected = torch.autograd.grad(theirs, [value, other], allow_unused=True, materialize_grads=True)
+    for got, wanted in zip(torch.autograd.grad(ours, [value, other]), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_product_passes_gradcheck_in_values_and_in_the_dense_matrix() -> None:
+    pattern = sample().pattern
+    value = torch.randn(pattern.nnz, requires_grad=True)
+    other = torch.randn(5, 3, requires_grad=True)
+    assert gradcheck(lambda v, d: SparseMatrix(pattern, v) @ d, (value, other))
+    assert gradcheck(lambda v: SparseMatrix(pattern, v) @ other.detach(), (value,))
+    assert gradcheck(lambda d: SparseMatrix(pattern, value.detach()) @ d, (other,))
+
+
+def test_a_matrix_used_twice_gives_the_right_gradient_each_time() -> None:
+    matrix = sample()
+    for _ in range(2):
+        other = torch.randn(5, 3, requires_grad=True)
+        (matrix @ other).sum().backward()
+        torch.testing.assert_close(other.grad, dense(matrix).T @ torch.ones(4, 3))
+
+
+@both
+def test_transpose_is_the_dense_transpose(make) -> None:
+    matrix = make()
+    torch.testing.assert_close(dense(matrix.transposed), dense(matrix).T)
+    pattern, entry = matrix.pattern.transposed
+    assert pattern.row.equal(matrix.pattern.col.long()[entry])
+    assert pattern.col.long().equal(matrix.pattern.row[entry])
+
+
+@both
+def test_gathers_read_the_row_and_the_column_of_every_entry(make) -> None:
+    pattern = make().pattern
+    by_row, by_col = torch.randn(4, 2), torch.randn(5, 2)
+    rows = [row for row in range(4) for _ in range(pattern.rowptr.diff()[row])]
+    expected = torch.stack([by_row[row] for row in rows]) if rows else torch.empty(0, 2)
+    assert pattern.gather_rows(by_row).equal(expected)
+    assert pattern.gather_cols(by_col).equal(by_col[pattern.col.long()])
+
+
+def test_sums_and_maxima_are_taken_over_each_row() -> None:
+    pattern = sample().pattern
+    entries = torch.randn(pattern.nnz, 2)
+    for view in (entries, entries.T.contiguous().T):
+        total, largest = pattern.sum_rows(view), pattern.max_rows(view)
+        for row in range(4):
+            own = view[pattern.row == row]
+            torch.testing.assert_close(total[row], own.sum(dim=0))
+            if len(own):
+                assert largest[row].equal(own.max(dim=0).values)
+
+
+def test_without_entries_sums_are_zero() -> None:
+    assert without_entries().pattern.sum_rows(torch.empty(0, 2)).equal(torch.zeros(4, 2))
+
+
+@both
+def test_gathers_and_sums_pass_gradcheck(make) -> None:
+    pattern = make().pattern
+    assert gradcheck(pattern.gather_rows, (torch.randn(4, 2, requires_grad=True),))
+    assert gradcheck(pattern.gather_cols, (torch.randn(5, 2, requires_grad=True),))
+    if pattern.nnz:
+        assert gradcheck(pattern.sum_rows, (torch.randn(pattern.nnz, 2, requires_grad=True),))
+
+
+@both
+def test_gradients_of_gathers_are_zero_where_a_row_or_column_is_empty(make) -> None:
+    pattern = make().pattern
+    by_row, by_col = torch.randn(4, 2, requires_grad=True), torch.randn(5, 2, requires_grad=True)
+    (pattern.gather_rows(by_row).sum() + pattern.gather_cols(by_col).sum()).backward()
+    count = dense(SparseMatrix(pattern, torch.ones(pattern.nnz)))
+    assert by_row.grad.equal(count.sum(dim=1)[:, None].expand(4, 2))
+    assert by_col.grad.equal(count.sum(dim=0)[:, None].expand(5, 2))
+
+
+@pytest.mark.parametrize("rows", [[2, 0], [1], [3, 3, 1, 0], []])
+@both
+def test_selected_rows_come_in_their_order(make, rows: list[int]) -> None:
+    matrix = make()
+    selected = matrix.select_rows(torch.tensor(rows, dtype=torch.long))
+    assert selected.shape == (len(rows), 5)
+    expected = dense(matrix)[rows] if rows else torch.empty(0, 5)
+    torch.testing.assert_close(selected @ torch.eye(5), expected)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@both
+def test_expanded_product_sums_k_weighted_copies(make, k: int) -> None:
+    pattern = make().pattern
+    value, copies = torch.randn(pattern.nnz, k), torch.randn(5, k, 2)
+    product = SparseMatrix(pattern.expanded(k), value.flatten()) @ copies.flatten(0, 1)
+    expected = sum(
+        dense(SparseMatrix(pattern, value[:, branch])) @ copies[:, branch] for branch in range(k)
+    )
+    torch.testing.assert_close(product, expected)
+    assert pattern.expanded(k) is pattern.expanded(k)
+    assert pattern.expanded(k).shape == (4, 5 * k)
+
+
+def test_expanded_product_passes_gradcheck() -> None:
+    pattern = sample().pattern
+    value = torch.randn(pattern.nnz, 2, requires_grad=True)
+    copies = torch.randn(5, 2, 3, requires_grad=True)
+    assert gradcheck(
+        lambda v, c: SparseMatrix(pattern.expanded(2), v.flatten()) @ c.flatten(0, 1),
+        (value, copies),
+    )
+
+
+def test_torch_csr_comes_in_and_goes_out_unchanged() -> None:
+    expected = torch.tensor([[0.0, 2.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, -3.0]])
+    matrix = SparseMatrix.from_torch(expected.to_sparse_csr())
+    assert dense(matrix).equal(expected)
+    assert matrix.csr.to_dense().equal(expected)
+
+
+def test_values_change_type_and_the_pattern_stays() -> None:
+    matrix = sample()
+    single = matrix.to("cpu", torch.float32)
+    assert single.value.dtype == torch.float32
+    assert matrix.value.dtype == torch.float64
+    assert single.pattern.col.equal(matrix.pattern.col)
+    assert matrix.to("cpu").value.equal(matrix.value)

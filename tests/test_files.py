@@ -1,0 +1,79 @@
+import hashlib
+import math
+from pathlib import Path
+
+import pytest
+
+from canet.files import atomic_path, cache_dir, read_json, sha256, write_json
+
+
+def test_file_appears_only_when_the_block_ends(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "file.txt"
+    with atomic_path(target) as temporary:
+        temporary.write_text("whole")
+        assert temporary.parent == target.parent
+        assert not target.exists()
+    assert target.read_text() == "whole"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_failed_block_leaves_nothing(tmp_path: Path) -> None:
+    def write_half() -> None:
+        with atomic_path(tmp_path / "file.txt") as temporary:
+            temporary.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_old_content_survives_a_failed_block(tmp_path: Path) -> None:
+    target = tmp_path / "file.json"
+    write_json(target, {"old": True})
+    with pytest.raises(TypeError):
+        write_json(target, {"not": object()})
+    assert read_json(target) == {"old": True}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_old_content_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    target.write_text("old and longer")
+    with atomic_path(target) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old and longer"
+    assert target.read_text() == "new"
+
+
+def test_json_comes_back_as_it_went(tmp_path: Path) -> None:
+    content = {
+        "text": "τ = 1, Veličković",
+        "exact": [0.1, 1 / 3, 5e-324, -1.7976931348623157e308],
+        "whole": 2**53 + 1,
+        "nothing": None,
+        "nested": {"yes": True, "no": False, "empty": []},
+    }
+    write_json(tmp_path / "file.json", content)
+    assert read_json(tmp_path / "file.json") == content
+
+
+def test_score_that_is_not_a_number_comes_back_as_one(tmp_path: Path) -> None:
+    write_json(tmp_path / "file.json", [float("nan")])
+    assert math.isnan(read_json(tmp_path / "file.json")[0])
+
+
+def test_sha256_is_that_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    assert sha256(tmp_path / "file") == hashlib.sha256(b"content").hexdigest()
+
+
+def test_cache_is_where_the_variable_says_or_in_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANET_CACHE", str(tmp_path / "here"))
+    assert cache_dir() == tmp_path / "here"
+    monkeypatch.setenv("CANET_CACHE", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_dir() == tmp_path / ".cache" / "canet"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,132 @@
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import pytest
+
+from canet.errors import CanetError
+from canet.methods import METHODS
+from canet.settings import override, parse_assignments, setting, valid_values
+
+
+@dataclass(frozen=True)
+class Example:
+    width: int = setting(8, "how wide", minimum=1, search=(8, 16))
+    rate: float = setting(0.1, "how fast", above=0)
+    share: float = setting(0.5, "how much", minimum=0, below=1)
+    slow_rate: float | None = setting(None, "how slow", above=0)
+    way: Literal["along", "against"] = setting("along", "which", choices=("along", "against"))
+    flag: bool = setting(False, "whether")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("width", "32", 32),
+        ("width", 32, 32),
+        ("width", 32.0, 32),
+        ("width", "1", 1),
+        ("rate", "5e-4", 5e-4),
+        ("rate", "2", 2.0),
+        ("rate", 3, 3.0),
+        ("share", "0", 0.0),
+        ("share", "0.999", 0.999),
+        ("slow_rate", "none", None),
+        ("slow_rate", "None", None),
+        ("slow_rate", None, None),
+        ("slow_rate", "0.25", 0.25),
+        ("way", "against", "against"),
+        ("flag", "true", True),
+        ("flag", "True", True),
+        ("flag", "1", True),
+        ("flag", True, True),
+        ("flag", "false", False),
+        ("flag", "0", False),
+        ("flag", False, False),
+    ],
+)
+def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: Any) -> None:
+    value = getattr(override(Example(), {name: given}), name)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "valid"),
+    [
+        ("width", "0", "a whole number ≥ 1"),
+        ("width", "1.5", "a whole number ≥ 1"),
+        ("width", 1.5, "a whole number ≥ 1"),
+        ("width", "wide", "a whole number ≥ 1"),
+        ("width", "", "a whole number ≥ 1"),
+        ("width", None, "a whole number ≥ 1"),
+        ("width", float("inf"), "a whole number ≥ 1"),
+        ("rate", "0", "a number > 0"),
+        ("rate", "nan", "a number > 0"),
+        ("rate", "inf", "a number > 0"),
+        ("rate", "1e999", "a number > 0"),
+        ("rate", 10**400, "a number > 0"),
+        ("share", "-0.1", "a number ≥ 0 and < 1"),
+        ("share", "1", "a number ≥ 0 and < 1"),
+        ("slow_rate", "0", "a number > 0 or none"),
+        ("slow_rate", "fast", "a number > 0 or none"),
+        ("way", "beside", "one of along, against"),
+        ("way", None, "one of along, against"),
+        ("flag", "yes", "true or false"),
+        ("flag", "2", "true or false"),
+        ("flag", None, "true or false"),
+    ],
+)
+def test_invalid_value_is_refused_with_the_valid_ones(name: str, given: Any, valid: str) -> None:
+    with pytest.raises(CanetError) as caught:
+        override(Example(), {name: given})
+    message = str(caught.value)
+    assert message == f"invalid value '{given}' for setting '{name}': it takes {valid}"
+    assert "\n" not in message
+
+
+def test_unknown_setting_names_the_nearest_and_lists_all_in_one_line() -> None:
+    with pytest.raises(CanetError) as caught:
+        override(Example(), {"widht": "3"})
+    assert str(caught.value) == (
+        "unknown setting 'widht': did you mean 'width'? "
+        "valid are width, rate, share, slow_rate, way, flag"
+    )
+
+
+def test_override_changes_what_it_is_told_and_leaves_the_given_settings_alone() -> None:
+    given = Example(rate=0.2)
+    assert override(given, {"width": "3", "flag": "true"}) == Example(width=3, rate=0.2, flag=True)
+    assert given == Example(rate=0.2)
+    assert override(given, {}) == given
+
+
+def test_assignments_are_split_at_the_first_equals_sign() -> None:
+    assert parse_assignments(["tau=2", " hidden = 32 ", "a=b=c"]) == {
+        "tau": "2",
+        "hidden": "32",
+        "a": "b=c",
+    }
+    assert parse_assignments([]) == {}
+
+
+def test_last_of_two_assignments_counts() -> None:
+    assert parse_assignments(["tau=2", "tau=3"]) == {"tau": "3"}
+
+
+@pytest.mark.parametrize("text", ["tau", "=2", " =2", "", "--tau 2"])
+def test_what_is_not_key_equals_value_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(CanetError) as caught:
+        parse_assignments([text])
+    assert str(caught.value) == f"cannot read '{text}': settings are given as key=value"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_setting_has_help_and_valid_default_and_search_values(method: str) -> None:
+    defaults = METHODS[method].settings_type()
+    for declared in fields(defaults):
+        assert declared.metadata["help"]
+        assert valid_values(declared, type(getattr(defaults, declared.name)))
+        for value in (getattr(defaults, declared.name), *declared.metadata["search"]):
+            assert getattr(override(defaults, {declared.name: value}), declared.name) == value
+            text = str(value)
+            assert getattr(override(defaults, {declared.name: text}), declared.name) == value
