@@ -118,7 +118,7 @@ class Trainer:
         with seeded(seed, self.device):
             loop = _Loop(self, self._new_method().to(self.device), ood_curves)
             saved = place.read_checkpoint() if place else None
-            if saved and loop.can_restore(saved):
+            if saved:
                 loop.restore(saved)
             loop.go(place, on_progress)
         history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
@@ -265,10 +265,6 @@ class _Loop:
         if self.trainer.device.type == "cuda":
             state["rng.cuda"] = torch.cuda.get_rng_state()
         return state
-
-    def can_restore(self, saved: dict[str, Tensor]) -> bool:
-        """Whether a saved state holds every curve that this run is to keep."""
-        return all(f"history.{name}" in saved for name in self.history)
 
     def restore(self, saved: dict[str, Tensor]) -> None:
         """Go back to a state that `tensors` gave."""
