@@ -20,9 +20,10 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     """
     score = (logits[:, 1] - logits[:, 0]).double()
     _, group, count = score.unique(return_inverse=True, return_counts=True)
-    mean_rank = count.cumsum(0) - (count - 1).double() / 2
+    count = count.double()
+    mean_rank = count.cumsum(0) - (count - 1) / 2
     positive = y == 1
-    num_positive, num_negative = positive.sum(), (~positive).sum()
+    num_positive, num_negative = positive.double().sum(), (~positive).double().sum()
     rank_sum = (mean_rank[group] * positive).sum()
     wins = rank_sum - num_positive * (num_positive + 1) / 2
     return 100 * wins / (num_positive * num_negative)

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from torch import Tensor
+
+from canet.training.metrics import METRICS, accuracy, macro_f1, roc_auc
+
+SEEDS = range(5)
+
+
+def draw(seed: int, n: int, classes: int, decimals: int = 6) -> tuple[Tensor, Tensor]:
+    """Logits, with ties if rounded to few decimals, and labels that hold every class."""
+    random = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, classes, generator=random).round(decimals=decimals)
+    y = torch.randint(classes, (n,), generator=random)
+    y[:classes] = torch.arange(classes)
+    return logits, y
+
+
+def percent_f1(y: Tensor, predicted: Tensor) -> float:
+    return 100 * float(f1_score(y.numpy(), predicted.numpy(), average="macro", zero_division=0))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_accuracy_is_scikit_learns_in_percent(seed: int) -> None:
+    logits, y = draw(seed, 173, 4)
+    expected = 100 * accuracy_score(y, logits.argmax(dim=1))
+    assert accuracy(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 6], ids=["many-ties", "some-ties", "no-ties"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_roc_auc_is_scikit_learns_in_percent(seed: int, decimals: int) -> None:
+    logits, y = draw(seed, 211, 2, decimals)
+    expected = 100 * roc_auc_score(y, logits[:, 1] - logits[:, 0])
+    assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_roc_auc_stays_exact_on_many_nodes() -> None:
+    logits, y = draw(0, 200_000, 2, 3)
+    expected = 100 * roc_auc_score(y, logits[:, 1] - logits[:, 0])
+    assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_roc_auc_of_perfect_reversed_and_constant_scores() -> None:
+    y = torch.tensor([0, 0, 1, 1])
+    up = torch.tensor([[0.0, -2], [0, -1], [0, 1], [0, 2]])
+    assert roc_auc(up, y).item() == 100
+    assert roc_auc(-up, y).item() == 0
+    assert roc_auc(torch.zeros(4, 2), y).item() == 50
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_roc_auc_of_one_class_is_not_a_number(label: int) -> None:
+    assert roc_auc(torch.randn(5, 2), torch.full((5,), label)).isnan()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_macro_f1_is_scikit_learns_in_percent(seed: int) -> None:
+    logits, y = draw(seed, 97, 5)
+    assert macro_f1(logits, y).item() == pytest.approx(percent_f1(y, logits.argmax(dim=1)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("absent_from", ["labels", "predictions", "both"])
+def test_macro_f1_is_scikit_learns_where_a_class_is_absent(seed: int, absent_from: str) -> None:
+    logits, y = draw(seed, 60, 4)
+    if absent_from in ("labels", "both"):
+        y[y == 2] = 0
+    if absent_from in ("predictions", "both"):
+        logits[:, 2] = -100
+    predicted = logits.argmax(dim=1)
+    assert ((y == 2).any(), (predicted == 2).any()) == {
+        "labels": (False, True),
+        "predictions": (True, False),
+        "both": (False, False),
+    }[absent_from]
+    assert macro_f1(logits, y).item() == pytest.approx(percent_f1(y, predicted))
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_scores_are_percent_in_double_precision_and_blind_to_the_nodes_order(name: str) -> None:
+    logits, y = draw(1, 50, 2)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(50))
+    score = METRICS[name](logits, y)
+    assert score.dtype == torch.double
+    assert score.shape == ()
+    assert 20 < score < 80
+    torch.testing.assert_close(METRICS[name](logits[order], y[order]), score)
