@@ -105,7 +105,9 @@ def test_renormalised_is_the_norm_of_gcn_conv(direction: str) -> None:
     index, weight = gcn_norm(edges, num_nodes=NUM_NODES, dtype=torch.float64)
     expected = torch.zeros(NUM_NODES, NUM_NODES)
     expected.index_put_((index[1], index[0]), weight, accumulate=True)
-    torch.testing.assert_close(dense(EDGES, NUM_NODES, Operator("renormalised", direction)), expected)
+    torch.testing.assert_close(
+        dense(EDGES, NUM_NODES, Operator("renormalised", direction)), expected
+    )
 
 
 def test_attention_makes_each_node_once_its_own_neighbour() -> None:

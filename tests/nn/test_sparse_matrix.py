@@ -68,7 +68,9 @@ def test_gradients_of_the_product_are_those_of_the_dense_product(make) -> None:
     weight = torch.randn(4, 3)
     ours = ((SparseMatrix(matrix.pattern, value) @ other) * weight).sum()
     theirs = ((dense(matrix, value) @ other) * weight).sum()
-    expected = torch.autograd.grad(theirs, [value, other], allow_unused=True, materialize_grads=True)
+    expected = torch.autograd.grad(
+        theirs, [value, other], allow_unused=True, materialize_grads=True
+    )
     for got, wanted in zip(torch.autograd.grad(ours, [value, other]), expected, strict=True):
         torch.testing.assert_close(got, wanted)
 

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch.nn import functional as F
+
+from canet.nn import GAT, GCN
+from tests.nn.common import (
+    EDGES,
+    HIDDEN,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    predict,
+    with_biases,
+)
+
+BACKBONES = {"gcn": (GCN, pyg.GCN), "gat": (GAT, pyg.GAT)}
+
+backbones = pytest.mark.parametrize("name", BACKBONES)
+directions = pytest.mark.parametrize("direction", ["along", "against"])
+
+
+def make(name: str, num_layers: int, direction: str = "along", dropout: float = 0.0) -> GCN:
+    cls = BACKBONES[name][0]
+    return with_biases(cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction))
+
+
+def same_in_pyg(model: GCN, name: str) -> torch.nn.Module:
+    """PyG's model of the same depth, holding the same weights."""
+    other = BACKBONES[name][1](NUM_FEATURES, HIDDEN, model.num_layers, NUM_CLASSES)
+    maps = [model.phi_in, *model.between, model.phi_out]
+    with torch.no_grad():
+        for layer, (conv, linear) in enumerate(zip(other.convs, maps, strict=True)):
+            conv.lin.weight.copy_(linear.weight)
+            conv.bias.copy_(linear.bias)
+            if isinstance(model, GAT):
+                conv.att_dst.copy_(model.attention[layer][0])
+                conv.att_src.copy_(model.attention[layer][1])
+    return other
+
+
+@backbones
+@directions
+@pytest.mark.parametrize("num_layers", [2, 3, 4])
+def test_backbone_and_its_gradients_equal_those_of_pyg(
+    name: str, direction: str, num_layers: int
+) -> None:
+    model = make(name, num_layers, direction)
+    other = same_in_pyg(model, name)
+    x = torch.randn(NUM_NODES, NUM_FEATURES)
+    target = torch.randn(NUM_NODES, NUM_CLASSES)
+    ours = predict(model, x).logits
+    theirs = other(x, EDGES if direction == "along" else EDGES.flip(0))
+    torch.testing.assert_close(ours, theirs)
+
+    (ours * target).sum().backward()
+    (theirs * target).sum().backward()
+    for layer, linear in enumerate([model.phi_in, *model.between, model.phi_out]):
+        conv = other.convs[layer]
+        torch.testing.assert_close(linear.weight.grad, conv.lin.weight.grad)
+        torch.testing.assert_close(linear.bias.grad, conv.bias.grad)
+        if isinstance(model, GAT):
+            attention = torch.cat([conv.att_dst.grad[0], conv.att_src.grad[0]])
+            torch.testing.assert_close(model.attention[layer].grad, attention)
+
+
+@backbones
+@directions
+def test_one_layer_is_one_convolution_and_a_linear_map(name: str, direction: str) -> None:
+    model = make(name, 1, direction)
+    conv = {"gcn": pyg.GCNConv, "gat": pyg.GATConv}[name](NUM_FEATURES, HIDDEN)
+    with torch.no_grad():
+        conv.lin.weight.copy_(model.phi_in.weight)
+        conv.bias.copy_(model.phi_in.bias)
+        if isinstance(model, GAT):
+            conv.att_dst.copy_(model.attention[0][0])
+            conv.att_src.copy_(model.attention[0][1])
+    x = torch.randn(NUM_NODES, NUM_FEATURES)
+    embedding = conv(x, EDGES if direction == "along" else EDGES.flip(0))
+    prediction = predict(model, x)
+    torch.testing.assert_close(prediction.embedding, embedding)
+    torch.testing.assert_close(prediction.logits, model.phi_out(embedding))
+
+
+@backbones
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_every_parameter_learns(name: str, num_layers: int) -> None:
+    model = make(name, num_layers)
+    loss = F.cross_entropy(
+        predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits,
+        torch.arange(NUM_NODES) % NUM_CLASSES,
+    )
+    loss.backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad != 0).any()
+
+
+@backbones
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_logits_are_the_last_map_of_the_embedding(name: str, num_layers: int) -> None:
+    model = make(name, num_layers)
+    prediction = predict(model, torch.randn(NUM_NODES, NUM_FEATURES))
+    assert prediction.embedding.shape == (NUM_NODES, HIDDEN)
+    torch.testing.assert_close(prediction.logits, model.phi_out(prediction.embedding))
+    assert prediction.environments == ()
+
+
+@backbones
+def test_training_drops_inputs_and_hidden_units_like_pyg_drops_hidden_units(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = [torch.randint(2, (NUM_NODES, width)) * 2.0 for width in (NUM_FEATURES, HIDDEN)]
+    model = make(name, 2, dropout=0.5)
+    other = same_in_pyg(model, name)
+    x = torch.randn(NUM_NODES, NUM_FEATURES)
+    expected = other.convs[1](other.convs[0](x * masks[0], EDGES).relu() * masks[1], EDGES)
+    drawn = iter(masks)
+    monkeypatch.setattr(model, "drop", lambda z: z * next(drawn))
+    torch.testing.assert_close(predict(model, x).logits, expected)
+    assert next(drawn, None) is None

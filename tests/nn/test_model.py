@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.nn import CaNet, SparseMatrix
+from tests.nn.common import (
+    EDGES,
+    MODELS,
+    NO_EDGES,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    predict,
+)
+
+
+def features() -> Tensor:
+    return torch.randn(NUM_NODES, NUM_FEATURES)
+
+
+models = pytest.mark.parametrize("name", MODELS)
+
+
+@models
+def test_permuted_nodes_give_permuted_outputs(name: str) -> None:
+    model, x = MODELS[name]().eval(), features()
+    order = torch.randperm(NUM_NODES)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(NUM_NODES)
+    permuted = predict(model, x[order], place[EDGES]).logits
+    torch.testing.assert_close(permuted, predict(model, x).logits[order])
+
+
+@models
+def test_order_of_edges_changes_nothing(name: str) -> None:
+    model, x = MODELS[name]().eval(), features()
+    permuted = EDGES[:, torch.randperm(EDGES.shape[1])]
+    torch.testing.assert_close(predict(model, x, permuted).logits, predict(model, x).logits)
+
+
+@models
+@pytest.mark.parametrize("edges", [EDGES, NO_EDGES], ids=["awkward", "no edges"])
+def test_awkward_graphs_give_finite_outputs_and_gradients(name: str, edges: Tensor) -> None:
+    model = MODELS[name](num_layers=3, dropout=0.3)
+    prediction = predict(model, features(), edges)
+    loss = F.cross_entropy(prediction.logits, torch.arange(NUM_NODES) % NUM_CLASSES)
+    for environment in prediction.environments:
+        loss = loss + (environment.sample * environment.log_posterior).sum()
+    loss.backward()
+    assert prediction.logits.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("along", [name for name in MODELS if name.endswith("along")])
+def test_direction_matters_and_against_is_along_reversed_edges(along: str) -> None:
+    model, x = MODELS[along]().eval(), features()
+    other = MODELS[along.replace("along", "against")]().eval()
+    other.load_state_dict(model.state_dict())
+    logits = predict(other, x).logits
+    assert not predict(model, x).logits.allclose(logits)
+    if len({operator.direction for operator in other.operators}) == 1:
+        torch.testing.assert_close(predict(model, x, EDGES.flip(0)).logits, logits)
+
+
+@models
+def test_sparse_features_give_the_same_logits_and_gradients(name: str) -> None:
+    model, x = MODELS[name]().eval(), features().relu()
+    results = []
+    for inputs in (x, SparseMatrix.from_torch(x.to_sparse_csr())):
+        logits = predict(model, inputs).logits
+        gradients = torch.autograd.grad(logits.square().sum(), list(model.parameters()))
+        results.append((logits, *gradients))
+    for of_dense, of_sparse in zip(*results, strict=True):
+        torch.testing.assert_close(of_dense, of_sparse)
+
+
+@models
+def test_predicting_drops_nothing_and_draws_nothing(name: str) -> None:
+    model, other, x = MODELS[name]().eval(), MODELS[name](dropout=0.9).eval(), features()
+    other.load_state_dict(model.state_dict())
+    expected = predict(model, x).logits
+    assert predict(other, x).logits.equal(expected)
+    assert not predict(other.train(), x).logits.allclose(expected)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_dropout_of_sparse_features_zeroes_its_share_and_keeps_the_expectation(
+    share: float,
+) -> None:
+    x = F.one_hot(torch.arange(20_000) % 4, 5) * (1 + torch.rand(20_000, 1))
+    model = CaNet(5, NUM_CLASSES, hidden=5, dropout=share)
+    with torch.no_grad():
+        model.phi_in.weight.copy_(torch.eye(5))
+        dropped = model.project(SparseMatrix.from_torch(x.to_sparse_csr()))
+    kept = dropped != 0
+    assert not kept[x == 0].any()
+    assert 1 - kept[x != 0].double().mean().item() == pytest.approx(share, abs=0.015)
+    torch.testing.assert_close(dropped[kept], x[kept] / (1 - share))
+    assert dropped.sum().item() == pytest.approx(x.sum().item(), rel=0.05)
+
+
+def test_dropout_of_sparse_features_leaves_the_features_alone() -> None:
+    x = SparseMatrix.from_torch(features().to_sparse_csr())
+    before = x.value.clone()
+    model = CaNet(NUM_FEATURES, NUM_CLASSES, dropout=0.5)
+    assert not model.project(x).allclose(model.project(x))
+    assert x.value.equal(before)

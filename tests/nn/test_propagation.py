@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+from torch_geometric.nn import GATConv
+
+from canet.nn import Operator
+from canet.nn.blocks import operator_matrix
+from canet.nn.propagation import (
+    NEGATIVE_SLOPE,
+    AttentionBranches,
+    ConvolutionBranches,
+    attend,
+    attention_weights,
+    mix_branches,
+)
+from canet.nn.sparse_matrix import Pattern
+from tests.nn.common import EDGES, NUM_NODES
+
+H, K = 4, 3
+
+
+def neighbourhood(edges: Tensor = EDGES, num_nodes: int = NUM_NODES) -> Pattern:
+    return operator_matrix(edges, num_nodes, Operator("attention")).pattern
+
+
+def gat_conv(branches: AttentionBranches) -> GATConv:
+    """PyG's attention with one head per branch, holding the same weights."""
+    conv = GATConv(H, H, heads=K, concat=True, bias=False, negative_slope=NEGATIVE_SLOPE)
+    with torch.no_grad():
+        conv.lin.weight.copy_(torch.cat([weight.T for weight in branches.weight]))
+        conv.att_dst.copy_(branches.attention_dst[None])
+        conv.att_src.copy_(branches.attention_src[None])
+    return conv
+
+
+def test_mixing_branches_is_the_sum_of_weighted_maps() -> None:
+    inputs, weight, e = torch.randn(5, 2), torch.randn(K, 2, H), torch.rand(5, K)
+    mixed = mix_branches(inputs, weight, e)
+    for u in range(5):
+        expected = sum(e[u, k] * (weight[k].T @ inputs[u]) for k in range(K))
+        torch.testing.assert_close(mixed[u], expected)
+
+
+def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
+    branches = ConvolutionBranches(H, K)
+    own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
+    mixed = branches(own, neighbours, e)
+    for u in range(5):
+        expected = torch.zeros(H)
+        for k in range(K):
+            of_neighbours, of_self = branches.weight[k, :H], branches.weight[k, H:]
+            expected = expected + e[u, k] * (neighbours[u] @ of_neighbours + own[u] @ of_self)
+        torch.testing.assert_close(mixed[u], expected)
+
+
+def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
+    pattern = neighbourhood()
+    score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
+    weights = attention_weights(pattern, score_dst, score_src)
+    for u in range(NUM_NODES):
+        entries = (pattern.row == u).nonzero().flatten().tolist()
+        for k in range(K):
+            scores = [float(score_dst[u, k] + score_src[pattern.col[i], k]) for i in entries]
+            terms = [math.exp(s if s > 0 else NEGATIVE_SLOPE * s) for s in scores]
+            for entry, term in zip(entries, terms, strict=True):
+                assert weights[entry, k].item() == pytest.approx(term / sum(terms))
+
+
+def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None:
+    pattern = neighbourhood()
+    scores = (1e6 * torch.randn(NUM_NODES, K)).requires_grad_()
+    weights = attention_weights(pattern, scores, scores)
+    weights.square().sum().backward()
+    assert weights.isfinite().all()
+    assert scores.grad.isfinite().all()
+    torch.testing.assert_close(pattern.sum_rows(weights), torch.ones(NUM_NODES, K))
+
+
+def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores() -> None:
+    pattern, scores = neighbourhood(), torch.rand(NUM_NODES, K)
+    torch.testing.assert_close(
+        attention_weights(pattern, scores, scores), attention_weights(pattern, scores + 50, scores)
+    )
+
+
+def test_attend_without_weights_sums_the_branches() -> None:
+    pattern, values = neighbourhood(), torch.randn(NUM_NODES, K, H)
+    score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
+    ones = torch.ones(NUM_NODES, K)
+    torch.testing.assert_close(
+        attend(pattern, values, score_dst, score_src),
+        attend(pattern, values, score_dst, score_src, ones),
+    )
+
+
+def test_attend_passes_gradcheck() -> None:
+    # Node 1 reads 0 twice and itself; node 2 reads only itself.
+    pattern = neighbourhood(torch.tensor([[0, 0, 1], [1, 1, 0]]), 3)
+    inputs = (
+        torch.randn(3, 2, 2, requires_grad=True),
+        torch.randn(3, 2, requires_grad=True),
+        torch.randn(3, 2, requires_grad=True),
+        torch.rand(3, 2, requires_grad=True),
+    )
+    assert gradcheck(lambda *tensors: attend(pattern, *tensors), inputs)
+
+
+@pytest.mark.parametrize("k", range(K))
+def test_one_hot_environment_picks_one_head_of_gat_conv(k: int) -> None:
+    branches, z = AttentionBranches(H, K), torch.randn(NUM_NODES, H)
+    e = F.one_hot(torch.full((NUM_NODES,), k), K).double()
+    heads = gat_conv(branches)(z, EDGES).view(NUM_NODES, K, H)
+    torch.testing.assert_close(branches(z, neighbourhood(), e), heads[:, k])
+
+
+def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads() -> None:
+    branches, e = AttentionBranches(H, K), torch.rand(NUM_NODES, K)
+    conv = gat_conv(branches)
+    target = torch.randn(NUM_NODES, H)
+    z = torch.randn(NUM_NODES, H).requires_grad_()
+    z_conv = z.detach().clone().requires_grad_()
+    ours = branches(z, neighbourhood(), e)
+    theirs = (conv(z_conv, EDGES).view(NUM_NODES, K, H) * e[..., None]).sum(dim=1)
+    torch.testing.assert_close(ours, theirs)
+    (ours * target).sum().backward()
+    (theirs * target).sum().backward()
+    torch.testing.assert_close(z.grad, z_conv.grad)
+    weight_grad = conv.lin.weight.grad.view(K, H, H).transpose(1, 2)
+    torch.testing.assert_close(branches.weight.grad, weight_grad)
+    torch.testing.assert_close(branches.attention_dst.grad, conv.att_dst.grad[0])
+    torch.testing.assert_close(branches.attention_src.grad, conv.att_src.grad[0])
+
+
+def test_initial_weights_stay_within_their_bounds() -> None:
+    hidden = 16
+    convolution, attention = ConvolutionBranches(hidden, K), AttentionBranches(hidden, K)
+    for weight in (convolution.weight, attention.weight):
+        assert 0.9 / math.sqrt(hidden) < weight.abs().max() <= 1 / math.sqrt(hidden)
+    xavier = math.sqrt(2) * math.sqrt(6 / (2 * hidden + 1))
+    for vector in (attention.attention_dst, attention.attention_src):
+        assert 0.8 * xavier < vector.abs().max() <= xavier
