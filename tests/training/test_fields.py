@@ -1,0 +1,120 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.data.task import ShiftTask
+from canet.methods import BACKBONES, METHODS, Batch
+from canet.nn import Graph, SparseMatrix
+from canet.training.fields import TaskFields
+
+from .tiny import NUM_ID, NUM_NODES, tiny_task
+
+CPU = torch.device("cpu")
+LAYERS = 2
+
+
+def method_for(task: ShiftTask, name: str = "erm", backbone: str = "gcn"):
+    torch.manual_seed(0)
+    kind = METHODS[name]
+    settings = kind.settings_type(hidden=8, num_layers=LAYERS)
+    return kind(settings, backbone, task.num_features, task.num_classes).eval()
+
+
+def fields_of(task: ShiftTask) -> TaskFields:
+    return TaskFields(task, method_for(task).model.operators, LAYERS, CPU)
+
+
+def numbered(task: ShiftTask) -> ShiftTask:
+    """The task with the node's number as its only feature."""
+    data = task.data.clone()
+    data.x = torch.arange(float(NUM_NODES))[:, None]
+    return replace(task, data=data)
+
+
+def nodes_in(batch: Batch) -> list[int]:
+    """The nodes that a batch of a numbered task reads, in its order."""
+    assert isinstance(batch.x, Tensor)
+    return batch.x[:, 0].int().tolist()
+
+
+def reach(edges: Tensor, nodes: Tensor, hops: int) -> set[int]:
+    """Nodes from which a path of at most `hops` edges leads to `nodes`."""
+    reached = set(nodes.tolist())
+    for _ in range(hops):
+        reached |= {source for source, target in edges.T.tolist() if target in reached}
+    return reached
+
+
+@pytest.mark.parametrize("inductive", [False, True])
+def test_batch_reads_exactly_the_nodes_that_reach_its_split(inductive: bool) -> None:
+    task = numbered(tiny_task(inductive=inductive))
+    fields = fields_of(task)
+    for split, nodes in task.splits().items():
+        shifted = split.startswith("ood/")
+        edges = task.data.edge_index if shifted else task.training_edges()
+        read = nodes_in(fields.batch(split))
+        assert len(read) == len(set(read))
+        assert set(read) == reach(edges, nodes, LAYERS)
+        assert read[: nodes.numel()] == nodes.tolist()
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test_id"])
+def test_no_batch_of_training_time_holds_a_hidden_node(split: str) -> None:
+    seen = nodes_in(fields_of(numbered(tiny_task(inductive=False))).batch(split))
+    assert max(seen) >= NUM_ID
+    seen = nodes_in(fields_of(numbered(tiny_task(inductive=True))).batch(split))
+    assert max(seen) < NUM_ID
+
+
+def test_in_distribution_nodes_without_a_split_stay_visible() -> None:
+    task = numbered(tiny_task(inductive=True))
+    read = nodes_in(fields_of(replace(task, test_id=task.test_id[:1])).batch("train"))
+    assert set(read) & set(task.test_id[1:].tolist())
+
+
+def test_shifted_sets_read_the_whole_graph_even_if_training_does_not() -> None:
+    inductive, transductive = fields_of(tiny_task(inductive=True)), fields_of(tiny_task())
+    for split in ("ood/near", "ood/far"):
+        torch.testing.assert_close(inductive.batch(split).x, transductive.batch(split).x)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("name", ["erm", "canet"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_prediction_from_a_batch_is_that_from_the_whole_graph(
+    name: str, backbone: str, sparse: bool
+) -> None:
+    task = tiny_task(sparse=sparse)
+    method = method_for(task, name, backbone)
+    fields = TaskFields(task, method.model.operators, LAYERS, CPU)
+    whole = Graph(task.data.edge_index, NUM_NODES, method.model.operators).whole(LAYERS)
+    x = task.data.x.to_dense() if sparse else task.data.x
+    expected = method.predict(Batch(x, whole.blocks, task.data.y))
+    for split, nodes in task.splits().items():
+        batch = fields.batch(split)
+        assert isinstance(batch.x, SparseMatrix if sparse else Tensor)
+        torch.testing.assert_close(method.predict(batch), expected[nodes])
+
+
+def test_batch_holds_the_labels_and_environments_of_its_split() -> None:
+    task = tiny_task()
+    fields = fields_of(task)
+    for split, nodes in task.splits().items():
+        batch = fields.batch(split)
+        assert batch.y.equal(task.data.y[nodes])
+        assert batch.environment is not None
+        assert batch.environment.equal(task.data.environment[nodes])
+
+
+def test_task_without_environments_has_none_in_its_batches() -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    del data.environment
+    assert fields_of(replace(task, data=data)).batch("train").environment is None
+
+
+def test_batch_is_built_once() -> None:
+    fields = fields_of(tiny_task())
+    assert fields.batch("valid") is fields.batch("valid")
