@@ -1,0 +1,559 @@
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import canet
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.methods import BACKBONES, METHODS, Batch
+from canet.methods.erm import ERM
+from canet.nn import Graph
+from canet.training import Run, RunFolder, Trainer, checkpoint, trainer
+from canet.training.checkpoint import CHECKPOINT, MARKER, WEIGHTS, read_tensors
+
+from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
+
+every_method = pytest.mark.parametrize("name", METHODS)
+every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
+
+
+def make(
+    task: ShiftTask | None = None, name: str = "erm", backbone: str = "gcn", **settings: Any
+) -> Trainer:
+    quick = {"hidden": 8, "epochs": 30, "learning_rate": 0.02} | settings
+    return Trainer(
+        task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device="cpu"
+    )
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    return run.method.state_dict()
+
+
+def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(first[n].equal(second[n]) for n in first)
+
+
+def same_run(first: Run, second: Run) -> bool:
+    return (
+        same_bits(weights(first), weights(second))
+        and first.history == second.history
+        and first.result["scores"] == second.result["scores"]
+        and first.result["selected_epoch"] == second.result["selected_epoch"]
+    )
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(epoch: int) -> trainer.Progress:
+    def on_progress(done: int, total: int, score: float) -> None:
+        if done == epoch:
+            raise Killed
+
+    return on_progress
+
+
+def run_until(killed_at: int, folder: Path, of: Trainer, **options: Any) -> None:
+    """A run that dies at an epoch, with a checkpoint of every epoch before it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(Killed):
+            of.run(folder=folder, on_progress=kill_at(killed_at), **options)
+
+
+def snapshot(task: ShiftTask) -> list[Tensor]:
+    """A copy of every tensor of a task."""
+    x = task.data.x
+    parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
+    data = [task.data.edge_index, task.data.y, task.data.environment]
+    return [t.clone() for t in [*parts, *data, *task.splits().values(), task.in_distribution]]
+
+
+def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:
+    data = task.data.clone()
+    for name, tensor in changed.items():
+        data[name] = tensor
+    return replace(task, data=data)
+
+
+def one_line(caught: pytest.ExceptionInfo[CanetError]) -> str:
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# The loop
+
+
+def test_run_is_the_plain_loop_written_by_hand() -> None:
+    task = tiny_task()
+    of = make(task, epochs=10, dropout=0.5, weight_decay=0.01)
+    run = of.run(seed=3)
+    torch.manual_seed(3)
+    method = ERM(of.settings, "gcn", task.num_features, task.num_classes)
+    adam = torch.optim.Adam(method.parameters(), lr=0.02, weight_decay=0.01)
+    whole = Graph(task.data.edge_index, NUM_NODES, method.model.operators).whole(2)
+    losses, scores = [], []
+    for _ in range(10):
+        method.train()
+        adam.zero_grad()
+        loss = method.loss(of.fields.batch("train"))
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+        method.eval()
+        logits = method.predict(Batch(task.data.x, whole.blocks, task.data.y))
+        right = logits.argmax(dim=1) == task.data.y
+        scores.append(100 * right[task.valid].double().mean().item())
+    assert run.history["loss"] == pytest.approx(losses, rel=1e-4)
+    assert run.history["valid"] == pytest.approx(scores)
+
+
+@every_backbone
+@every_method
+def test_same_seed_gives_the_same_bits_and_another_seed_does_not(name: str, backbone: str) -> None:
+    first = make(name=name, backbone=backbone, epochs=8).run(seed=1)
+    same = make(name=name, backbone=backbone, epochs=8)
+    assert same_run(first, same.run(seed=1))
+    other = same.run(seed=2)
+    assert not same_bits(weights(first), weights(other))
+    assert first.history["loss"] != other.history["loss"]
+    assert same_run(first, same.run(seed=1))
+
+
+def test_callers_random_state_neither_matters_nor_changes(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    first = make(name="canet", epochs=4).run()
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    second = make(name="canet", epochs=4).run(folder=tmp_path)
+    assert same_run(first, second)
+    assert torch.get_rng_state().equal(state)
+    make(name="canet", epochs=4).run(folder=tmp_path)
+    assert torch.get_rng_state().equal(state)
+
+
+def test_callers_random_state_survives_a_run_that_dies(tmp_path: Path) -> None:
+    state = torch.get_rng_state()
+    run_until(3, tmp_path, make())
+    assert torch.get_rng_state().equal(state)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@every_method
+def test_task_is_left_unchanged(name: str, sparse: bool) -> None:
+    task = tiny_task(sparse=sparse, inductive=True)
+    before = snapshot(task)
+    attributes = set(task.data.keys())
+    make(task, name, epochs=3).run(ood_curves=True)
+    for now, then in zip(snapshot(task), before, strict=True):
+        assert now.equal(then)
+    assert set(task.data.keys()) == attributes
+
+
+def test_progress_is_told_after_every_epoch() -> None:
+    told: list[tuple[int, int, float]] = []
+    run = make(epochs=5).run(on_progress=lambda *progress: told.append(progress))
+    assert told == [(i + 1, 5, score) for i, score in enumerate(run.history["valid"])]
+
+
+# Selection
+
+
+@pytest.mark.parametrize(("metric", "classes"), [("accuracy", 3), ("macro_f1", 3), ("roc_auc", 2)])
+@every_method
+def test_selected_epoch_is_the_first_with_the_best_validation_score(
+    name: str, metric: Any, classes: int
+) -> None:
+    run = make(tiny_task(classes, metric), name).run()
+    valid = run.history["valid"]
+    assert run.result["selected_epoch"] == valid.index(max(valid)) + 1
+    assert run.result["scores"]["valid"] == max(valid)
+    assert run.result["selection"] == "best validation"
+    assert run.result["epochs"] == len(valid) == len(run.history["loss"]) == 30
+
+
+@every_method
+def test_weights_are_those_of_the_selected_epoch(name: str) -> None:
+    run = make(name=name).run()
+    selected = run.result["selected_epoch"]
+    assert 1 < selected < 30
+    short = make(name=name, epochs=selected).run()
+    assert short.result["selected_epoch"] == selected
+    assert same_bits(weights(run), weights(short))
+    assert run.result["scores"] == short.result["scores"]
+    shorter = make(name=name, epochs=selected - 1).run()
+    assert not same_bits(weights(run), weights(shorter))
+
+
+def test_patience_stops_the_run_and_selects_from_what_it_saw() -> None:
+    full = make().run()
+    patient = make(patience=4).run()
+    seen, selected = patient.result["epochs"], patient.result["selected_epoch"]
+    assert seen < 30
+    assert seen == selected + 4
+    assert patient.history["valid"] == full.history["valid"][:seen]
+    assert patient.history["loss"] == full.history["loss"][:seen]
+    valid = full.history["valid"][:seen]
+    assert selected == valid.index(max(valid)) + 1
+    assert same_bits(weights(patient), weights(make(epochs=selected).run()))
+
+
+def test_patience_that_never_ends_changes_nothing() -> None:
+    assert same_run(make().run(), make(patience=30).run())
+
+
+@every_method
+def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None:
+    plain = make(name=name).run()
+    curved = make(name=name).run(ood_curves=True)
+    assert same_bits(weights(plain), weights(curved))
+    assert plain.result["scores"] == curved.result["scores"]
+    assert curved.history["valid"] == plain.history["valid"]
+    assert curved.history["loss"] == plain.history["loss"]
+    assert list(plain.history) == ["loss", "valid"]
+    splits = ["train", "valid", "test_id", "ood/near", "ood/far"]
+    assert list(curved.history) == ["loss", *splits]
+    selected = curved.result["selected_epoch"] - 1
+    for split in splits:
+        assert len(curved.history[split]) == 30
+        assert curved.history[split][selected] == curved.result["scores"][split]
+
+
+# What a run may look at
+
+
+@every_method
+def test_test_labels_do_not_influence_training_or_selection(name: str) -> None:
+    task = tiny_task()
+    y = task.data.y.clone()
+    for nodes in (task.test_id, *task.test_ood.values()):
+        y[nodes] = (y[nodes] + 1) % task.num_classes
+    honest, garbled = make(task, name).run(), make(with_data(task, y=y), name).run()
+    assert same_bits(weights(honest), weights(garbled))
+    assert honest.history == garbled.history
+    assert honest.result["selected_epoch"] == garbled.result["selected_epoch"]
+    assert honest.result["scores"]["ood/near"] != garbled.result["scores"]["ood/near"]
+
+
+def with_garbage_out_of_distribution(task: ShiftTask) -> ShiftTask:
+    """Other features on every OOD node, other edges wherever one touches them."""
+    random = torch.Generator().manual_seed(1)
+    x, edges = task.data.x.clone(), task.data.edge_index
+    x[NUM_ID:] = 100 * torch.randn(NUM_NODES - NUM_ID, x.shape[1], generator=random)
+    inside = edges[:, (edges < NUM_ID).all(dim=0)]
+    hidden = torch.randint(NUM_ID, NUM_NODES, (200,), generator=random)
+    others = torch.randint(NUM_NODES, (200,), generator=random)
+    to_hidden, from_hidden = torch.stack([others, hidden]), torch.stack([hidden, others])
+    return with_data(task, x=x, edge_index=torch.cat([to_hidden, inside, from_hidden], dim=1))
+
+
+@every_backbone
+@every_method
+def test_inductive_training_is_blind_to_hidden_nodes_and_their_edges(
+    name: str, backbone: str
+) -> None:
+    task = tiny_task(inductive=True)
+    honest = make(task, name, backbone).run()
+    garbled = make(with_garbage_out_of_distribution(task), name, backbone).run()
+    assert same_bits(weights(honest), weights(garbled))
+    assert honest.history == garbled.history
+    for split in ("train", "valid", "test_id"):
+        assert honest.result["scores"][split] == garbled.result["scores"][split]
+
+
+def test_transductive_training_does_see_ood_neighbours() -> None:
+    task = tiny_task(inductive=False)
+    honest, garbled = make(task).run(), make(with_garbage_out_of_distribution(task)).run()
+    assert not same_bits(weights(honest), weights(garbled))
+    assert honest.history["loss"] != garbled.history["loss"]
+
+
+# What stops a run
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_feature_that_is_not_finite_never_reaches_training(value: float) -> None:
+    x = tiny_task().data.x.clone()
+    x[3, 2] = value
+    with pytest.raises(CanetError, match="NaN or infinity") as caught:
+        with_data(tiny_task(), x=x)
+    one_line(caught)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_loss_that_is_not_finite_stops_the_run_in_one_line(
+    value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter(range(1, 100))
+    loss = ERM.loss
+
+    def broken(method: ERM, batch: Batch) -> Tensor:
+        return loss(method, batch) * (value if next(steps) == 3 else 1.0)
+
+    monkeypatch.setattr(ERM, "loss", broken)
+    with pytest.raises(CanetError, match="the loss is not finite at epoch 3; lower") as caught:
+        make().run(folder=tmp_path)
+    assert "learning_rate (now 0.02)" in one_line(caught)
+    assert not RunFolder(tmp_path).finished
+
+
+def test_learning_rate_far_too_large_stops_the_run_in_one_line() -> None:
+    with pytest.raises(CanetError, match="the loss is not finite at epoch 2") as caught:
+        make(learning_rate=1e30).run()
+    one_line(caught)
+
+
+def test_weights_that_explode_at_the_last_epoch_are_no_result() -> None:
+    with pytest.raises(CanetError, match=r"never a number.*lower learning_rate") as caught:
+        make(learning_rate=1e30, epochs=1).run()
+    one_line(caught)
+
+
+def test_validation_with_one_class_under_roc_auc_is_refused_in_one_line() -> None:
+    task = tiny_task(num_classes=2, metric="roc_auc")
+    y = task.data.y.clone()
+    y[task.valid] = 0
+    with pytest.raises(CanetError, match="validation nodes of 'tiny' hold every class") as caught:
+        make(with_data(task, y=y), epochs=3).run()
+    one_line(caught)
+
+
+def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
+    task = tiny_task(num_classes=2, metric="roc_auc")
+    y = task.data.y.clone()
+    y[task.test_ood["far"]] = 1
+    scores = make(with_data(task, y=y), epochs=3).run().result["scores"]
+    missing = {split for split, score in scores.items() if score != score}
+    assert missing == {"ood/far"}
+
+
+def test_unknown_method_backbone_and_device_are_refused_in_one_line() -> None:
+    for wrong in ({"method": "cannet"}, {"backbone": "gcnn"}, {"device": "gpu"}):
+        with pytest.raises(CanetError, match="unknown") as caught:
+            Trainer(tiny_task(), **{"method": "erm", "device": "cpu"} | wrong)
+        one_line(caught)
+
+
+def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert trainer.pick_device("auto") == torch.device("cpu")
+    with pytest.raises(CanetError, match="no CUDA device here: use --device cpu") as caught:
+        trainer.pick_device("cuda")
+    one_line(caught)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert trainer.pick_device("auto") == torch.device("cuda")
+    assert trainer.pick_device("cpu") == torch.device("cpu")
+
+
+@every_method
+def test_binary_cross_entropy_trains_two_classes(name: str) -> None:
+    task = tiny_task(num_classes=2, metric="roc_auc")
+    binary = make(task, name, loss="binary_cross_entropy", epochs=60).run()
+    assert binary.history["loss"][-1] < binary.history["loss"][0]
+    assert binary.history["loss"][0] != make(task, name, epochs=1).run().history["loss"][0]
+    assert binary.result["scores"]["train"] > 80
+
+
+# Run folders
+
+
+def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
+    run = make(name="canet").run(seed=4, folder=tmp_path)
+    place = RunFolder(tmp_path)
+    assert place.read_config() == run.config
+    assert place.read_metrics() == run.history
+    assert place.read_result() == run.result
+    assert same_bits(read_tensors(tmp_path / WEIGHTS), weights(run))
+    assert not run.method.training
+    assert run.config.seed == 4
+    assert run.config.settings == asdict(make(name="canet").settings)
+    assert run.result["versions"]["canet"] == canet.__version__
+    assert run.result["versions"]["torch"] == torch.__version__
+    assert "CPU" in run.result["device"]
+    assert run.result["seconds_per_epoch"] > 0
+    assert run.result["peak_memory_mb"] > 10
+
+
+def test_finished_run_is_read_and_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make().run(folder=tmp_path)
+    monkeypatch.setattr(trainer._Loop, "_step", lambda *_: pytest.fail("trained again"))
+    again = make().run(folder=tmp_path)
+    assert same_run(run, again)
+    assert again.result == run.result
+    assert again.config == run.config
+    assert not again.method.training
+    of = make()
+    assert of.scores(again.method) == run.result["scores"]
+
+
+def test_folder_of_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
+    make(epochs=2).run(folder=tmp_path)
+    for other in (make(epochs=3), make(name="canet", epochs=2), make(backbone="gat", epochs=2)):
+        with pytest.raises(CanetError, match="other settings") as caught:
+            other.run(folder=tmp_path)
+        one_line(caught)
+    with pytest.raises(CanetError, match="other settings"):
+        make(epochs=2).run(seed=1, folder=tmp_path)
+
+
+def test_damaged_weights_of_a_finished_run_are_told_in_one_line(tmp_path: Path) -> None:
+    make(epochs=2).run(folder=tmp_path)
+    (tmp_path / WEIGHTS).write_bytes(b"\x10")
+    with pytest.raises(CanetError, match="is damaged: delete") as caught:
+        make(epochs=2).run(folder=tmp_path)
+    one_line(caught)
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 17, 30])
+@every_method
+def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: Path) -> None:
+    whole = make(name=name).run(folder=tmp_path / "whole")
+    run_until(killed_at, tmp_path / "killed", make(name=name))
+    assert (tmp_path / "killed" / CHECKPOINT).exists() == (killed_at > 1)
+    resumed = make(name=name).run(folder=tmp_path / "killed")
+    assert same_run(whole, resumed)
+    files = [RunFolder(tmp_path / kind) for kind in ("whole", "killed")]
+    assert files[0].read_metrics() == files[1].read_metrics()
+    saved = [(place.path / WEIGHTS).read_bytes() for place in files]
+    assert saved[0] == saved[1]
+    assert not (tmp_path / "killed" / CHECKPOINT).exists()
+
+
+def test_resumed_run_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_until(20, tmp_path, make())
+    steps: list[int] = []
+    step = trainer._Loop._step
+    monkeypatch.setattr(
+        trainer._Loop, "_step", lambda loop, batch: (steps.append(loop.epoch), step(loop, batch))
+    )
+    make().run(folder=tmp_path)
+    assert steps == list(range(19, 30))
+
+
+def test_run_killed_again_and_again_ends_in_the_same_bits(tmp_path: Path) -> None:
+    options = {"name": "canet", "backbone": "gat", "patience": 20}
+    whole = make(**options).run(ood_curves=True)
+    for epoch in (4, 5, 16):
+        run_until(epoch, tmp_path, make(**options), ood_curves=True)
+    assert same_run(whole, make(**options).run(folder=tmp_path, ood_curves=True))
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1], ids=["empty", "start", "most"])
+def test_torn_checkpoint_is_ignored_and_the_run_starts_over(kept: int, tmp_path: Path) -> None:
+    run_until(9, tmp_path, make())
+    (tmp_path / CHECKPOINT).write_bytes((tmp_path / CHECKPOINT).read_bytes()[:kept])
+    assert same_run(make().run(folder=tmp_path), make().run())
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_crash_while_the_result_is_written_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = checkpoint.write_json
+
+    def crash(path: Path, content: Any) -> None:
+        if path.name == checkpoint.RESULT:
+            raise Killed
+        write(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write_json", crash)
+        with pytest.raises(Killed):
+            make().run(folder=tmp_path)
+    assert not (tmp_path / MARKER).exists()
+    assert same_run(make().run(folder=tmp_path), make().run())
+    assert (tmp_path / MARKER).exists()
+
+
+def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("pickle was used")
+
+    for name in ("dump", "dumps", "load", "loads", "Pickler", "Unpickler"):
+        monkeypatch.setattr(pickle, name, refuse)
+    monkeypatch.setattr(torch, "save", refuse)
+    monkeypatch.setattr(torch, "load", refuse)
+    run_until(5, tmp_path, make())
+    make().run(folder=tmp_path)
+    make().run(folder=tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors", ""}
+
+
+# New processes
+
+SCORE_AGAIN = """
+import json, sys
+from pathlib import Path
+from tiny import tiny_task
+from canet.methods import get_method
+from canet.settings import override
+from canet.training import RunFolder, Trainer
+
+place = RunFolder(Path(sys.argv[1]))
+config = place.read_config()
+settings = override(get_method(config.method).settings_type(), config.settings)
+trainer = Trainer(tiny_task(), config.method, config.backbone, settings, "cpu")
+print(json.dumps(trainer.scores(trainer.load(place))))
+"""
+
+TRAIN_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from tiny import QUICK, tiny_task
+from canet.training import Trainer, trainer
+
+def die(done, total, score):
+    if done == 11:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+trainer.CHECKPOINT_SECONDS = 0.0
+Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=Path(sys.argv[1]), on_progress=die)
+"""
+
+
+def in_new_process(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=Path(__file__).parent,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_scores_come_from_the_saved_weights_in_a_new_process(tmp_path: Path) -> None:
+    run = make(name="canet", backbone="gat").run(folder=tmp_path)
+    process = in_new_process(SCORE_AGAIN, tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == run.result["scores"]
+
+
+def test_run_killed_in_another_process_resumes_to_the_same_bits(tmp_path: Path) -> None:
+    process = in_new_process(TRAIN_AND_DIE, tmp_path)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert (tmp_path / CHECKPOINT).exists()
+    resumed = Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=tmp_path)
+    assert same_run(resumed, Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run())
+
+
+def test_loaded_method_predicts_without_dropout(tmp_path: Path) -> None:
+    of = make(dropout=0.9, epochs=2)
+    of.run(folder=tmp_path)
+    method: nn.Module = of.load(RunFolder(tmp_path))
+    assert not method.training
