@@ -109,14 +109,17 @@ def test_logits_are_the_last_map_of_the_embedding(name: str, num_layers: int) ->
 
 
 @backbones
-def test_training_drops_inputs_and_hidden_units_like_pyg_drops_hidden_units(
+def test_training_drops_the_input_of_every_layer(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masks = [torch.randint(2, (NUM_NODES, width)) * 2.0 for width in (NUM_FEATURES, HIDDEN)]
-    model = make(name, 2, dropout=0.5)
-    other = same_in_pyg(model, name)
+    widths = (NUM_FEATURES, HIDDEN, HIDDEN)
+    masks = [torch.randint(2, (NUM_NODES, width)) * 2.0 for width in widths]
+    model = make(name, 3, dropout=0.5)
+    first, second, third = same_in_pyg(model, name).convs
     x = torch.randn(NUM_NODES, NUM_FEATURES)
-    expected = other.convs[1](other.convs[0](x * masks[0], EDGES).relu() * masks[1], EDGES)
+    z = first(x * masks[0], EDGES).relu()
+    z = second(z * masks[1], EDGES).relu()
+    expected = third(z * masks[2], EDGES)
     drawn = iter(masks)
     monkeypatch.setattr(model, "drop", lambda z: z * next(drawn))
     torch.testing.assert_close(predict(model, x).logits, expected)

@@ -78,12 +78,15 @@ def test_sparse_features_give_the_same_logits_and_gradients(name: str) -> None:
 
 
 @models
-def test_predicting_drops_nothing_and_draws_nothing(name: str) -> None:
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_predicting_drops_nothing_and_draws_nothing(name: str, sparse: bool) -> None:
     model, other, x = MODELS[name]().eval(), MODELS[name](dropout=0.9).eval(), features()
+    inputs = SparseMatrix.from_torch(x.to_sparse_csr()) if sparse else x
     other.load_state_dict(model.state_dict())
-    expected = predict(model, x).logits
-    assert predict(other, x).logits.equal(expected)
-    assert not predict(other.train(), x).logits.allclose(expected)
+    expected = predict(model, inputs).logits
+    assert predict(other, inputs).logits.equal(expected)
+    assert not other.training
+    assert not predict(other.train(), inputs).logits.allclose(expected)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.7])

@@ -95,9 +95,9 @@ class Graph:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
         blocks: list[Block] = []
         position = torch.full((self.num_nodes,), -1)
+        position[nodes] = torch.arange(nodes.numel())
         for _ in range(num_layers):
             selected = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
-            position[nodes] = torch.arange(nodes.numel())
             reached = torch.cat([rows.pattern.col for rows in selected.values()]).unique()
             new = reached[position[reached] < 0]
             sources = torch.cat([nodes, new])
@@ -110,7 +110,6 @@ class Graph:
                 for op, rows in selected.items()
             }
             blocks.append(Block(sources.numel(), nodes.numel(), matrices))
-            position[sources] = -1
             nodes = sources
         return Field(nodes, tuple(reversed(blocks)))
 
