@@ -15,6 +15,7 @@ from rich.table import Table
 from canet.data import TaskDescription
 
 SECONDS_BETWEEN_LINES = 10.0
+WIDTH_OF_FILES = 160
 METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "macro_f1": "macro F1"}
 
 
@@ -76,13 +77,14 @@ class Reporter:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; the first column is text, the others are numbers."""
+    """A table on standard output; columns of numbers are flush right, the first never wraps."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i > 0)
+        numbers = all(row[i][:1].isdigit() for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=i == 0)
     for row in rows:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else 160
+    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
     Console(width=width).print(table)
 
 

@@ -42,7 +42,7 @@ def draw_demo(lines: Sequence[Line], path: Path) -> None:
     bars.set_xticks(places, ["in distribution", "under shift"])
     bars.set_ylabel("accuracy %")
     bars.set_ylim(0, 100)
-    bars.set_title("Nodes never seen before", loc="left")
+    bars.set_title("Test accuracy at the selected epoch", loc="left")
     curves.set_xlabel("epoch")
     curves.set_title("Under shift, while training", loc="left")
     curves.legend(frameon=False, loc="lower right")
