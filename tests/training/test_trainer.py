@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import canet
 from canet.data.task import ShiftTask
@@ -494,6 +494,14 @@ def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".safetensors", ""}
 
 
+def test_loaded_method_predicts_and_scores_without_dropout(tmp_path: Path) -> None:
+    of = make(name="canet", dropout=0.9, epochs=10)
+    scores = of.run(folder=tmp_path).result["scores"]
+    method = of.load(RunFolder(tmp_path))
+    assert not method.training
+    assert of.scores(method.train()) == scores
+
+
 # New processes
 
 SCORE_AGAIN = """
@@ -550,10 +558,3 @@ def test_run_killed_in_another_process_resumes_to_the_same_bits(tmp_path: Path) 
     assert (tmp_path / CHECKPOINT).exists()
     resumed = Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=tmp_path)
     assert same_run(resumed, Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run())
-
-
-def test_loaded_method_predicts_without_dropout(tmp_path: Path) -> None:
-    of = make(dropout=0.9, epochs=2)
-    of.run(folder=tmp_path)
-    method: nn.Module = of.load(RunFolder(tmp_path))
-    assert not method.training
