@@ -9,8 +9,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from canet.data import sources
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """On graphs as small as these a second thread only waits, for long where others work too."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

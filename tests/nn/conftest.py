@@ -1,4 +1,4 @@
-"""Every test here computes in double precision, from the same random state, on one thread."""
+"""Every test here computes in double precision, from the same random state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,3 @@ def double_precision() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    """On graphs this small a second thread only waits, for long where the machine is busy."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

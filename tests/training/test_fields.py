@@ -98,14 +98,35 @@ def test_prediction_from_a_batch_is_that_from_the_whole_graph(
         torch.testing.assert_close(method.predict(batch), expected[nodes])
 
 
-def test_batch_holds_the_labels_and_environments_of_its_split() -> None:
+def test_batch_holds_the_labels_of_its_split() -> None:
     task = tiny_task()
     fields = fields_of(task)
     for split, nodes in task.splits().items():
-        batch = fields.batch(split)
-        assert batch.y.equal(task.data.y[nodes])
-        assert batch.environment is not None
-        assert batch.environment.equal(task.data.environment[nodes])
+        assert fields.batch(split).y.equal(task.data.y[nodes])
+
+
+def test_only_training_nodes_carry_environments_and_they_count_from_zero() -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    data.environment = 3 + 2 * data.environment
+    fields = fields_of(replace(task, data=data))
+    environment = fields.batch("train").environment
+    ids = task.training_environments()
+    assert environment is not None
+    assert ids[environment].equal(task.data.environment[task.train])
+    assert fields.batch("valid").environment is None
+
+
+def test_view_shows_only_what_exists_at_training_time() -> None:
+    task = replace(tiny_task(), inductive=True)
+    view = fields_of(task).view()
+    assert view.observed.equal(task.in_distribution.nonzero().squeeze(1))
+    assert task.in_distribution[view.edge_index].all()
+    assert view.train.equal(task.train)
+    x, blocks = view.read(task.valid)
+    batch = fields_of(task).batch("valid")
+    assert blocks[-1].num_dst == task.valid.numel()
+    assert x.shape == batch.x.shape
 
 
 def test_task_without_environments_has_none_in_its_batches() -> None:

@@ -85,6 +85,13 @@ class ShiftTask:
         """Whether training nodes carry environment labels."""
         return "environment" in self.data
 
+    def training_environments(self) -> Tensor:
+        """Ids of the environments that training nodes are in, ascending; none without labels."""
+        if not self.has_environments:
+            return torch.empty(0, dtype=torch.long)
+        ids: Tensor = self.data.environment[self.train].unique()
+        return ids
+
     def splits(self) -> dict[str, Tensor]:
         """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`..."""
         ood = {f"ood/{name}": nodes for name, nodes in self.test_ood.items()}

@@ -1,7 +1,7 @@
 """Methods: one file each, what is minimised."""
 
 from canet.errors import unknown_name
-from canet.methods.base import BACKBONES, Batch, Method, Settings
+from canet.methods.base import BACKBONES, Batch, Method, Settings, TrainingView
 from canet.methods.canet import CaNetMethod
 from canet.methods.erm import ERM
 
@@ -20,4 +20,13 @@ def check_backbone(name: str) -> None:
         raise unknown_name("backbone", name, BACKBONES)
 
 
-__all__ = ["BACKBONES", "METHODS", "Batch", "Method", "Settings", "check_backbone", "get_method"]
+__all__ = [
+    "BACKBONES",
+    "METHODS",
+    "Batch",
+    "Method",
+    "Settings",
+    "TrainingView",
+    "check_backbone",
+    "get_method",
+]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -55,7 +56,8 @@ class Batch:
         x: Features $[n_{src}, D]$ of the nodes that the first block reads.
         blocks: One block per layer; the n nodes of the split are its first rows.
         y: Labels $[n]$.
-        environment: Environment ids $[n]$, where the task has them.
+        environment: Environment ids $[n]$, counted from 0, for training nodes of a task that has
+            labels for them.
     """
 
     x: Features
@@ -64,26 +66,56 @@ class Batch:
     environment: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class TrainingView:
+    """What a method may see of a task besides the batch of labelled training nodes.
+
+    Args:
+        x: Features $[N, D]$ of all nodes; those of hidden nodes must not be read.
+        edge_index: Edges $[2, E]$ of training time.
+        observed: Ids of the nodes that exist at training time, labelled or not.
+        train: Ids $[n]$ of the training nodes, in the order of the batch.
+        read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
+    """
+
+    x: Features
+    edge_index: Tensor
+    observed: Tensor
+    train: Tensor
+    read: Callable[[Tensor], tuple[Features, Sequence[Block]]]
+
+
 class Method(nn.Module):
     """Base of the methods: a subclass says what is minimised, in `loss`.
+
+    What a step does beyond that (another batch, an inner loop) a subclass says in `prepare` and
+    `update`. Everything that a run depends on is a parameter or a buffer, so that it is saved.
 
     Args:
         settings: An instance of the class's `settings_type`.
         backbone: `gcn` or `gat`.
         num_features: $D$.
         num_classes: $C$.
+        num_environment_labels: Distinct environment labels of the training nodes.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str]
+    needs_environments: ClassVar[bool] = False
     settings_type: ClassVar[type[Settings]] = Settings
 
     def __init__(
-        self, settings: Any, backbone: Backbone, num_features: int, num_classes: int
+        self,
+        settings: Any,
+        backbone: Backbone,
+        num_features: int,
+        num_classes: int,
+        num_environment_labels: int = 0,
     ) -> None:
         super().__init__()
         self.settings = settings
+        self.num_environment_labels = num_environment_labels
         self.model = self.build_model(backbone, num_features, num_classes)
 
     def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> GraphModel:
@@ -97,6 +129,17 @@ class Method(nn.Module):
             dropout=s.dropout,
             direction=s.direction,
         )
+
+    def prepare(self, view: TrainingView) -> None:
+        """Look at the task once before training; most methods need not."""
+
+    def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        """One step of training; returns the loss that it descended, detached."""
+        optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(batch)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
         """What one step minimises, a scalar."""

@@ -69,9 +69,14 @@ class CaNetMethod(Method):
     model: CaNet
 
     def __init__(
-        self, settings: CaNetSettings, backbone: Backbone, num_features: int, num_classes: int
+        self,
+        settings: CaNetSettings,
+        backbone: Backbone,
+        num_features: int,
+        num_classes: int,
+        num_environment_labels: int = 0,
     ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes)
+        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
         self.prior: MixturePrior | None = None
         if settings.prior == "mixture" and settings.learned_environment:
             width = settings.hidden * (2 if settings.estimator == "graph" else 1)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.methods import Batch
-from canet.nn import Features, Graph, Operator, SparseMatrix
+from canet.methods import Batch, TrainingView
+from canet.nn import Block, Features, Graph, Operator, SparseMatrix
 
 AT_TRAINING_TIME = ("train", "valid", "test_id")
 
@@ -50,25 +50,41 @@ class TaskFields:
             self._batches[split] = self._build(split)
         return self._batches[split]
 
-    def _build(self, split: str) -> Batch:
-        data, nodes = self.task.data, self.nodes[split]
-        hidden = self.task.inductive and split in AT_TRAINING_TIME
-        field = self._graph(hidden).receptive_field(nodes, self._num_layers).to(self._device)
-        environment = data.environment[nodes] if self.task.has_environments else None
-        return Batch(
-            x=self._features(field.nodes.cpu()),
-            blocks=field.blocks,
-            y=data.y[nodes].to(self._device),
-            environment=None if environment is None else environment.to(self._device),
+    def view(self) -> TrainingView:
+        """What a method may see of the task besides the training batch."""
+        observed = self.task.in_distribution.nonzero().squeeze(1) if self.task.inductive else None
+        return TrainingView(
+            x=self._x.to(self._device),
+            edge_index=self.task.training_edges().to(self._device),
+            observed=torch.arange(self.task.num_nodes) if observed is None else observed,
+            train=self.task.train,
+            read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
         )
+
+    def _build(self, split: str) -> Batch:
+        nodes = self.nodes[split]
+        hidden = self.task.inductive and split in AT_TRAINING_TIME
+        x, blocks = self._read(nodes, hidden)
+        environment = None
+        if split == "train" and self.task.has_environments:
+            ids = self.task.data.environment[nodes]
+            environment = torch.searchsorted(self.task.training_environments(), ids).to(
+                self._device
+            )
+        return Batch(x, blocks, self.task.data.y[nodes].to(self._device), environment)
+
+    def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
+        """Features and blocks of some nodes, in the graph with or without hidden nodes."""
+        field = self._graph(hidden).receptive_field(nodes, self._num_layers)
+        rows = (
+            self._x[field.nodes]
+            if isinstance(self._x, Tensor)
+            else self._x.select_rows(field.nodes)
+        )
+        return rows.to(self._device), field.to(self._device).blocks
 
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:
             edges = self.task.training_edges() if hidden else self.task.data.edge_index
             self._graphs[hidden] = Graph(edges, self.task.num_nodes, self._operators)
         return self._graphs[hidden]
-
-    def _features(self, nodes: Tensor) -> Features:
-        if isinstance(self._x, Tensor):
-            return self._x[nodes].to(self._device)
-        return self._x.select_rows(nodes).to(self._device)

@@ -64,6 +64,7 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
         "seeds": [run.config.seed for run in runs],
         "metric": metric,
         "selection": first.result["selection"],
+        "environments_seen": first.result["environments_seen"],
         "scores": scores,
         "epochs": first.config.settings["epochs"],
         "epochs_run": [run.result["epochs"] for run in runs],

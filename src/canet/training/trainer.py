@@ -18,7 +18,7 @@ from torch import Tensor
 import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.methods import Method, Settings, check_backbone, get_method
+from canet.methods import METHODS, Batch, Method, Settings, check_backbone, get_method
 from canet.training import checkpoint
 from canet.training.checkpoint import RunConfig, RunFolder
 from canet.training.fields import TaskFields
@@ -73,6 +73,7 @@ class Trainer:
         self.backbone: Any = backbone
         self.settings = settings or self.method_type.settings_type()
         self.device = pick_device(device)
+        self._check_environments()
         with torch.device("meta"):
             model = self._new_method().model
         self.fields = TaskFields(task, model.operators, model.num_layers, self.device)
@@ -116,7 +117,9 @@ class Trainer:
             if place.finished:
                 return self._read(place, config)
         with seeded(seed, self.device):
-            loop = _Loop(self, self._new_method().to(self.device), ood_curves)
+            method = self._new_method().to(self.device)
+            method.prepare(self.fields.view())
+            loop = _Loop(self, method, ood_curves)
             saved = place.read_checkpoint() if place else None
             if saved:
                 loop.restore(saved)
@@ -127,6 +130,7 @@ class Trainer:
             "scores": self.scores(loop.method),
             "selection": BestValidation.name,
             "selected_epoch": BestValidation.epoch(history) + 1,
+            "environments_seen": self._environments_seen(),
             "epochs": loop.epoch,
             "seconds_per_epoch": loop.seconds / max(1, loop.epochs_here),
             "peak_memory_mb": peak_memory_mb(self.device),
@@ -156,9 +160,30 @@ class Trainer:
         logits = method.predict(batch)
         return torch.where(logits.isfinite().all(), self.metric(logits, batch.y), torch.nan)
 
+    def _check_environments(self) -> None:
+        """A method that needs environment labels gets a task that has them."""
+        if self.method_type.needs_environments and not self.task.has_environments:
+            free = ", ".join(name for name, cls in METHODS.items() if not cls.needs_environments)
+            raise CanetError(
+                f"method '{self.method_type.name}' needs environment labels and task "
+                f"'{self.task.name}' has none; methods that need none: {free}"
+            )
+
+    def _environments_seen(self) -> list[str] | None:
+        """Names of the environment labels that the method was given; None if it used none."""
+        if not self.method_type.needs_environments:
+            return None
+        ids = self.task.training_environments().tolist()
+        names = self.task.environments
+        return [names[i] if i < len(names) else str(i) for i in ids]
+
     def _new_method(self) -> Method:
         return self.method_type(
-            self.settings, self.backbone, self.task.num_features, self.task.num_classes
+            self.settings,
+            self.backbone,
+            self.task.num_features,
+            self.task.num_classes,
+            self.task.training_environments().numel(),
         )
 
     def _read(self, place: RunFolder, config: RunConfig) -> Run:
@@ -214,13 +239,9 @@ class _Loop:
                 f"(now {settings.learning_rate:g})"
             )
 
-    def _step(self, batch: Any) -> None:
+    def _step(self, batch: Batch) -> None:
         self.method.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.method.loss(batch)
-        loss.backward()
-        self.optimizer.step()
-        self.history["loss"][self.epoch] = loss.detach()
+        self.history["loss"][self.epoch] = self.method.update(batch, self.optimizer)
 
     @torch.no_grad()
     def _validate(self) -> None:
