@@ -160,3 +160,14 @@ class Method(nn.Module):
             return F.cross_entropy(logits, y, reduction="none")
         target = F.one_hot(y, logits.shape[1]).to(logits.dtype)
         return F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(dim=1)
+
+    def membership(self, environment: Tensor | None) -> Tensor:
+        """Environment ids $[n]$ of a method that needs them as one-hot rows $[n, E]$."""
+        assert environment is not None
+        one_hot = F.one_hot(environment, self.num_environment_labels)
+        return one_hot.to(self.model.phi_out.weight.dtype)
+
+    def environment_risks(self, losses: Tensor, environment: Tensor | None) -> Tensor:
+        """Mean loss of each environment $[E]$ for losses $[n]$ and environment ids $[n]$."""
+        member = self.membership(environment)
+        return losses @ member / member.sum(dim=0)

@@ -1,0 +1,55 @@
+"""Group distributionally robust optimisation: the environments with the largest risks count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.settings import setting
+
+
+@dataclass(frozen=True)
+class GroupDROSettings(Settings):
+    """Settings of GroupDRO."""
+
+    eta: float = setting(
+        0.01, "η, step size of the environments' weights", minimum=0, search=(0.001, 0.01, 0.1)
+    )
+
+
+class GroupDRO(Method):
+    r"""GroupDRO (Sagawa et al., ICLR '20, algorithm 1): with the risk $R_e$ of each environment,
+
+    .. math:: q_e \leftarrow \frac{q_e \exp(\eta R_e)}{\sum_{e'} q_{e'} \exp(\eta R_{e'})},
+              \qquad \text{then minimises} \quad \sum_e q_e R_e.
+    """
+
+    name = "group_dro"
+    summary = "environments weighted by exponentiated ascent on their risks"
+    paper = "Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020"
+    needs_environments = True
+    settings_type = GroupDROSettings
+    q: Tensor
+
+    def __init__(
+        self,
+        settings: GroupDROSettings,
+        backbone: Backbone,
+        num_features: int,
+        num_classes: int,
+        num_environment_labels: int = 0,
+    ) -> None:
+        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
+        uniform = 1 / num_environment_labels
+        self.register_buffer("q", torch.full((num_environment_labels,), uniform))
+
+    def loss(self, batch: Batch) -> Tensor:
+        losses = self.node_losses(self.predict(batch), batch.y)
+        risks = self.environment_risks(losses, batch.environment)
+        if self.training:
+            raised = self.q * (self.settings.eta * risks.detach()).exp()
+            self.q = raised / raised.sum()
+        return self.q @ risks

@@ -1,0 +1,64 @@
+"""Invariant risk minimisation: a classifier that is optimal in every environment at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from canet.methods.annealing import AnnealedPenalty
+from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.settings import setting
+
+
+@dataclass(frozen=True)
+class IRMSettings(Settings):
+    """Settings of IRM."""
+
+    penalty_weight: float = setting(
+        100.0, "λ, weight of the penalty", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
+    )
+    anneal_steps: int = setting(
+        100, "updates with weight 1 before λ", minimum=0, search=(10, 50, 100, 200)
+    )
+
+
+class IRM(Method):
+    r"""IRMv1 (Arjovsky et al., 2019) minimises, with the risk $R_e$ of each environment,
+
+    .. math:: \frac{1}{E} \sum_e R_e(f)
+              + \frac{\lambda}{E} \sum_e \left(\nabla_{w | w = 1} R_e(w \cdot f)\right)^2.
+    """
+
+    name = "irm"
+    summary = "no rescaling of the logits lowers the risk of any environment"
+    paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
+    needs_environments = True
+    settings_type = IRMSettings
+
+    def __init__(
+        self,
+        settings: IRMSettings,
+        backbone: Backbone,
+        num_features: int,
+        num_classes: int,
+        num_environment_labels: int = 0,
+    ) -> None:
+        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
+        self.annealed = AnnealedPenalty(settings.penalty_weight, settings.anneal_steps)
+
+    def loss(self, batch: Batch) -> Tensor:
+        risks, slopes = self.risks_and_slopes(self.predict(batch), batch.y, batch.environment)
+        loss: Tensor = self.annealed(risks.mean(), slopes.square().mean())
+        return loss
+
+    def risks_and_slopes(
+        self, logits: Tensor, y: Tensor, environment: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """$R_e$ and $\\nabla_w R_e$ $[E]$; the gradient passes through the logits alone."""
+        scale = logits.new_ones(self.num_environment_labels, requires_grad=True)
+        scaled = logits * (self.membership(environment) @ scale).unsqueeze(1)
+        risks = self.environment_risks(self.node_losses(scaled, y), environment)
+        (slopes,) = torch.autograd.grad(risks.sum(), scale, create_graph=True)
+        return risks, slopes
