@@ -1,0 +1,62 @@
+"""Correlation alignment: embeddings with the same mean and covariance in every environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from canet.methods.base import Batch, Method, Settings
+from canet.settings import setting
+
+
+@dataclass(frozen=True)
+class CORALSettings(Settings):
+    """Settings of Deep CORAL."""
+
+    penalty_weight: float = setting(
+        1.0, "λ, weight of the distance of environments", minimum=0, search=(0.1, 1.0, 10.0)
+    )
+
+
+class CORAL(Method):
+    r"""Deep CORAL (Sun and Saenko, ECCV '16) for several environments, with their means,
+
+    .. math:: \frac{1}{n} \sum_v \ell_v + \frac{\lambda}{\binom{E}{2}} \sum_{e < e'} \left(
+              \frac{\|\mu_e - \mu_{e'}\|^2}{H} + \frac{\|C_e - C_{e'}\|_F^2}{H^2} \right),
+
+    where $\mu_e$ and $C_e$ are mean and covariance of the embeddings in an environment; the
+    covariance of a single node is zero.
+    """
+
+    name = "coral"
+    summary = "embeddings with the same mean and covariance in every environment"
+    paper = "Sun and Saenko, Deep CORAL: Correlation Alignment for Deep Domain Adaptation, 2016"
+    needs_environments = True
+    settings_type = CORALSettings
+
+    def loss(self, batch: Batch) -> Tensor:
+        prediction = self.model(batch.x, batch.blocks)
+        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        distance = self.distance(prediction.embedding, batch.environment)
+        return supervised + self.settings.penalty_weight * distance
+
+    def distance(self, z: Tensor, environment: Tensor | None) -> Tensor:
+        """Mean distance of two environments' embeddings, a scalar; z is $[n, H]$."""
+        member = self.membership(environment)
+        size = member.sum(dim=0)
+        means = member.t() @ z / size.unsqueeze(1)
+        centred = z - member @ means
+        products = torch.einsum("ne,nh,nk->ehk", member, centred, centred)
+        covariances = products / (size - 1).clamp(min=1).view(-1, 1, 1)
+        return _mean_over_pairs(means) + _mean_over_pairs(covariances)
+
+
+def _mean_over_pairs(x: Tensor) -> Tensor:
+    """Mean squared entry of $x_i - x_j$ over pairs of rows, 0 for one row.
+
+    The squared differences of E numbers add up to E times their squared deviations from the mean.
+    """
+    deviations = (x - x.mean(dim=0)).square().sum(dim=0)
+    return 2 * deviations.mean() / max(1, len(x) - 1)

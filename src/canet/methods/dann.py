@@ -1,0 +1,89 @@
+"""Domain-adversarial training: embeddings from which no discriminator tells the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.settings import setting
+
+STEEPNESS = 10.0  # γ of the paper's schedule
+
+
+@dataclass(frozen=True)
+class DANNSettings(Settings):
+    """Settings of DANN."""
+
+    reversal: float = setting(
+        1.0, "size of the reversed gradient at the end", minimum=0, search=(0.01, 0.1, 1.0, 10.0)
+    )
+    discriminator_hidden: int = setting(
+        100, "width of the discriminator's hidden layer", minimum=1, search=(64, 100, 256)
+    )
+
+
+class DANN(Method):
+    r"""DANN (Ganin et al., JMLR '16): a discriminator d learns the environment from embeddings z,
+
+    .. math:: \frac{1}{n} \sum_v \left[ \ell_v
+              + \mathrm{CE}(d(\mathrm{reverse}_{\lambda_p}(z_v)), e_v) \right],
+              \qquad \lambda_p = \frac{2}{1 + \exp(-10 p)} - 1,
+
+    and its gradient reaches the model times $-\lambda_p$, where p runs from 0 to 1 in training.
+    """
+
+    name = "dann"
+    summary = "embeddings that hide the environment from a discriminator"
+    paper = "Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016"
+    needs_environments = True
+    settings_type = DANNSettings
+    updates: Tensor
+
+    def __init__(
+        self,
+        settings: DANNSettings,
+        backbone: Backbone,
+        num_features: int,
+        num_classes: int,
+        num_environment_labels: int = 0,
+    ) -> None:
+        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
+        self.discriminator = nn.Sequential(
+            nn.Linear(settings.hidden, settings.discriminator_hidden),
+            nn.ReLU(),
+            nn.Linear(settings.discriminator_hidden, num_environment_labels),
+        )
+        self.register_buffer("updates", torch.zeros((), dtype=torch.long))
+
+    def loss(self, batch: Batch) -> Tensor:
+        prediction = self.model(batch.x, batch.blocks)
+        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        reversed_embedding = _Reverse.apply(prediction.embedding, self.strength())
+        guess = self.discriminator(reversed_embedding)
+        if self.training:
+            self.updates += 1
+        return supervised + F.cross_entropy(guess, self.membership(batch.environment))
+
+    def strength(self) -> Tensor:
+        """$\\lambda_p$ of the next update, a scalar."""
+        progress = self.updates / self.settings.epochs
+        return self.settings.reversal * (2 * torch.sigmoid(STEEPNESS * progress) - 1)
+
+
+class _Reverse(torch.autograd.Function):
+    """The identity, whose gradient is reversed and scaled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, strength: Tensor) -> Tensor:
+        ctx.save_for_backward(strength)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (strength,) = ctx.saved_tensors
+        return -strength * grad, None
