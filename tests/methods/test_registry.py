@@ -33,7 +33,7 @@ def test_unknown_backbone_is_refused_with_the_valid_ones() -> None:
 def test_each_parameter_of_each_method_learns_exactly_once(name: str, backbone: str) -> None:
     check_backbone(backbone)
     kind = get_method(name)
-    method = kind(kind.settings_type(hidden=4), backbone, 5, 3)  # type: ignore[arg-type]
+    method = kind(kind.settings_type(hidden=4), backbone, 5, 3, 2)  # type: ignore[arg-type]
     groups = method.parameter_groups()
     grouped = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(grouped) == sorted(id(parameter) for parameter in method.parameters())

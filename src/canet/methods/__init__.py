@@ -3,9 +3,25 @@
 from canet.errors import unknown_name
 from canet.methods.base import BACKBONES, Batch, Method, Settings, TrainingView
 from canet.methods.canet import CaNetMethod
+from canet.methods.coral import CORAL
+from canet.methods.dann import DANN
 from canet.methods.erm import ERM
+from canet.methods.group_dro import GroupDRO
+from canet.methods.irm import IRM
+from canet.methods.vrex import VREx
 
-METHODS: dict[str, type[Method]] = {cls.name: cls for cls in (ERM, CaNetMethod)}
+METHODS: dict[str, type[Method]] = {
+    cls.name: cls
+    for cls in (
+        ERM,
+        IRM,
+        CORAL,
+        DANN,
+        GroupDRO,
+        VREx,
+        CaNetMethod,
+    )
+}
 
 
 def get_method(name: str) -> type[Method]:
