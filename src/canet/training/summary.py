@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Any
 
+from canet.errors import CanetError
 from canet.training.checkpoint import RunConfig
 
 OOD, LEFT_OUT = "ood/", "left_out/"
+NEEDED = {
+    *("scores", "selection", "selected_epoch", "environments_seen", "epochs"),
+    *("seconds_per_epoch", "peak_memory_mb", "device", "versions"),
+}
+"""What a result holds; one written by an earlier version may lack some of it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,12 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
     Runs differ in their seed alone. The standard deviation is that of a sample, 0 for one run.
     """
     first = runs[0]
+    for run in runs:
+        if missing := NEEDED - run.result.keys():
+            raise CanetError(
+                f"the result of {run.config.task} seed {run.config.seed} lacks "
+                f"{', '.join(sorted(missing))}: delete its folder and train the run again"
+            )
 
     def spread(values: Sequence[float]) -> dict[str, Any]:
         deviation = stdev(values) if len(values) > 1 else 0.0
