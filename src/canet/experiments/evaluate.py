@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import load_task
+from canet.data.spurious import without_spurious_columns
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer, find_runs
@@ -34,9 +35,11 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
 
 def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trainer:
     """The trainer whose run `config` describes, with its task loaded."""
-    features = None if config.features == "original" else config.features
+    features = "structural" if config.features == "structural" else None
     task = load_task(
         config.task, data_root, config.data_seed, config.protocol, features, config.inductive
     )
+    if config.features == "without spurious columns":  # the demonstration's third line
+        task = without_spurious_columns(task)
     settings = override(get_method(config.method).settings_type(), config.settings)
     return Trainer(task, config.method, config.backbone, settings, device)
