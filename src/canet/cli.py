@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -13,11 +14,11 @@ import typer
 from canet.errors import CanetError
 
 if TYPE_CHECKING:
+    from canet.training import RunConfig
     from canet.training.summary import Scored
 
 app = typer.Typer(
     help="Graph neural networks that keep working after the world has shifted.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -27,15 +28,31 @@ app = typer.Typer(
 UsageError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
 
 
+LARGEST_SEED = 2**32 - 1
+NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overflowed")  # torch's
+
+
 class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
     cuda = "cuda"
 
 
+def _existing(data_root: Path | None) -> Path | None:
+    """Refuse a folder that is not there even where the task would not read it."""
+    from canet.data.raw import search_roots
+
+    if data_root is not None:
+        search_roots(data_root)
+    return data_root
+
+
 DataRoot = Annotated[
     Path | None,
-    typer.Option(help="Folder with raw data, only read. Default: CANET_DATA_ROOT, then the cache."),
+    typer.Option(
+        help="Folder with raw data, only read. Default: CANET_DATA_ROOT, then the cache.",
+        callback=_existing,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -61,22 +78,19 @@ def datasets(
     as_json: Json = False,
 ) -> None:
     """What tasks there are, their statistics, and whether their files are present and intact."""
-    from dataclasses import asdict
-
-    from canet.console import show_task, show_tasks
+    from canet.console import as_content, show_task, show_tasks
     from canet.data import CATALOG, describe
 
     if name:
         description = describe(name, data_root)
         if as_json:
-            print(json.dumps(asdict(description), indent=2, default=str))
+            print(json.dumps(as_content(description), indent=2))
         else:
             show_task(description)
         return
     descriptions = [describe(task, data_root) for task in CATALOG]
     if as_json:
-        content = {d.name: asdict(d) for d in descriptions}
-        print(json.dumps(content, indent=2, default=str))
+        print(json.dumps({d.name: as_content(d) for d in descriptions}, indent=2))
     else:
         show_tasks(descriptions)
 
@@ -87,7 +101,9 @@ def train(
     method: Annotated[str, typer.Option(help="Method to train with.")] = "canet",
     backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
-    data_seed: Annotated[int, typer.Option(min=0, help="Seed of splits and made features.")] = 0,
+    data_seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
+    ] = 0,
     protocol: Annotated[
         str, typer.Option(help="paper, or disjoint: no test node known.")
     ] = "paper",
@@ -124,12 +140,17 @@ def train(
     settings = override(preset(task, method, backbone), changes)
 
     from canet.data import load_task
+    from canet.methods import check_backbone
     from canet.training import Trainer
     from canet.training.summary import Scored, summarise
+    from canet.training.trainer import pick_device
 
+    check_backbone(backbone)
+    pick_device(device.value)
     loaded = load_task(task, data_root, data_seed, protocol, features, inductive)
     trainer = Trainer(loaded, method, backbone, settings, device.value)
     folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
+    _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])
     runs: list[Scored] = []
     with Reporter(seeds, quiet or as_json).showing() as reporter:
         for seed in range(seeds):
@@ -144,7 +165,9 @@ def train(
         column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
         print_table(title, ["split", column], summary_rows(summary))
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
-        print(f"Kept in {folder}. Scores again: canet evaluate {folder}")
+        again = ["canet", "evaluate", str(folder)]
+        again += ["--data-root", str(data_root)] if data_root else []
+        print(f"Kept in {folder}. Scores again: {shlex.join(again)}")
 
 
 @app.command()
@@ -171,16 +194,36 @@ def evaluate(
         print_table(title, ["split", column], summary_rows(summary))
 
 
+def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
+    """Refuse a folder with other runs before the first of ours is trained."""
+    from canet.training.checkpoint import CONFIG, RunFolder
+
+    if (folder / CONFIG).exists():
+        raise CanetError(f"'{folder}' is itself a run: choose another folder for --out")
+    for config in configs:
+        place = RunFolder(folder / f"seed-{config.seed}")
+        if (place.path / CONFIG).exists():
+            place.begin(config)
+
+
 def main() -> None:
     """Run the command line; whatever a user can cause ends in one line and exit code 2."""
     try:
-        code = app(standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
     except CanetError as error:
         code = _complain(str(error))
     except UsageError as error:
         code = _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted; the same command goes on where it stopped", 130)
+    except OSError as error:
+        code = _complain(f"cannot read or write ({error}): check the folder, its rights and space")
+    except RuntimeError as error:
+        if not any(sign in str(error) for sign in NO_MEMORY):
+            raise
+        code = _complain(
+            "not enough memory: lower hidden or num_layers, or choose another --device"
+        )
     sys.exit(code or 0)
 
 

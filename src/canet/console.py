@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, Protocol
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -16,6 +17,7 @@ from canet.data import TaskDescription
 
 SECONDS_BETWEEN_LINES = 10.0
 WIDTH_OF_FILES = 160
+WIDTH_OF_TASKS = 150
 METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "macro_f1": "macro F1"}
 
 
@@ -81,11 +83,17 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     table = Table(title=title, title_justify="left", title_style="bold")
     for i, column in enumerate(columns):
         numbers = all(row[i][:1].isdigit() for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", no_wrap=i == 0)
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(column, justify=justify, no_wrap=i == 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """Standard output, with texts as they are: a folder may be called `[bold]`."""
     width = None if sys.stdout.isatty() else WIDTH_OF_FILES
-    Console(width=width).print(table)
+    return Console(width=width, markup=False, emoji=False)
 
 
 def spread_text(spread: dict[str, Any]) -> str:
@@ -104,7 +112,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
-    """The list of tasks."""
+    """The list of tasks; sizes and files alone where the terminal is narrow."""
     columns = ["task", "nodes", "edges", "classes", "features", "shift", "metric"]
     columns += ["train / valid / test", "OOD", "files"]
     rows = []
@@ -116,8 +124,16 @@ def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
         counts[0] += copies
         sizes = [id_sizes or "–", f"{ood:,}" if d.splits else "–"]
         rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
-    print_table("Tasks", columns, rows)
+    shown = range(len(columns)) if _console().width >= WIDTH_OF_TASKS else (0, 1, 2, 3, 4, -1)
+    print_table("Tasks", [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
     print("Files and splits of one task: canet datasets NAME")
+
+
+def as_content(description: TaskDescription) -> dict[str, Any]:
+    """A description as JSON takes it."""
+    files = [asdict(f) | {"location": f.location and str(f.location)} for f in description.files]
+    statistics = description.statistics._asdict()
+    return asdict(description) | {"statistics": statistics, "files": files}
 
 
 def show_task(description: TaskDescription) -> None:
