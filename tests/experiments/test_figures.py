@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from PIL import Image
+
+from canet.experiments import figures
+from canet.experiments.figures import COLOURS, Line, draw_demo
+
+LINES = [
+    Line(
+        label,
+        [90.0 - 10 * i, 92.0 - 10 * i],
+        [60.0 + 5 * i, 66.0 + 5 * i],
+        np.linspace([20.0, 22.0], [60.0 + 5 * i, 66.0 + 5 * i], 30, axis=1),
+    )
+    for i, label in enumerate(("one", "two", "three"))
+]
+
+
+def test_picture_is_a_png_with_a_colour_for_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "demo.png"
+    draw_demo(LINES, path)
+    with Image.open(path) as image:
+        assert (image.format, image.size) == ("PNG", (1500, 600))
+        pixels = np.asarray(image.convert("RGB"), dtype=float) / 255
+    for colour in COLOURS:
+        near = np.abs(pixels - to_rgb(colour)).max(axis=2) < 0.02
+        assert near.sum() > 200
+    assert [file.name for file in path.parent.iterdir()] == ["demo.png"]
+
+
+def test_same_lines_give_the_same_file(tmp_path: Path) -> None:
+    draw_demo(LINES, tmp_path / "a.png")
+    draw_demo(LINES, tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_picture_that_cannot_be_drawn_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "demo.png"
+    path.write_bytes(b"old")
+
+    def fail(self: object, target: Path, format: str) -> None:
+        target.write_bytes(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(figures.Figure, "savefig", fail)
+    with pytest.raises(OSError, match="disk full"):
+        draw_demo(LINES, path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
