@@ -115,9 +115,10 @@ def test_finished_runs_that_are_only_read_count_as_done(
 
 
 def test_table_has_every_cell_and_numbers_flush_right(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("Title", ["name", "score"], [("a", "9.50 ± 0.10"), ("longer", "10.25 ± 0.00")])
+    title = "A title that is longer than the table"
+    print_table(title, ["name", "score"], [("a", "9.50 ± 0.10"), ("longer", "10.25 ± 0.00")])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "Title"
+    assert lines[0] == title
     assert "│ a      │  9.50 ± 0.10 │" in lines
     assert "│ longer │ 10.25 ± 0.00 │" in lines
 

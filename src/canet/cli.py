@@ -29,6 +29,7 @@ UsageError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser
 
 
 LARGEST_SEED = 2**32 - 1
+INTERRUPTED = 130
 NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overflowed")  # torch's
 
 
@@ -210,12 +211,14 @@ def main() -> None:
     """Run the command line; whatever a user can cause ends in one line and exit code 2."""
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
+            raise KeyboardInterrupt
     except CanetError as error:
         code = _complain(str(error))
     except UsageError as error:
         code = _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("interrupted; the same command goes on where it stopped", 130)
+        code = _complain("interrupted; the same command goes on where it stopped", INTERRUPTED)
     except OSError as error:
         code = _complain(f"cannot read or write ({error}): check the folder, its rights and space")
     except RuntimeError as error:

@@ -80,14 +80,16 @@ class Reporter:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output; columns of numbers are flush right, the first never wraps."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table()
     for i, column in enumerate(columns):
         numbers = all(row[i][:1].isdigit() for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
         table.add_column(column, justify=justify, no_wrap=i == 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    _console().print(table)
+    console = _console()
+    console.print(title, style="bold", highlight=False, soft_wrap=True)
+    console.print(table)
 
 
 def _console() -> Console:
