@@ -1,4 +1,5 @@
 import io
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from statistics import mean, stdev
 import pytest
 from PIL import Image
 
+from canet.data import synthetic
 from canet.experiments import demo
 from canet.experiments.demo import CONTESTANTS, run_demo
 from canet.experiments.evaluate import evaluate_runs
@@ -30,15 +32,16 @@ def files_of(folder: Path) -> dict[Path, int]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick() -> object:
+def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "EPOCHS", 3)
         patch.setattr(demo, "DATA_SEEDS", (0, 1))
+        patch.setattr(synthetic, "NUM_USERS", 300)
         yield
 
 
 @pytest.fixture(scope="module")
-def shown(quick: object, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+def shown(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     folder = tmp_path_factory.mktemp("demo")
     with redirect_stdout(io.StringIO()) as text:
         run_demo(folder, "cpu", quiet=False)

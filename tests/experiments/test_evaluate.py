@@ -1,8 +1,9 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from canet.data import load_task
+from canet.data import load_task, synthetic
 from canet.data.spurious import without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
@@ -13,8 +14,11 @@ from canet.training import Run, Trainer
 
 
 @pytest.fixture(scope="module")
-def task() -> ShiftTask:
-    return load_task("synthetic", data_seed=2, protocol="disjoint")
+def task() -> Iterator[ShiftTask]:
+    """The embedded task with few users, by a data seed and a protocol that are not the default."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "NUM_USERS", 300)
+        yield load_task("synthetic", data_seed=2, protocol="disjoint")
 
 
 def train(

@@ -31,12 +31,6 @@ def test_picture_is_a_png_with_a_colour_for_each_line(tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == ["demo.png"]
 
 
-def test_same_lines_give_the_same_file(tmp_path: Path) -> None:
-    draw_demo(LINES, tmp_path / "a.png")
-    draw_demo(LINES, tmp_path / "b.png")
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
 def test_picture_that_cannot_be_drawn_leaves_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

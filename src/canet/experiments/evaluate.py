@@ -13,6 +13,8 @@ from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer, find_runs
 from canet.training.summary import Scored, summarise
 
+NOT_MISLED = "without spurious columns"  # the demonstration's third line
+
 
 def evaluate_runs(
     path: Path, device: str = "auto", data_root: Path | None = None
@@ -35,11 +37,12 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
 
 def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trainer:
     """The trainer whose run `config` describes, with its task loaded."""
-    features = "structural" if config.features == "structural" else None
+    misled = config.features != NOT_MISLED
+    features = config.features if misled and config.features != "original" else None
     task = load_task(
         config.task, data_root, config.data_seed, config.protocol, features, config.inductive
     )
-    if config.features == "without spurious columns":  # the demonstration's third line
+    if not misled:
         task = without_spurious_columns(task)
     settings = override(get_method(config.method).settings_type(), config.settings)
     return Trainer(task, config.method, config.backbone, settings, device)
