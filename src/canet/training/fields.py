@@ -52,11 +52,10 @@ class TaskFields:
 
     def view(self) -> TrainingView:
         """What a method may see of the task besides the training batch."""
-        observed = self.task.in_distribution.nonzero().squeeze(1) if self.task.inductive else None
         return TrainingView(
             x=self._x.to(self._device),
             edge_index=self.task.training_edges().to(self._device),
-            observed=torch.arange(self.task.num_nodes) if observed is None else observed,
+            observed=self.task.in_distribution.nonzero().squeeze(1),
             train=self.task.train,
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
         )

@@ -1,0 +1,186 @@
+"""What every method owes, on both backbones: one suite over the whole registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.methods import BACKBONES, METHODS, Method
+from canet.training import Run, RunFolder, Trainer
+
+from ..training.tiny import NUM_ID, NUM_NODES, tiny_task
+
+pytestmark = [
+    pytest.mark.parametrize("backbone", BACKBONES),
+    pytest.mark.parametrize("name", METHODS),
+]
+EPOCHS = 12
+
+
+def trainer(task: ShiftTask, name: str, backbone: str, device: str = "cpu") -> Trainer:
+    settings = METHODS[name].settings_type(hidden=8, epochs=EPOCHS, learning_rate=0.02)
+    return Trainer(task, name, backbone, settings, device)
+
+
+def fresh(of: Trainer) -> Method:
+    """An untrained method of a trainer."""
+    torch.manual_seed(0)
+    task = of.task
+    labels = task.training_environments().numel()
+    return of.method_type(of.settings, of.backbone, task.num_features, task.num_classes, labels)
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    return {key: tensor.cpu() for key, tensor in run.method.state_dict().items()}
+
+
+def same_bits(first: Run, second: Run) -> bool:
+    one, two = weights(first), weights(second)
+    return one.keys() == two.keys() and all(one[key].equal(two[key]) for key in one)
+
+
+def disconnected_task() -> ShiftTask:
+    """The tiny task without edges between its in-distribution nodes and the others."""
+    task = tiny_task()
+    data = task.data.clone()
+    inside = data.edge_index < NUM_ID
+    data.edge_index = data.edge_index[:, inside[0] == inside[1]]
+    return replace(task, data=data)
+
+
+def with_other_test_nodes(task: ShiftTask) -> ShiftTask:
+    """Garbage labels on all test nodes, garbage features and edges on those out of distribution."""
+    random = torch.Generator().manual_seed(5)
+    data = task.data.clone()
+    for nodes in (task.test_id, *task.test_ood.values()):
+        data.y[nodes] = (data.y[nodes] + 1) % task.num_classes
+    data.x = data.x.clone()
+    data.x[NUM_ID:] = 50 * torch.randn(NUM_NODES - NUM_ID, data.x.shape[1], generator=random)
+    inside = (data.edge_index < NUM_ID).all(dim=0)
+    garbage = torch.randint(NUM_ID, NUM_NODES, (2, 90), generator=random)
+    data.edge_index = torch.cat([data.edge_index[:, inside], garbage], dim=1)
+    return replace(task, data=data)
+
+
+def test_loss_falls(name: str, backbone: str) -> None:
+    """The supervised loss on the training nodes, whatever else a method's own loss holds."""
+    of = trainer(tiny_task(), name, backbone)
+    method, batch = fresh(of), of.fields.batch("train")
+    method.prepare(of.fields.view())
+    optimizer = torch.optim.Adam(method.parameter_groups())
+
+    def supervised() -> float:
+        method.eval()
+        return method.node_losses(method.predict(batch), batch.y).mean().item()
+
+    before = supervised()
+    method.train()
+    for _ in range(60):
+        method.update(batch, optimizer)
+    assert supervised() < 0.8 * before
+
+
+def test_predictions_have_a_row_per_node_and_a_column_per_class(name: str, backbone: str) -> None:
+    task = tiny_task()
+    of = trainer(task, name, backbone)
+    method = of.run(0).method.eval()
+    for split, nodes in task.splits().items():
+        logits = method.predict(of.fields.batch(split))
+        assert logits.shape == (nodes.numel(), task.num_classes)
+        assert logits.isfinite().all()
+
+
+def test_same_seed_gives_the_same_bits(name: str, backbone: str) -> None:
+    first, second = (trainer(tiny_task(), name, backbone).run(3) for _ in range(2))
+    assert same_bits(first, second)
+    assert first.history == second.history
+    assert not same_bits(first, trainer(tiny_task(), name, backbone).run(4))
+
+
+def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
+    sparse = tiny_task(sparse=True)
+    data = sparse.data.clone()
+    data.x = data.x.to_dense()
+    for task in (sparse, replace(sparse, data=data)):
+        losses = trainer(task, name, backbone).run(0).history["loss"]
+        assert all(loss == loss for loss in losses)
+
+
+def test_weights_survive_a_save_and_load(name: str, backbone: str, tmp_path: Path) -> None:
+    of = trainer(tiny_task(), name, backbone)
+    run = of.run(0, tmp_path / "run")
+    loaded = trainer(tiny_task(), name, backbone).load(RunFolder(tmp_path / "run"))
+    assert of.scores(loaded) == run.result["scores"]
+
+
+def test_task_is_left_unchanged(name: str, backbone: str) -> None:
+    task, untouched = tiny_task(), tiny_task()
+    trainer(task, name, backbone).run(0)
+    assert all(task.data[key].equal(untouched.data[key]) for key in untouched.data.to_dict())
+    assert all(nodes.equal(untouched.splits()[key]) for key, nodes in task.splits().items())
+
+
+@pytest.mark.parametrize("case", ["disconnected", "inductive"])
+def test_test_nodes_and_labels_change_no_bit_of_training(
+    name: str, backbone: str, case: str
+) -> None:
+    task = disconnected_task() if case == "disconnected" else tiny_task(inductive=True)
+    honest = trainer(task, name, backbone).run(0)
+    garbled = trainer(with_other_test_nodes(task), name, backbone).run(0)
+    assert same_bits(honest, garbled)
+    assert honest.history == garbled.history
+
+
+def test_run_records_the_environment_labels_it_saw(name: str, backbone: str) -> None:
+    result = trainer(tiny_task(), name, backbone).run(0).result
+    expected = ["0", "1", "2"] if METHODS[name].needs_environments else None
+    assert result["environments_seen"] == expected
+
+
+def test_task_without_environments_is_refused_or_not_needed(name: str, backbone: str) -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    del data.environment
+    task = replace(task, data=data)
+    if METHODS[name].needs_environments:
+        with pytest.raises(CanetError, match="methods that need none: erm, mixup, sr_gnn, eerm"):
+            trainer(task, name, backbone)
+    else:
+        assert trainer(task, name, backbone).run(0).result["epochs"] == EPOCHS
+
+
+DRAWS_ON_THE_DEVICE = {"mixup", "eerm"}  # their loss is another sample on another device
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
+    """Predictions, the method's own loss where it draws nothing, and the gradients of both."""
+    sides = []
+    for device in ("cpu", "cuda"):
+        of = trainer(tiny_task(), name, backbone, device)
+        method = fresh(of).to(of.device).eval()
+        torch.manual_seed(1)
+        method.prepare(of.fields.view())
+        batch = of.fields.batch("train")
+        logits = method.predict(batch)
+        loss = method.node_losses(logits, batch.y).mean()
+        if name not in DRAWS_ON_THE_DEVICE:
+            loss = loss + method.loss(batch)
+        loss.backward()
+        gradients = [p.grad for p in method.model.parameters() if p.grad is not None]
+        sides.append([tensor.detach().cpu() for tensor in (logits, loss, *gradients)])
+    for cpu, gpu in zip(*sides, strict=True):
+        torch.testing.assert_close(cpu, gpu, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_training_on_the_gpu_ends_where_the_cpu_does(name: str, backbone: str) -> None:
+    """Not to the bit, for random numbers differ, but both have learned the training nodes."""
+    for device in ("cpu", "cuda"):
+        assert trainer(tiny_task(), name, backbone, device).run(0).result["scores"]["train"] > 60
