@@ -522,7 +522,7 @@ def test_evaluation_prints_a_table(finished: tuple[Path, dict[str, Any]], canet:
     answer = canet("evaluate", folder, "--device", "cpu")
     assert (answer.code, answer.err) == (0, "")
     assert "synthetic (paper, data seed 0, original features), canet-gcn" in answer.out
-    assert "accuracy %, 2 run(s)" in answer.out
+    assert "accuracy %, best validation of 2 run(s)" in answer.out
     mean = summary["scores"]["test_ood_mean"]
     assert f"{mean['mean']:.2f} ± {mean['std']:.2f}" in answer.out
 

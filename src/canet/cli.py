@@ -191,7 +191,8 @@ def evaluate(
             f"{summary['task']} ({summary['protocol']}, data seed {summary['data_seed']}, "
             f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
         )
-        column = f"{METRIC_NAMES[summary['metric']]} %, {len(summary['seeds'])} run(s)"
+        rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
+        column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
         print_table(title, ["split", column], summary_rows(summary))
 
 
