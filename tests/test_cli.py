@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -17,9 +17,11 @@ from urllib.error import URLError
 import pytest
 import torch
 
-from canet import cli
+from canet import __version__, cli
 from canet.data import CATALOG, download, synthetic
 from canet.experiments import demo as demonstration
+from canet.methods import METHODS as REGISTRY
+from canet.methods import Settings
 from canet.training import Trainer, trainer
 
 METHODS, BACKBONES = ("erm", "canet"), ("gcn", "gat")
@@ -629,3 +631,46 @@ def test_demo_passes_its_options_on(canet: Canet, monkeypatch: pytest.MonkeyPatc
     assert canet("demo") == Answer(0, "", "")
     assert canet("demo", "--out", "mine", "--device", "cpu", "--quiet") == Answer(0, "", "")
     assert asked == [(Path("demo"), "auto", False), (Path("mine"), "cpu", True)]
+
+
+# canet methods
+
+
+def test_methods_are_listed_with_their_hyper_parameters_and_papers(canet: Canet) -> None:
+    answer = canet("methods")
+    assert answer.code == 0
+    for method in REGISTRY.values():
+        assert method.summary in answer.out
+        assert method.paper in answer.out
+        own = {f.name for f in fields(method.settings_type)} - {f.name for f in fields(Settings)}
+        assert all(f"{name} = " in answer.out for name in own)
+
+
+def test_one_method_shows_every_setting(canet: Canet) -> None:
+    out = canet("methods", "irm").out
+    assert all(declared.name in out for declared in fields(REGISTRY["irm"].settings_type))
+    assert "needs environment labels" in out
+
+
+def test_list_of_methods_as_json(canet: Canet) -> None:
+    content = canet("methods", "--json").content
+    assert list(content) == list(REGISTRY)
+    assert content["canet"]["settings"]["tau"]["default"] == 1.0
+    assert content["canet"]["settings"]["tau"]["search"] == [1, 3, 5, 10]
+    assert content["erm"]["needs_environments"] is False
+
+
+def test_unknown_method_is_answered_with_the_nearest(canet: Canet) -> None:
+    assert "did you mean 'vrex'" in canet("methods", "vrx").complaint
+
+
+def test_version_is_printed(canet: Canet) -> None:
+    assert canet("--version").out == f"canet {__version__}\n"
+
+
+@pytest.mark.parametrize("method", REGISTRY)
+def test_every_method_trains_from_the_command_line(method: str, canet: Canet) -> None:
+    summary = canet("train", "synthetic", "--method", method, "--json", *QUICK).content
+    assert summary["method"] == method
+    seen = ["domain 1", "domain 2", "domain 3"] if REGISTRY[method].needs_environments else None
+    assert summary["environments_seen"] == seen

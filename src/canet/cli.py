@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from canet.training.summary import Scored
 
 app = typer.Typer(
-    help="Graph neural networks that keep working after the world has shifted.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -46,6 +45,26 @@ def _existing(data_root: Path | None) -> Path | None:
     if data_root is not None:
         search_roots(data_root)
     return data_root
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from canet import __version__
+
+        print(f"canet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Graph neural networks that keep working after the world has shifted."""
 
 
 DataRoot = Annotated[
@@ -97,9 +116,37 @@ def datasets(
 
 
 @app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, with all its settings.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What methods there are, what each minimises, its hyper-parameters and its paper."""
+    from canet.console import show_method, show_methods
+    from canet.methods import METHODS, get_method
+    from canet.settings import describe_settings
+
+    chosen = [get_method(name)] if name else list(METHODS.values())
+    if as_json:
+        content = {
+            method.name: {
+                "summary": method.summary,
+                "paper": method.paper,
+                "needs_environments": method.needs_environments,
+                "settings": describe_settings(method.settings_type),
+            }
+            for method in chosen
+        }
+        print(json.dumps(content, indent=2))
+    elif name:
+        show_method(chosen[0])
+    else:
+        show_methods(chosen)
+
+
+@app.command()
 def train(
     task: Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")],
-    method: Annotated[str, typer.Option(help="Method to train with.")] = "canet",
+    method: Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")] = "canet",
     backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
     data_seed: Annotated[

@@ -6,14 +6,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any, Protocol
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from canet.data import TaskDescription
+from canet.settings import describe_settings
+
+if TYPE_CHECKING:
+    from canet.methods import Method
 
 SECONDS_BETWEEN_LINES = 10.0
 WIDTH_OF_FILES = 160
@@ -155,6 +159,45 @@ def show_task(description: TaskDescription) -> None:
     if d.files:
         rows = [(f.path, f.state, str(f.location or "–")) for f in d.files]
         print_table("Files", ["file", "state", "place"], rows)
+
+
+def show_methods(methods: Sequence[type[Method]]) -> None:
+    """The list of methods: a line each, then what each adds to the common settings."""
+    from canet.methods import Settings
+
+    common = {declared.name for declared in fields(Settings)}
+    for method in methods:
+        labels = "; needs environment labels" if method.needs_environments else ""
+        print(f"{method.name:<10} {method.summary}{labels}")
+        print(f"{'':<10} {method.paper}")
+        for name, about in describe_settings(method.settings_type).items():
+            if name not in common:
+                print(f"{'':<12} {_setting_text(name, about)}")
+    print("All settings of one method, the common ones too: canet methods NAME")
+
+
+def show_method(method: type[Method]) -> None:
+    """One method with all its settings."""
+    print(f"{method.name}: {method.summary}")
+    print(method.paper)
+    needed = "needs" if method.needs_environments else "needs no"
+    print(f"{needed} environment labels")
+    rows = [
+        [name, str(about["default"]), about["valid"], _search_text(about), about["help"]]
+        for name, about in describe_settings(method.settings_type).items()
+    ]
+    print_table("Settings", ["name", "default", "takes", "search", "what"], rows)
+
+
+def _setting_text(name: str, about: dict[str, Any]) -> str:
+    search = f", search {_search_text(about)}" if about["search"] else ""
+    return f"{name} = {about['default']}{search}: {about['help']}"
+
+
+def _search_text(about: dict[str, Any]) -> str:
+    return " ".join(
+        f"{value:g}" if isinstance(value, float) else str(value) for value in about["search"]
+    )
 
 
 def _files(d: TaskDescription) -> str:

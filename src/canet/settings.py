@@ -62,6 +62,20 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     return parsed
 
 
+def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
+    """Help, default, valid values and search range of each setting of a settings class."""
+    hints = get_type_hints(settings_type)
+    return {
+        declared.name: {
+            "help": declared.metadata["help"],
+            "default": declared.default,
+            "valid": valid_values(declared, hints[declared.name]),
+            "search": list(declared.metadata["search"]),
+        }
+        for declared in fields(settings_type)
+    }
+
+
 def valid_values(declared: Field[Any], hint: Any) -> str:
     """The valid values of a setting, in words."""
     rule = declared.metadata
