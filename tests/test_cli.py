@@ -151,10 +151,10 @@ def test_help_lists_the_commands_without_importing_torch(
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: canet [OPTIONS] COMMAND" in done.stdout
     listed = [line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines()[1:]]
-    assert listed[:4] == ["demo", "datasets", "train", "evaluate"]
+    assert listed == ["demo", "datasets", "methods", "train", "evaluate"]
 
 
-@pytest.mark.parametrize("command", ["demo", "datasets", "train", "evaluate"])
+@pytest.mark.parametrize("command", ["demo", "datasets", "methods", "train", "evaluate"])
 def test_every_command_explains_its_options(command: str, canet: Canet) -> None:
     answer = canet(command, "--help")
     assert (answer.code, answer.err) == (0, "")
