@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 
 class AnnealedPenalty(nn.Module):
-    r"""$(R + \lambda P) / \max(1, \lambda)$, with $\lambda = 1$ for the first updates.
+    r"""$R + \lambda P$, with $\lambda = 1$ for the first updates.
 
-    The division keeps gradients in one range when λ is large, as in the code of Arjovsky et al.
-    Adam goes on with its moments when λ jumps.
+    Adam goes on with its moments when λ jumps. The sum is not divided by a large λ, as Arjovsky et
+    al. do with weight decay inside it: Adam has its own weight decay, which would grow λ-fold
+    beside the sum, and needs no help with the scale of gradients.
 
     Args:
         weight: λ after the first updates.
@@ -29,7 +30,7 @@ class AnnealedPenalty(nn.Module):
         self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 
     def forward(self, risk: Tensor, penalty: Tensor) -> Tensor:
-        weight = torch.where(self.updates < self.steps, 1.0, self.weight)
+        weighted = torch.where(self.updates < self.steps, penalty, self.weight * penalty)
         if self.training:
             self.updates += 1
-        return (risk + weight * penalty) / weight.clamp(min=1)
+        return risk + weighted

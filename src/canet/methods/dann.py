@@ -23,7 +23,7 @@ class DANNSettings(Settings):
         1.0, "size of the reversed gradient at the end", minimum=0, search=(0.01, 0.1, 1.0, 10.0)
     )
     discriminator_hidden: int = setting(
-        100, "width of the discriminator's hidden layer", minimum=1, search=(64, 100, 256)
+        256, "width of the discriminator's hidden layer", minimum=1, search=(64, 128, 256)
     )
 
 
