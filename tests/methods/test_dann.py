@@ -1,0 +1,100 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from canet.methods import BACKBONES
+from canet.methods.dann import DANN, _Reverse
+
+from .labelled import ENVIRONMENT, make
+
+
+def schedule(p: float) -> float:
+    return 2 / (1 + math.exp(-10 * p)) - 1
+
+
+def test_reversal_keeps_values_and_reverses_and_scales_the_gradient() -> None:
+    x = torch.tensor([1.0, -2.0], requires_grad=True)
+    y = _Reverse.apply(x, torch.tensor(0.25))
+    assert y.tolist() == [1.0, -2.0]
+    (y * torch.tensor([4.0, 8.0])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [-1.0, -2.0]
+
+
+def test_strength_follows_the_papers_schedule_over_the_epochs() -> None:
+    method, batch = make(DANN, epochs=4, reversal=2.0)
+    for p in (0, 0.25, 0.5, 0.75, 1):
+        assert method.strength().item() == pytest.approx(2 * schedule(p))
+        method.loss(batch)
+    assert schedule(0) == 0
+    assert schedule(1) == pytest.approx(1, abs=1e-4)
+
+
+def test_progress_counts_only_training_and_is_saved() -> None:
+    method, batch = make(DANN)
+    method.eval().loss(batch)
+    assert method.state_dict()["updates"].item() == 0
+    method.train().loss(batch)
+    assert method.state_dict()["updates"].item() == 1
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_discriminator_descends_and_the_model_ascends_its_loss(backbone: Any) -> None:
+    method, batch = make(DANN, backbone, epochs=10)
+    method.updates += 3
+    strength = schedule(0.3)
+    prediction = method.model(batch.x, batch.blocks)
+    supervised = method.node_losses(prediction.logits, batch.y).mean()
+    guess = F.cross_entropy(method.discriminator(prediction.embedding), ENVIRONMENT)
+    loss = method.loss(batch)
+    assert loss.item() == pytest.approx((supervised + guess).item())
+
+    inner = method.model.phi_in.weight
+    own = torch.autograd.grad(supervised, inner, retain_graph=True)[0]
+    adverse = torch.autograd.grad(guess, inner, retain_graph=True)[0]
+    assert (adverse != 0).any()
+    ours = torch.autograd.grad(loss, inner, retain_graph=True)[0]
+    torch.testing.assert_close(ours, own - strength * adverse, rtol=1e-6, atol=1e-9)
+
+    for parameter in method.discriminator.parameters():
+        expected = torch.autograd.grad(guess, parameter, retain_graph=True)[0]
+        torch.testing.assert_close(
+            torch.autograd.grad(loss, parameter, retain_graph=True)[0], expected
+        )
+
+
+def test_first_step_of_the_model_is_plain_supervision() -> None:
+    method, batch = make(DANN)
+    supervised = method.node_losses(method.predict(batch), batch.y).mean()
+    for parameter in method.model.parameters():
+        expected = torch.autograd.grad(supervised, parameter, retain_graph=True)[0]
+        torch.testing.assert_close(
+            torch.autograd.grad(method.eval().loss(batch), parameter)[0], expected
+        )
+
+
+def test_renamed_environments_are_renamed_outputs_of_the_discriminator() -> None:
+    names = torch.tensor([2, 0, 1])
+    method, batch = make(DANN)
+    other, renamed = make(DANN, environment=names[ENVIRONMENT])
+    with torch.no_grad():
+        for ours, theirs in zip(
+            method.discriminator[2].parameters(), other.discriminator[2].parameters(), strict=True
+        ):
+            theirs[names] = ours
+    torch.testing.assert_close(method.loss(batch), other.loss(renamed))
+
+
+def test_one_environment_is_plain_supervision() -> None:
+    method, batch = make(DANN, environment=torch.zeros_like(ENVIRONMENT))
+    method.updates += 100
+    plain = method.node_losses(method.predict(batch), batch.y).mean()
+    loss = method.loss(batch)
+    torch.testing.assert_close(loss, plain)
+    inner = method.model.phi_in.weight
+    torch.testing.assert_close(
+        torch.autograd.grad(loss, inner)[0], torch.autograd.grad(plain, inner)[0]
+    )

@@ -1,0 +1,81 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.methods import BACKBONES
+from canet.methods.irm import IRM
+
+from .labelled import ENVIRONMENT, Y, make
+
+
+def risk(method: IRM, logits: Tensor, environment: int) -> float:
+    inside = environment == ENVIRONMENT
+    return method.node_losses(logits[inside], Y[inside]).mean().item()
+
+
+def test_slopes_by_hand() -> None:
+    """Cross-entropy's slope at w = 1 is the expected logit less the label's."""
+    method, _ = make(IRM)
+    logits = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 3.0]], dtype=torch.double)
+    y, environment = torch.tensor([0, 1, 0]), torch.tensor([0, 1, 2])
+    p = 1 / (1 + torch.tensor(-2.0).exp().item())
+    _, slopes = method.risks_and_slopes(logits, y, environment)
+    assert slopes.tolist() == pytest.approx([2 * p - 2, 0, (1 - p) + 3 * p - 1])
+    method.num_environment_labels = 2
+    _, slopes = method.risks_and_slopes(logits, y, torch.tensor([0, 0, 1]))
+    assert slopes.tolist() == pytest.approx([p - 1, 2 * p])
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "binary_cross_entropy"])
+def test_slopes_are_finite_differences_of_the_risks_of_scaled_logits(loss: str) -> None:
+    method, batch = make(IRM, loss=loss)
+    logits = 3 * method.predict(batch).detach()
+    risks, slopes = method.risks_and_slopes(logits, batch.y, batch.environment)
+    h = 1e-5
+    for e in range(3):
+        assert risks[e].item() == pytest.approx(risk(method, logits, e))
+        difference = risk(method, (1 + h) * logits, e) - risk(method, (1 - h) * logits, e)
+        assert slopes[e].item() == pytest.approx(difference / (2 * h), rel=1e-6)
+
+
+def test_loss_is_the_mean_risk_and_the_weighted_mean_squared_slope() -> None:
+    method, batch = make(IRM, penalty_weight=7.0, anneal_steps=1)
+    risks, slopes = method.risks_and_slopes(method.predict(batch), batch.y, batch.environment)
+    r, s = sum(risks.tolist()) / 3, sum(v * v for v in slopes.tolist()) / 3
+    assert method.loss(batch).item() == pytest.approx(r + s)
+    assert method.loss(batch).item() == pytest.approx(r + 7 * s)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_gradient_of_the_penalty_reaches_the_first_layer(backbone: Any) -> None:
+    """The penalty is itself a gradient; what it needs of the GNN is one backward pass."""
+    method, batch = make(IRM, backbone, penalty_weight=50.0, anneal_steps=0)
+    weight = method.model.phi_in.weight
+    method.loss(batch).backward()
+    h = 1e-6
+    for place in [(0, 0), (1, 3), (3, 4)]:
+        losses = []
+        for step in (h, -2 * h, h):
+            with torch.no_grad():
+                weight[place] += step
+            losses.append(method.loss(batch).item())
+        assert weight.grad is not None
+        difference = (losses[0] - losses[1]) / (2 * h)
+        assert weight.grad[place].item() == pytest.approx(difference, rel=1e-4, abs=1e-8)
+
+
+def test_one_environment_still_has_its_penalty() -> None:
+    method, batch = make(IRM, environment=torch.zeros_like(ENVIRONMENT))
+    risks, slopes = method.risks_and_slopes(method.predict(batch), batch.y, batch.environment)
+    assert method.loss(batch).item() == pytest.approx((risks + slopes.square()).item())
+
+
+def test_penalty_is_zero_where_no_rescaling_helps() -> None:
+    method, batch = make(IRM, penalty_weight=1e6, anneal_steps=0)
+    with torch.no_grad():
+        method.model.phi_out.weight.zero_()
+    losses = method.node_losses(method.predict(batch), batch.y)
+    risks = method.environment_risks(losses, batch.environment)
+    torch.testing.assert_close(method.loss(batch), risks.mean())

@@ -1,0 +1,79 @@
+"""What holds for every method that reads environment labels as such."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from canet.errors import CanetError
+from canet.methods import BACKBONES, METHODS
+from canet.training import Trainer
+from tests.training.tiny import NUM_NODES, tiny_task
+
+from .labelled import ENVIRONMENT, make
+
+LABELLED = ["irm", "coral", "dann", "group_dro", "vrex"]
+every_method = pytest.mark.parametrize("name", LABELLED)
+every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
+
+
+def two_losses(name: str, backbone: Any, **changes: Any) -> list[float]:
+    """Losses of two steps: the second has seen what the first left in the buffers."""
+    method, batch = make(METHODS[name], backbone, **changes)
+    adam = torch.optim.Adam(method.parameter_groups())
+    return [method.update(batch, adam).item() for _ in range(2)]
+
+
+@every_backbone
+@every_method
+def test_order_of_the_nodes_does_not_matter(name: str, backbone: str) -> None:
+    order = torch.tensor([5, 2, 0, 6, 1, 4, 3])
+    expected = two_losses(name, backbone)
+    assert two_losses(name, backbone, order=order) == pytest.approx(expected, rel=1e-9)
+
+
+@every_backbone
+@pytest.mark.parametrize("name", [name for name in LABELLED if name != "dann"])
+def test_names_of_the_environments_do_not_matter(name: str, backbone: str) -> None:
+    renamed = torch.tensor([2, 0, 1])[ENVIRONMENT]
+    expected = two_losses(name, backbone)
+    assert two_losses(name, backbone, environment=renamed) == pytest.approx(expected, rel=1e-9)
+
+
+@every_method
+def test_membership_of_the_environments_does_matter(name: str) -> None:
+    other = torch.tensor([0, 0, 1, 2, 1, 2, 0])
+    assert two_losses(name, "gcn", environment=other)[1] != two_losses(name, "gcn")[1]
+
+
+@every_backbone
+@every_method
+def test_every_parameter_gets_a_finite_gradient(name: str, backbone: str) -> None:
+    method, batch = make(METHODS[name], backbone)
+    method.loss(batch).backward()
+    for parameter_name, parameter in method.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+
+
+@every_backbone
+@every_method
+@pytest.mark.parametrize("num_environments", [1, 3])
+def test_loss_falls_in_thirty_steps(name: str, backbone: str, num_environments: int) -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    data.environment = torch.arange(NUM_NODES) % num_environments
+    settings = METHODS[name].settings_type(hidden=8, epochs=30, learning_rate=0.02, dropout=0.0)
+    run = Trainer(replace(task, data=data), name, backbone, settings, "cpu").run()
+    assert run.history["loss"][-1] < run.history["loss"][0]
+    assert run.result["environments_seen"] == [str(e) for e in range(num_environments)]
+
+
+@every_method
+def test_task_without_environment_labels_is_refused(name: str) -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    del data.environment
+    with pytest.raises(CanetError, match=f"'{name}' needs environment labels"):
+        Trainer(replace(task, data=data), name, "gcn", device="cpu")

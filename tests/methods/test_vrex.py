@@ -1,0 +1,47 @@
+import math
+
+import pytest
+import torch
+
+from canet.methods import Batch
+from canet.methods.vrex import VREx
+
+from .labelled import ENVIRONMENT, make, predict_by_hand
+
+LN2 = math.log(2)
+
+
+def test_loss_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Risks ln 2 and ln 4: their mean is 3/2 ln 2, their variance (1/2 ln 2)²."""
+    method, batch = make(VREx, penalty_weight=10.0, anneal_steps=1)
+    method.num_environment_labels = 2
+    predict_by_hand(method, monkeypatch, [[0.0, 0.0], [0.0, math.log(3)], [1.0, 1.0]])
+    batch = Batch(batch.x, batch.blocks, torch.tensor([0, 0, 1]), torch.tensor([0, 1, 0]))
+    assert method.loss(batch).item() == pytest.approx(1.5 * LN2 + 0.25 * LN2**2)
+    assert method.loss(batch).item() == pytest.approx(1.5 * LN2 + 10 * 0.25 * LN2**2)
+
+
+def test_one_environment_is_plain_supervision() -> None:
+    method, batch = make(
+        VREx, environment=torch.zeros_like(ENVIRONMENT), penalty_weight=1e6, anneal_steps=0
+    )
+    loss = method.loss(batch)
+    torch.testing.assert_close(loss, method.node_losses(method.predict(batch), batch.y).mean())
+    loss.backward()
+    for parameter in method.parameters():
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+
+
+def test_descent_on_a_heavy_penalty_brings_the_risks_together() -> None:
+    method, batch = make(VREx, penalty_weight=1e3, anneal_steps=0)
+
+    def spread() -> float:
+        losses = method.node_losses(method.predict(batch), batch.y)
+        return method.environment_risks(losses, batch.environment).std().item()
+
+    before = spread()
+    adam = torch.optim.Adam(method.parameters(), lr=0.01)
+    for _ in range(100):
+        method.update(batch, adam)
+    assert spread() < 0.1 * before
