@@ -187,13 +187,13 @@ def test_selected_epoch_is_the_first_with_the_best_validation_score(
 
 @every_method
 def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> None:
-    run = make(name=name).run(seed=1)
+    of_seeds = (make(name=name).run(seed) for seed in range(10))
+    run = next(run for run in of_seeds if 1 < run.result["selected_epoch"] < 30)
     selected = run.result["selected_epoch"]
-    assert 1 < selected < 30
     kept = []
     for epoch in (selected - 1, selected):
         place = RunFolder(tmp_path / str(epoch))
-        run_until(epoch + 1, place.path, make(name=name), seed=1)
+        run_until(epoch + 1, place.path, make(name=name), seed=run.config.seed)
         kept.append(checkpoint.without_prefix("method", place.read_checkpoint() or {}))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
