@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -58,16 +58,29 @@ class GCN(GraphModel):
         return (self.operator,)
 
     def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
-        z = self.project(x)
+        return self.propagate(self.project(x), blocks)
+
+    def propagate(
+        self,
+        z: Tensor,
+        blocks: Sequence[Block],
+        mix: Callable[[Tensor], Tensor] = lambda z: z,
+    ) -> Prediction:
+        """All layers, from $x W_{in}$ $[n_{src}, H]$ on.
+
+        `mix` may exchange states between nodes, $[m, H]$ → $[m, H]$: the input of every later
+        layer, after dropout, and the embedding go through it.
+        """
         for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
             if layer > 0:
-                z = self.drop(z) @ linear.weight.t()
+                z = mix(self.drop(z)) @ linear.weight.t()
             z = self.aggregate(layer, z, z, block) + linear.bias
             if self.num_layers > 1:
                 z = F.relu(z)
         if self.num_layers > 1:
-            z = self.drop(z)
+            z = mix(self.drop(z))
             z = self.aggregate(self.num_layers - 1, z, z @ self.phi_out.weight.t(), blocks[-1])
+        z = mix(z)
         return Prediction(self.phi_out(z), z)
 
     def aggregate(self, layer: int, z: Tensor, mapped: Tensor, block: Block) -> Tensor:
