@@ -8,6 +8,8 @@ from canet.methods.dann import DANN
 from canet.methods.erm import ERM
 from canet.methods.group_dro import GroupDRO
 from canet.methods.irm import IRM
+from canet.methods.mixup import Mixup
+from canet.methods.sr_gnn import SRGNN
 from canet.methods.vrex import VREx
 
 METHODS: dict[str, type[Method]] = {
@@ -18,6 +20,8 @@ METHODS: dict[str, type[Method]] = {
         CORAL,
         DANN,
         GroupDRO,
+        Mixup,
+        SRGNN,
         VREx,
         CaNetMethod,
     )

@@ -1,0 +1,93 @@
+"""Mixup of node pairs, each with its own neighbourhood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.nn import GCN, Block, SparseMatrix
+from canet.nn.sparse_matrix import Pattern
+from canet.settings import setting
+
+
+@dataclass(frozen=True)
+class MixupSettings(Settings):
+    """Settings of Mixup."""
+
+    alpha: float = setting(
+        4.0, "α of the ratio λ ~ Beta(α, α), drawn each step", above=0, search=(0.5, 1.0, 2.0, 4.0)
+    )
+
+
+class Mixup(Method):
+    r"""Mixup with two-branch graph convolutions (Wang et al., WWW '21). A training node i and its
+    partner j share one state, convolved with the neighbours of each,
+
+    .. math:: \tilde z^{(l+1)} = \lambda f(\tilde z^{(l)}, \{z_v^{(l)}\}_{v \in N(i)})
+              + (1 - \lambda) f(\tilde z^{(l)}, \{z_v^{(l)}\}_{v \in N(j)}), \quad
+              \tilde z^{(1)} = \lambda x_i + (1 - \lambda) x_j,
+
+    where the neighbours' $z$ are those of the plain model, and
+    $\lambda\,\ell(\tilde z, y_i) + (1 - \lambda)\,\ell(\tilde z, y_j)$ is minimised. Partners are
+    a random permutation.
+
+    Both branches and the plain model are one pass over a graph in which every training node has
+    two copies, one for each side of a pair, that read its neighbours and that nobody reads.
+    """
+
+    name = "mixup"
+    summary = "mixed states and labels of node pairs, each with its own neighbourhood"
+    paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
+    settings_type = MixupSettings
+    model: GCN
+    blocks: list[Block]
+
+    def prepare(self, view: TrainingView) -> None:
+        _, blocks = view.read(view.train)
+        n = view.train.numel()
+        self.blocks = [with_copies(block, n, block.num_dst) for block in blocks[:-1]]
+        self.blocks.append(with_copies(blocks[-1], n, num_dst=0))
+
+    def loss(self, batch: Batch) -> Tensor:
+        alpha = self.settings.alpha
+        ratio = float(torch.distributions.Beta(alpha, alpha).sample())
+        partner = torch.randperm(batch.y.numel(), device=batch.y.device)
+        return self.mixed_loss(batch, partner, ratio)
+
+    def mixed_loss(self, batch: Batch, partner: Tensor, ratio: float) -> Tensor:
+        """The loss where node i takes a share $\\lambda$ (`ratio`) and node `partner[i]` the rest.
+
+        Shapes:
+            - partner $[n]$, a permutation → a scalar
+        """
+        n, inverse = partner.numel(), partner.argsort()
+
+        def mix(z: Tensor) -> Tensor:
+            mixed = ratio * z[:n] + (1 - ratio) * z[n : 2 * n].index_select(0, partner)
+            return torch.cat([mixed, mixed.index_select(0, inverse), z[2 * n :]])
+
+        z = self.model.project(batch.x)
+        z = mix(torch.cat([z[:n], z[:n], z]))
+        logits = self.model.propagate(z, self.blocks, mix).logits[:n]
+        losses = ratio * self.node_losses(logits, batch.y)
+        return (losses + (1 - ratio) * self.node_losses(logits, batch.y[partner])).mean()
+
+
+def with_copies(block: Block, n: int, num_dst: int) -> Block:
+    """A block with two copies of its first n nodes in front, and only its first `num_dst` rows.
+
+    A copy reads its node's neighbours, and itself in place of its node.
+    """
+    matrices = {}
+    for operator, matrix in block.matrices.items():
+        nodes = torch.arange(block.num_dst, device=matrix.value.device)
+        node = torch.cat([nodes[:n], nodes[:n], nodes[:num_dst]])
+        rows = matrix.select_rows(node)
+        row, col = rows.pattern.row, rows.pattern.col
+        col = torch.where(col == node[row], row, col + 2 * n)
+        pattern = Pattern(rows.pattern.rowptr, col, block.num_src + 2 * n)
+        matrices[operator] = SparseMatrix(pattern, rows.value)
+    return Block(block.num_src + 2 * n, num_dst + 2 * n, matrices)

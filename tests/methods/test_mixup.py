@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.methods import BACKBONES, Batch, TrainingView
+from canet.methods.erm import ERM
+from canet.methods.mixup import Mixup, MixupSettings
+from canet.nn import GAT, GCN, Graph
+from canet.training import Trainer
+from tests.training.tiny import tiny_task
+
+N, D, C = 9, 5, 3
+# 3 → 3 is a self-loop, 4 → 2 stands twice, 0 and 2 read each other, 7 and 8 are alone.
+EDGES = torch.tensor([[0, 1, 2, 3, 3, 4, 4, 5, 2, 6, 6], [1, 2, 3, 3, 4, 2, 2, 0, 0, 2, 5]])
+TRAIN = torch.tensor([4, 0, 2, 8, 3])
+Y = torch.tensor([1, 0, 2, 1, 0])
+PARTNER = torch.tensor([2, 3, 1, 0, 4])
+
+every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
+every_depth = pytest.mark.parametrize("num_layers", [1, 2, 3])
+
+
+@pytest.fixture(autouse=True)
+def double_precision() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def make(backbone: Any, num_layers: int = 2) -> tuple[Mixup, Batch, Tensor]:
+    """A prepared method without dropout, its batch, and all features."""
+    settings = MixupSettings(hidden=4, num_layers=num_layers, dropout=0.0)
+    method = Mixup(settings, backbone, D, C)
+    for name, parameter in method.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    x, graph = torch.randn(N, D), Graph(EDGES, N, method.model.operators)
+
+    def read(nodes: Tensor) -> Any:
+        field = graph.receptive_field(nodes, num_layers)
+        return x[field.nodes], field.blocks
+
+    method.prepare(TrainingView(x, EDGES, torch.arange(N), TRAIN, read))
+    return method, Batch(*read(TRAIN), Y), x
+
+
+def readers(node: int) -> list[int]:
+    """Whom a node reads besides itself, as often as the edges stand."""
+    return [s for s, t in EDGES.T.tolist() if t == node and s != node]
+
+
+def convolve(model: GCN, layer: int, node: int, own: Tensor, z: Tensor) -> Tensor:
+    """A layer at one node, whose own state is `own` and whose neighbours' are rows of z."""
+    maps = [model.phi_in, *model.between, model.phi_out]
+    weight = maps[layer].weight
+    states = [own] + [z[v] for v in readers(node)]
+    if isinstance(model, GAT):
+        to_dst, to_src = model.attention[layer]
+        scores = [to_dst @ (weight @ own) + to_src @ (weight @ state) for state in states]
+        shares = F.leaky_relu(torch.stack(scores), 0.2).softmax(dim=0)
+    else:
+        degree = [1 + len(readers(v)) for v in [node, *readers(node)]]
+        shares = torch.tensor([(degree[0] * d) ** -0.5 for d in degree])
+    total = sum(share * state for share, state in zip(shares, states, strict=True))
+    return weight @ total + maps[layer].bias
+
+
+def slow_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> Tensor:
+    """The paper's two stages, node by node: the plain states, then every pair with them."""
+    model, depth = method.model, method.model.num_layers
+    plain = [x]
+    for layer in range(depth - 1):
+        rows = [convolve(model, layer, u, plain[-1][u], plain[-1]) for u in range(N)]
+        plain.append(torch.stack(rows).relu())
+    total = torch.tensor(0.0)
+    for i, j in enumerate(partner.tolist()):
+        ends = (int(TRAIN[i]), int(TRAIN[j]))
+        mixed = ratio * x[ends[0]] + (1 - ratio) * x[ends[1]]
+        for layer in range(depth):
+            both = [convolve(model, layer, u, mixed, plain[layer]) for u in ends]
+            if layer < depth - 1:
+                both = [state.relu() for state in both]
+            mixed = ratio * both[0] + (1 - ratio) * both[1]
+        logits = model.phi_out(mixed) if depth == 1 else mixed
+        log_probability = logits.log_softmax(dim=0)
+        total = total - ratio * log_probability[Y[i]] - (1 - ratio) * log_probability[Y[j]]
+    return total / len(Y)
+
+
+@every_depth
+@every_backbone
+def test_loss_and_gradients_are_those_of_the_papers_sum_over_pairs(
+    backbone: str, num_layers: int
+) -> None:
+    method, batch, x = make(backbone, num_layers)
+    ours = method.mixed_loss(batch, PARTNER, 0.3)
+    theirs = slow_loss(method, x, PARTNER, 0.3)
+    torch.testing.assert_close(ours, theirs)
+    parameters = list(method.parameters())
+    for got, wanted in zip(
+        torch.autograd.grad(ours, parameters),
+        torch.autograd.grad(theirs, parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, wanted)
+
+
+@every_depth
+@every_backbone
+def test_whole_share_is_plain_supervision(backbone: str, num_layers: int) -> None:
+    method, batch, _ = make(backbone, num_layers)
+    plain = ERM(method.settings, backbone, D, C)  # type: ignore[arg-type]
+    plain.load_state_dict(method.state_dict())
+    assert method.mixed_loss(batch, PARTNER, 1.0).equal(plain.loss(batch))
+
+
+@every_backbone
+def test_node_mixed_with_itself_is_plain_supervision(backbone: str) -> None:
+    method, batch, _ = make(backbone)
+    loss = method.mixed_loss(batch, torch.arange(len(Y)), 0.3)
+    torch.testing.assert_close(loss, method.node_losses(method.predict(batch), Y).mean())
+
+
+@every_depth
+@every_backbone
+def test_two_nodes_of_a_pair_may_swap_with_their_shares(backbone: str, num_layers: int) -> None:
+    method, batch, _ = make(backbone, num_layers)
+    swapped = method.mixed_loss(batch, PARTNER.argsort(), 0.7)
+    torch.testing.assert_close(method.mixed_loss(batch, PARTNER, 0.3), swapped)
+
+
+@every_backbone
+def test_prediction_is_the_plain_models(backbone: str) -> None:
+    method, batch, _ = make(backbone)
+    assert method.predict(batch).equal(method.model(batch.x, batch.blocks).logits)
+
+
+def test_ratio_and_partners_are_drawn_anew_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    method, batch, _ = make("gcn")
+    drawn: list[tuple[Tensor, float]] = []
+    monkeypatch.setattr(method, "mixed_loss", lambda _, *pair: drawn.append(pair))
+    for _ in range(2000):
+        method.loss(batch)
+    ratios = torch.tensor([ratio for _, ratio in drawn])
+    partners = torch.stack([partner for partner, _ in drawn])
+    assert partners.sort(dim=1).values.equal(torch.arange(len(Y)).expand_as(partners))
+    assert len(partners.unique(dim=0)) == 120
+    assert ratios.mean().item() == pytest.approx(0.5, abs=0.02)
+    assert ratios.var().item() == pytest.approx(1 / 36, rel=0.1)  # Beta(4, 4)
+
+
+@every_backbone
+def test_loss_falls(backbone: str) -> None:
+    torch.set_default_dtype(torch.float32)
+    settings = MixupSettings(hidden=8, epochs=30, learning_rate=0.02)
+    run = Trainer(tiny_task(), "mixup", backbone, settings, "cpu").run()
+    losses = torch.tensor(run.history["loss"])
+    assert losses[-10:].mean() < losses[:10].mean() - 0.05
