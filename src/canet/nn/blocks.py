@@ -118,10 +118,10 @@ def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> S
     """The matrix $[N, N]$ of an operator for edges $[2, E]$; row = the node that reads."""
     src, dst = edge_index if operator.direction == "along" else edge_index.flip(0)
     if operator.kind in ("renormalised", "attention"):
-        loops = torch.arange(num_nodes)
+        loops = torch.arange(num_nodes, device=src.device)
         proper = src != dst
         src, dst = torch.cat([src[proper], loops]), torch.cat([dst[proper], loops])
-    value = torch.ones(src.numel())
+    value = torch.ones(src.numel(), device=src.device)
     if operator.kind in ("symmetric", "renormalised"):
         degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)
         scale = degree.rsqrt().nan_to_num(posinf=0.0)

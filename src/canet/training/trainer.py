@@ -276,6 +276,7 @@ class _Loop:
         """Everything that the next epoch depends on."""
         state = {
             **checkpoint.prefixed("method", self.method.state_dict()),
+            **checkpoint.prefixed("training", self.method.training_state()),
             **checkpoint.prefixed("best", self.best),
             **checkpoint.prefixed("adam", checkpoint.optimizer_tensors(self.optimizer)),
             **checkpoint.prefixed("history", self.history),
@@ -291,6 +292,8 @@ class _Loop:
         """Go back to a state that `tensors` gave."""
         device = self.trainer.device
         self.method.load_state_dict(checkpoint.without_prefix("method", saved))
+        for name, tensor in self.method.training_state().items():
+            tensor.detach().copy_(saved[f"training.{name}"])
         checkpoint.restore_optimizer(self.optimizer, checkpoint.without_prefix("adam", saved))
         for name, tensor in checkpoint.without_prefix("best", saved).items():
             self.best[name] = tensor.to(device)
