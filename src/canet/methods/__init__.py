@@ -5,6 +5,7 @@ from canet.methods.base import BACKBONES, Batch, Method, Settings, TrainingView
 from canet.methods.canet import CaNetMethod
 from canet.methods.coral import CORAL
 from canet.methods.dann import DANN
+from canet.methods.eerm import EERM
 from canet.methods.erm import ERM
 from canet.methods.group_dro import GroupDRO
 from canet.methods.irm import IRM
@@ -22,6 +23,7 @@ METHODS: dict[str, type[Method]] = {
         GroupDRO,
         Mixup,
         SRGNN,
+        EERM,
         VREx,
         CaNetMethod,
     )

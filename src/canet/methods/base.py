@@ -89,7 +89,8 @@ class Method(nn.Module):
     """Base of the methods: a subclass says what is minimised, in `loss`.
 
     What a step does beyond that (another batch, an inner loop) a subclass says in `prepare` and
-    `update`. Everything that a run depends on is a parameter or a buffer, so that it is saved.
+    `update`. Everything that a run depends on is a parameter or a buffer, so that it is saved, or
+    named by `training_state`.
 
     Args:
         settings: An instance of the class's `settings_type`.
@@ -153,6 +154,13 @@ class Method(nn.Module):
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Parameters with their learning rates, as torch's optimisers take them."""
         return [{"params": list(self.parameters()), "lr": self.settings.learning_rate}]
+
+    def training_state(self) -> dict[str, Tensor]:
+        """What later steps depend on and predictions do not: kept in checkpoints, not in weights.
+
+        Tensors that `prepare` makes, filled in place when a run goes on.
+        """
+        return {}
 
     def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
         """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""

@@ -1,0 +1,269 @@
+"""EERM: editors of the training graph look for contexts in which the model's risks differ most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.nn import Block, Features
+from canet.nn.blocks import operator_matrix
+from canet.settings import setting
+
+NUM_CANDIDATES = 20
+
+
+@dataclass(frozen=True)
+class EERMSettings(Settings):
+    """Settings of EERM: the published code's defaults, but for s, which is 5 there.
+
+    Five random edges at each node outnumber the few that sparse graphs have.
+    """
+
+    num_editors: int = setting(3, "K, editors of the graph", minimum=2, search=(3, 5))
+    edits_per_node: int = setting(
+        1,
+        "s, edges that an editor flips at each node",
+        minimum=1,
+        below=NUM_CANDIDATES,
+        search=(1, 5, 10),
+    )
+    beta: float = setting(
+        1.0, "β, weight of the risks' mean beside their variance", above=0, search=(0.5, 1, 2, 3)
+    )
+    inner_steps: int = setting(
+        1, "T, steps of the editors before one of the model", minimum=1, search=(1, 5)
+    )
+    editor_learning_rate: float = setting(
+        0.005, "Adam's learning rate of the editors", above=0, search=(0.001, 0.005, 0.01)
+    )
+
+
+class EERM(Method):
+    r"""Explore-to-extrapolate risk minimisation (Wu et al., ICLR '22).
+
+    K editors each turn the training graph into another context $G_k$, drawn from $p_{w_k}$; with
+    $R_k$ the risk there, the model and the editors play
+
+    .. math:: \min_\theta \mathrm{Var}_k[R_k] + \beta\,\mathrm{Mean}_k[R_k], \qquad
+              \max_w E\left[\mathrm{Var}_k[R_k]\right].
+
+    The editors climb by REINFORCE without a baseline, $\mathrm{Var}_k[R_k] \sum_k \nabla_w
+    \log p_{w_k}(G_k)$, for T steps; then the model takes one, on the graphs of the last of them.
+    Editors keep what they learned from epoch to epoch. What they edit is every connected component
+    that holds a training node, and new edges come from observed nodes. Predictions read the graph
+    as it is.
+    """
+
+    name = "eerm"
+    summary = "least variance of the risks over graphs that editors make, no environment labels"
+    paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
+    settings_type = EERMSettings
+
+    x: Features
+    editors: Editors | None = None
+
+    def prepare(self, view: TrainingView) -> None:
+        nodes, edge_index = training_components(view)
+        observed = torch.isin(nodes, view.observed.cpu()).nonzero().squeeze(1)
+        device = view.edge_index.device
+        rows = nodes.to(device)
+        self.x = view.x[rows] if isinstance(view.x, Tensor) else view.x.select_rows(rows)
+        self.editors = Editors(
+            self._from_source_to_reader(edge_index),
+            nodes.numel(),
+            observed,
+            self.settings.num_editors,
+            self.settings.edits_per_node,
+            device,
+        )
+
+    def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        assert self.editors is not None
+        for step in range(1, self.settings.inner_steps + 1):
+            draw = self.editors.draw()
+            with torch.set_grad_enabled(step == self.settings.inner_steps):
+                risks = self.risks(batch.y, draw)
+            score = risks.detach().var() * log_probability(self.editors.logits, draw)
+            descend(-score, optimizer)
+        return descend(self.objective(risks), optimizer)
+
+    def objective(self, risks: Tensor) -> Tensor:
+        """$\\mathrm{Var}_k[R_k] + \\beta\\,\\mathrm{Mean}_k[R_k]$ of risks $[K]$."""
+        variance, mean = torch.var_mean(risks)
+        return variance + self.settings.beta * mean
+
+    def risks(self, y: Tensor, draw: Tensor) -> Tensor:
+        """Mean loss of the training nodes in each edited graph, $[K]$, for draws $[K, N, s]$."""
+        assert self.editors is not None
+        risks = []
+        for flips in draw:
+            edges = self._from_source_to_reader(self.editors.flip(flips))
+            logits = self.model(self.x, self._blocks(edges, y.numel())).logits
+            risks.append(self.node_losses(logits, y).mean())
+        return torch.stack(risks)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        groups = super().parameter_groups()
+        if self.editors is not None:
+            rate = self.settings.editor_learning_rate
+            groups.append({"params": [self.editors.logits], "lr": rate, "weight_decay": 0.0})
+        return groups
+
+    def training_state(self) -> dict[str, Tensor]:
+        return {} if self.editors is None else {"editors.logits": self.editors.logits}
+
+    def _blocks(self, edge_index: Tensor, num_train: int) -> list[Block]:
+        """The whole edited graph in each layer, in the last one what the training nodes read."""
+        n = self.x.shape[0]
+        train = torch.arange(num_train, device=edge_index.device)
+        whole = {op: operator_matrix(edge_index, n, op) for op in self.model.operators}
+        last = {op: matrix.select_rows(train) for op, matrix in whole.items()}
+        return [Block(n, n, whole)] * (self.model.num_layers - 1) + [Block(n, num_train, last)]
+
+    def _from_source_to_reader(self, edge_index: Tensor) -> Tensor:
+        """Edges turned so that the second node reads the first, or turned back."""
+        return edge_index if self.settings.direction == "along" else edge_index.flip(0)
+
+
+class Editors:
+    r"""K editors of a graph of N nodes, each with a policy per node for what the node reads.
+
+    An editor flips entries of the adjacency matrix: an edge that is there goes, with all its
+    copies, one that is missing comes. Edits are directed: flipping $(u, v)$ changes what v reads
+    and leaves $(v, u)$ alone. Where the paper chooses among all N entries of a node, which needs
+    $K N^2$ logits, an editor here has $C = 20$ fixed candidates per node: up to $C / 2$ of
+    its edges, the rest nodes drawn uniformly. A candidate that is the node itself edits nothing: a
+    node reads itself whatever its edges are.
+
+    The logits are part of no module: they are for training alone, and their size is the task's.
+
+    Args:
+        edge_index: Edges $[2, E]$ (source, reader) on the CPU, where every choice is drawn.
+        num_nodes: $N$.
+        sources: Nodes that a new edge may come from.
+        num_editors: $K$.
+        edits_per_node: $s$.
+        device: Where the editors work.
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        num_nodes: int,
+        sources: Tensor,
+        num_editors: int,
+        edits_per_node: int,
+        device: torch.device,
+    ) -> None:
+        source, reader = edge_index
+        entries, entry = torch.unique(reader * num_nodes + source, return_inverse=True)
+        candidates = draw_candidates(entries, num_nodes, sources)
+        self.edits_per_node = edits_per_node
+        self.num_entries = entries.numel()
+        self.edge_index = edge_index.to(device)
+        self.entry = entry.to(device)
+        self.candidates = candidates.to(device)
+        self.candidate_entry = find_entries(entries, candidates).to(device)
+        self.logits = torch.rand(num_editors, num_nodes, NUM_CANDIDATES).to(device).requires_grad_()
+
+    @torch.no_grad()
+    def draw(self) -> Tensor:
+        """Which s candidates each editor flips at each node, in the order drawn: $[K, N, s]$."""
+        probability = self.logits.softmax(dim=-1).flatten(0, 1)
+        drawn = torch.multinomial(probability, self.edits_per_node)
+        return drawn.view(*self.logits.shape[:2], -1)
+
+    def flip(self, draw: Tensor) -> Tensor:
+        """Edges (source, reader) after one editor's flips $[N, s]$."""
+        chosen, entry = self.candidates.gather(1, draw), self.candidate_entry.gather(1, draw)
+        kept = torch.ones(self.num_entries + 1, dtype=torch.bool, device=draw.device)
+        kept[entry.flatten()] = False
+        reader = torch.arange(draw.shape[0], device=draw.device)[:, None].expand_as(chosen)
+        missing = (entry == self.num_entries) & (chosen != reader)
+        added = torch.stack([chosen[missing], reader[missing]])
+        return torch.cat([self.edge_index[:, kept[self.entry]], added], dim=1)
+
+
+def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
+    """One step of the parameters that the loss reaches, and no others; the loss, detached."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def log_probability(logits: Tensor, draw: Tensor) -> Tensor:
+    r"""Log-probability of all draws together, a scalar.
+
+    A draw without replacement takes $m_1, \dots, m_s$ one after the other,
+
+    .. math:: \log p = \sum_{t=1}^s \left[ b_{m_t} -
+              \log \sum_{m \notin \{m_1, \dots, m_{t-1}\}} \exp b_m \right].
+
+    Shapes:
+        - logits $b$ $[*, C]$, draw $[*, s]$ with $s < C$ → $[]$
+    """
+    rest = logits.scatter(-1, draw, -torch.inf).logsumexp(dim=-1, keepdim=True)
+    last_first = logits.gather(-1, draw).flip(-1)
+    totals = torch.cat([rest, last_first], dim=-1).logcumsumexp(dim=-1)[..., 1:]
+    return (last_first - totals).sum()
+
+
+def draw_candidates(entries: Tensor, num_nodes: int, sources: Tensor) -> Tensor:
+    """Sources $[N, C]$ that each node may begin or cease to read: no other node stands twice.
+
+    Args:
+        entries: Entries of the adjacency matrix, reader × N + source, each once.
+        num_nodes: $N$.
+        sources: Nodes that a new edge may come from.
+    """
+    own = torch.arange(num_nodes)[:, None]
+    candidates = sources[torch.randint(sources.numel(), (num_nodes, NUM_CANDIDATES))]
+    shuffled = entries[torch.randperm(entries.numel())]
+    order = torch.argsort(shuffled // num_nodes, stable=True)
+    reader, source = shuffled[order] // num_nodes, shuffled[order] % num_nodes
+    rank = torch.arange(reader.numel()) - torch.searchsorted(reader, reader)
+    few = rank < NUM_CANDIDATES // 2
+    candidates[reader[few], rank[few]] = source[few]
+    candidates, _ = candidates.sort(dim=1)
+    again = candidates[:, 1:] == candidates[:, :-1]
+    candidates[:, 1:] = torch.where(again, own, candidates[:, 1:])
+    return candidates
+
+
+def find_entries(entries: Tensor, candidates: Tensor) -> Tensor:
+    """Place of each candidate $[N, C]$ in the sorted entries; past their end if it edits none."""
+    own = torch.arange(candidates.shape[0])[:, None]
+    key = own * candidates.shape[0] + candidates
+    place = torch.searchsorted(entries, key)
+    found = torch.cat([entries, entries.new_tensor([-1])])[place] == key
+    return torch.where(found & (candidates != own), place, entries.numel())
+
+
+def training_components(view: TrainingView) -> tuple[Tensor, Tensor]:
+    """The connected components that hold a training node: their nodes, and edges between them.
+
+    Returns:
+        Node ids, the training nodes first in their order, and edges $[2, E]$ between their places.
+    """
+    num_nodes = view.x.shape[0]
+    edge_index, train = view.edge_index.cpu(), view.train.cpu()
+    source, target = edge_index.numpy()
+    there = np.ones(source.size, dtype=bool)
+    adjacency = sp.coo_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
+    _, component = connected_components(adjacency, directed=False)
+    component = torch.from_numpy(component)
+    inside = torch.isin(component, component[train])
+    others = inside.clone()
+    others[train] = False
+    nodes = torch.cat([train, others.nonzero().squeeze(1)])
+    place = torch.full((num_nodes,), -1)
+    place[nodes] = torch.arange(nodes.numel())
+    return nodes, place[edge_index[:, inside[edge_index[0]]]]

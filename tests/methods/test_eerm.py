@@ -1,0 +1,404 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.methods import Batch, TrainingView
+from canet.methods.eerm import (
+    EERM,
+    NUM_CANDIDATES,
+    Editors,
+    EERMSettings,
+    draw_candidates,
+    find_entries,
+    log_probability,
+    training_components,
+)
+from canet.methods.erm import ERM
+from canet.nn import Graph
+from canet.training.fields import TaskFields
+
+from ..training.tiny import NUM_ID, tiny_task
+
+CPU = torch.device("cpu")
+FOUR = torch.arange(4)
+EDGES = torch.tensor([[1, 2, 2, 3, 0, 0, 1], [0, 0, 0, 1, 1, 3, 1]])  # 2 → 0 twice, a loop at 1
+
+
+@pytest.fixture(autouse=True)
+def double_precision() -> Iterator[None]:
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def make(
+    backbone: Any = "gcn", inductive: bool = False, sparse: bool = False, **settings: Any
+) -> tuple[EERM, Batch]:
+    """A prepared method and the training batch of the tiny task, in double precision."""
+    chosen = {"hidden": 4, "dropout": 0.0, "edits_per_node": 2, **settings}
+    task = tiny_task(inductive=inductive, sparse=sparse)
+    task.data.x = task.data.x.double()
+    method = EERM(EERMSettings(**chosen), backbone, task.num_features, task.num_classes)
+    fields = TaskFields(task, method.model.operators, method.model.num_layers, CPU)
+    method.prepare(fields.view())
+    return method, fields.batch("train")
+
+
+def editors_of(method: EERM) -> Editors:
+    assert method.editors is not None
+    return method.editors
+
+
+def literal_editors(candidates: Tensor) -> Editors:
+    """Editors of the literal graph with given candidates $[4, C]$."""
+    editors = Editors(EDGES, 4, FOUR, num_editors=2, edits_per_node=1, device=CPU)
+    entries = (EDGES[1] * 4 + EDGES[0]).unique()
+    editors.candidates, editors.candidate_entry = candidates, find_entries(entries, candidates)
+    return editors
+
+
+def adam(method: EERM, **options: Any) -> torch.optim.Adam:
+    return torch.optim.Adam(method.parameter_groups(), **options)
+
+
+def edge_list(edge_index: Tensor) -> list[tuple[int, int]]:
+    return sorted((int(u), int(v)) for u, v in edge_index.t())
+
+
+# The draw and its probability
+
+
+def slow_probability(weights: list[float], draw: tuple[int, ...]) -> float:
+    """One weight after the other, each against what is left."""
+    probability, left = 1.0, sum(weights)
+    for m in draw:
+        probability *= weights[m] / left
+        left -= weights[m]
+    return probability
+
+
+def test_log_probability_by_hand() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).log()
+    expected = math.log(3 / 10 * 1 / 7)
+    assert log_probability(logits, torch.tensor([[2, 0]])).item() == pytest.approx(expected)
+    assert log_probability(logits, torch.tensor([[3]])).item() == pytest.approx(math.log(0.4))
+
+
+def test_log_probability_adds_up_over_nodes_and_editors() -> None:
+    logits = torch.randn(2, 3, 5)
+    draw = torch.stack([torch.randperm(5)[:3] for _ in range(6)]).view(2, 3, 3)
+    expected = sum(
+        math.log(slow_probability(logits[k, v].exp().tolist(), tuple(draw[k, v].tolist())))
+        for k in range(2)
+        for v in range(3)
+    )
+    assert log_probability(logits, draw).item() == pytest.approx(expected)
+
+
+def test_probabilities_of_all_draws_sum_to_one() -> None:
+    logits = torch.randn(1, 5)
+    draws = [torch.tensor([draw]) for draw in itertools.permutations(range(5), 2)]
+    total = sum(log_probability(logits, draw).exp().item() for draw in draws)
+    assert total == pytest.approx(1)
+
+
+def test_gradient_of_the_log_probability_by_hand() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).log().requires_grad_()
+    log_probability(logits, torch.tensor([[2, 0]])).backward()
+    first = [0 - 1 / 10, 0 - 2 / 10, 1 - 3 / 10, 0 - 4 / 10]
+    second = [1 - 1 / 7, 0 - 2 / 7, 0.0, 0 - 4 / 7]
+    assert logits.grad is not None
+    expected = [a + b for a, b in zip(first, second, strict=True)]
+    assert logits.grad[0].tolist() == pytest.approx(expected)
+
+
+def test_gradient_of_the_log_probability_is_its_finite_difference() -> None:
+    logits = 3 * torch.randn(2, 3, 6)
+    draw = torch.stack([torch.randperm(6)[:4] for _ in range(6)]).view(2, 3, 4)
+    assert torch.autograd.gradcheck(lambda b: log_probability(b, draw), logits.requires_grad_())
+
+
+def test_draws_come_as_often_as_their_probability_says() -> None:
+    editors = Editors(EDGES, 4, FOUR, num_editors=5000, edits_per_node=2, device=CPU)
+    weights = torch.arange(1.0, NUM_CANDIDATES + 1)
+    editors.logits = weights.log().expand(5000, 4, -1)
+    drawn = editors.draw().view(-1, 2)
+    assert (drawn[:, 0] != drawn[:, 1]).all()
+    for draw in ((19, 18), (18, 19), (0, 19), (2, 1)):
+        often = (drawn == torch.tensor(draw)).all(dim=1).double().mean().item()
+        expected = slow_probability(weights.tolist(), draw)
+        assert often == pytest.approx(expected, abs=4 * math.sqrt(expected / 20000))
+
+
+# Edits
+
+
+def test_flips_remove_edges_that_are_there_and_add_those_that_are_not() -> None:
+    #                                       2 → 0 goes, 2 → 1 comes, 3 → 2 comes, 3 itself: nothing
+    editors = literal_editors(torch.tensor([[2, 1], [2, 3], [3, 0], [3, 0]]))
+    edited = editors.flip(torch.zeros(4, 1, dtype=torch.long))
+    assert edge_list(edited) == [(0, 1), (0, 3), (1, 0), (1, 1), (2, 1), (3, 1), (3, 2)]
+    #                                       1 → 0 goes, 3 → 1 goes, 0 → 2 comes, 0 → 3 goes
+    edited = editors.flip(torch.ones(4, 1, dtype=torch.long))
+    assert edge_list(edited) == [(0, 1), (0, 2), (1, 1), (2, 0), (2, 0)]
+
+
+def test_edits_are_directed() -> None:
+    editors = literal_editors(torch.tensor([[1], [1], [2], [3]]))
+    edited = edge_list(editors.flip(torch.zeros(4, 1, dtype=torch.long)))
+    assert (1, 0) not in edited
+    assert (0, 1) in edited
+
+
+def test_flipping_twice_gives_the_graph_back() -> None:
+    editors = Editors(EDGES.unique(dim=1), 4, FOUR, num_editors=2, edits_per_node=3, device=CPU)
+    draw = editors.draw()[0]
+    once = editors.flip(draw)
+    again = Editors(once, 4, FOUR, num_editors=2, edits_per_node=3, device=CPU)
+    again.candidates = editors.candidates
+    again.candidate_entry = find_entries((once[1] * 4 + once[0]).unique(), editors.candidates)
+    assert edge_list(again.flip(draw)) == edge_list(EDGES.unique(dim=1))
+
+
+def test_candidates_are_up_to_half_edges_and_no_other_node_twice() -> None:
+    random = torch.Generator().manual_seed(3)
+    num_nodes = 200
+    reader = torch.randint(20, (2000,), generator=random) * 10
+    entries = (reader * num_nodes + torch.randint(num_nodes, (2000,), generator=random)).unique()
+    candidates = draw_candidates(entries, num_nodes, torch.arange(num_nodes))
+    assert candidates.shape == (num_nodes, NUM_CANDIDATES)
+    for v in range(num_nodes):
+        sources = [u for u in candidates[v].tolist() if u != v]
+        neighbours = {int(e) % num_nodes for e in entries if int(e) // num_nodes == v}
+        assert len(set(sources)) == len(sources)
+        assert len(neighbours & set(sources)) >= min(len(neighbours - {v}), NUM_CANDIDATES // 2) - 1
+
+
+def test_every_edge_of_a_node_with_few_may_go() -> None:
+    entries = torch.tensor([0 * 50 + 7, 0 * 50 + 9, 3 * 50 + 0])
+    candidates = draw_candidates(entries, 50, torch.arange(50))
+    assert {7, 9} <= set(candidates[0].tolist())
+    assert 0 in candidates[3].tolist()
+
+
+def test_new_edges_come_from_the_given_sources_alone() -> None:
+    entries = (EDGES[1] * 4 + EDGES[0]).unique()
+    candidates = draw_candidates(entries, 4, torch.tensor([1, 2]))
+    missing = find_entries(entries, candidates) == entries.numel()
+    for v, slot in missing.nonzero().tolist():
+        assert int(candidates[v, slot]) in (v, 1, 2)
+    assert 3 in candidates[1].tolist()
+
+
+def test_graph_without_edges_can_be_edited() -> None:
+    none = torch.empty(2, 0, dtype=torch.long)
+    editors = Editors(none, 30, torch.arange(30), num_editors=2, edits_per_node=1, device=CPU)
+    edited = editors.flip(editors.draw()[0])
+    assert 0 < edited.shape[1] <= 30
+    assert (edited[0] != edited[1]).all()
+
+
+# The graph that is edited
+
+
+def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
+    edges = torch.tensor([[5, 1, 2, 7, 6], [1, 4, 3, 7, 2]])  # {5, 1, 4}, {2, 3, 6}, {7}, {0}
+    view = TrainingView(
+        x=torch.zeros(8, 1),
+        edge_index=edges,
+        observed=torch.arange(8),
+        train=torch.tensor([4, 0]),
+        read=lambda nodes: pytest.fail("nothing to read"),
+    )
+    nodes, local = training_components(view)
+    assert nodes.tolist() == [4, 0, 1, 5]
+    assert edge_list(local) == [(2, 0), (3, 2)]
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+@pytest.mark.parametrize("direction", ["along", "against"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_without_edits_the_risk_is_that_of_erm(
+    backbone: str, direction: str, sparse: bool, num_layers: int
+) -> None:
+    method, batch = make(backbone, sparse=sparse, direction=direction, num_layers=num_layers)
+    editors = editors_of(method)
+    editors.candidates = torch.arange(editors.candidates.shape[0])[:, None].expand(
+        -1, NUM_CANDIDATES
+    )
+    editors.candidate_entry = torch.full_like(editors.candidates, editors.num_entries)
+    risks = method.risks(batch.y, editors.draw())
+    erm = ERM.loss(method, batch)  # type: ignore[arg-type]
+    torch.testing.assert_close(risks, erm.expand(3), rtol=1e-12, atol=0)
+    torch.testing.assert_close(method.objective(risks), erm, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+@pytest.mark.parametrize("direction", ["along", "against"])
+def test_risks_are_those_of_a_model_on_each_edited_graph(backbone: str, direction: str) -> None:
+    method, batch = make(backbone, direction=direction)
+    editors, draw = editors_of(method), editors_of(method).draw()
+    risks = method.risks(batch.y, draw)
+    assert len(set(risks.tolist())) == 3
+    for k in range(3):
+        edges = editors.flip(draw[k])
+        edges = edges if direction == "along" else edges.flip(0)
+        whole = Graph(edges, method.x.shape[0], method.model.operators).whole(2)
+        logits = method.model(method.x, whole.blocks).logits[: batch.y.numel()]
+        torch.testing.assert_close(risks[k], F.cross_entropy(logits, batch.y))
+
+
+@pytest.mark.parametrize("direction", ["along", "against"])
+def test_edits_change_what_a_node_reads(direction: str) -> None:
+    method, _ = make(direction=direction)
+    edges = tiny_task().data.edge_index
+    source, reader = edges if direction == "along" else edges.flip(0)
+    editors = editors_of(method)
+    nodes, _ = training_components(TaskFields(tiny_task(), method.model.operators, 2, CPU).view())
+    there = editors.candidate_entry < editors.num_entries
+    pairs = {(int(u), int(v)) for u, v in zip(source, reader, strict=True)}
+    for v, slot in there.nonzero().tolist():
+        assert (int(nodes[editors.candidates[v, slot]]), int(nodes[v])) in pairs
+    for v, slot in (~there).nonzero().tolist():
+        u = int(editors.candidates[v, slot])
+        assert u == v or (int(nodes[u]), int(nodes[v])) not in pairs
+
+
+def test_inductive_editors_never_meet_a_hidden_node() -> None:
+    task = tiny_task(inductive=True)
+    task.data.x = task.data.x.double()
+    task.data.x[NUM_ID:] = torch.nan
+    method = EERM(EERMSettings(hidden=4), "gcn", task.num_features, task.num_classes)
+    fields = TaskFields(task, method.model.operators, 2, CPU)
+    method.prepare(fields.view())
+    nodes, _ = training_components(fields.view())
+    assert nodes.max() < NUM_ID
+    editors = editors_of(method)
+    assert editors.candidates.max() < nodes.numel() <= NUM_ID
+    assert method.x.isfinite().all()
+    for flips in editors.draw():
+        assert editors.flip(flips).max() < nodes.numel()
+
+
+def test_transductive_editors_add_no_edge_from_outside_the_distribution() -> None:
+    method, _ = make(edits_per_node=5)
+    editors = editors_of(method)
+    nodes, _ = training_components(TaskFields(tiny_task(), method.model.operators, 2, CPU).view())
+    assert nodes.max() >= NUM_ID
+    missing = editors.candidate_entry == editors.num_entries
+    own = torch.arange(nodes.numel())[:, None].expand_as(editors.candidates)
+    added = editors.candidates[missing & (editors.candidates != own)]
+    assert added.numel() > 0
+    assert nodes[added].max() < NUM_ID
+
+
+# The two players
+
+
+def test_objective_is_the_variance_plus_beta_times_the_mean() -> None:
+    method, _ = make(beta=0.5)
+    risks = torch.tensor([1.0, 2.0, 6.0])
+    variance = ((1 - 3) ** 2 + (2 - 3) ** 2 + (6 - 3) ** 2) / 2
+    assert method.objective(risks).item() == pytest.approx(variance + 0.5 * 3)
+
+
+def frozen_draw(method: EERM, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    draw = editors_of(method).draw()
+    monkeypatch.setattr(editors_of(method), "draw", lambda: draw)
+    return draw
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_update_is_one_step_of_each_player_along_its_own_gradient(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, batch = make(backbone, beta=2.0, learning_rate=0.1, editor_learning_rate=7.0)
+    draw, editors = frozen_draw(method, monkeypatch), editors_of(method)
+    risks = method.risks(batch.y, draw)
+    model = list(method.parameters())
+    variance = risks.var()
+    downhill = torch.autograd.grad(variance + 2 * risks.mean(), model)
+    (uphill,) = torch.autograd.grad(log_probability(editors.logits, draw), [editors.logits])
+    before = [p.detach().clone() for p in model]
+    logits = editors.logits.detach().clone()
+    loss = method.update(batch, torch.optim.SGD(method.parameter_groups()))
+    assert loss.item() == pytest.approx((variance + 2 * risks.mean()).item())
+    assert not loss.requires_grad
+    torch.testing.assert_close(editors.logits.detach(), logits + 7.0 * variance * uphill)
+    for parameter, then, gradient in zip(model, before, downhill, strict=True):
+        torch.testing.assert_close(parameter.detach(), then - 0.1 * gradient)
+
+
+def test_each_players_steps_leave_the_other_alone() -> None:
+    method, batch = make(inner_steps=3)
+    editors, optimizer = editors_of(method), adam(method, weight_decay=0.1)
+    steps: list[set[str]] = []
+    step = optimizer.step
+
+    def watched() -> None:
+        model = [p.detach().clone() for p in method.parameters()]
+        logits = editors.logits.detach().clone()
+        step()
+        moved = set()
+        if any(not p.equal(then) for p, then in zip(method.parameters(), model, strict=True)):
+            moved.add("model")
+        if not editors.logits.equal(logits):
+            moved.add("editors")
+        steps.append(moved)
+
+    optimizer.step = watched  # type: ignore[assignment, method-assign]
+    method.update(batch, optimizer)
+    method.update(batch, optimizer)
+    assert steps == 2 * [{"editors"}, {"editors"}, {"editors"}, {"model"}]
+
+
+def test_editors_learn_to_make_risks_differ() -> None:
+    method, batch = make(edits_per_node=1, editor_learning_rate=0.05, inner_steps=1)
+    editors, optimizer = editors_of(method), adam(method)
+    optimizer.param_groups[0]["lr"] = 0.0
+    for parameter in method.parameters():
+        torch.nn.init.normal_(parameter.detach())
+
+    def expected_variance() -> float:
+        with torch.no_grad():
+            return sum(method.risks(batch.y, editors.draw()).var().item() for _ in range(200)) / 200
+
+    before = expected_variance()
+    for _ in range(400):
+        method.update(batch, optimizer)
+    assert expected_variance() > 1.5 * before
+
+
+# State
+
+
+def test_logits_grow_with_the_graph_and_not_with_its_square() -> None:
+    for num_nodes in (100, 1000):
+        edges = torch.randint(num_nodes, (2, 3 * num_nodes))
+        editors = Editors(edges, num_nodes, FOUR, num_editors=3, edits_per_node=5, device=CPU)
+        assert editors.logits.shape == (3, num_nodes, NUM_CANDIDATES)
+        tensors = [v for v in vars(editors).values() if isinstance(v, Tensor)]
+        assert sum(t.numel() for t in tensors) <= 3 * 3 * num_nodes + 5 * NUM_CANDIDATES * num_nodes
+
+
+def test_editors_learn_at_their_own_rate_without_decay_and_stay_out_of_the_weights() -> None:
+    method, _ = make(learning_rate=0.02, editor_learning_rate=0.3)
+    optimizer = adam(method, weight_decay=0.1)
+    model, editors = optimizer.param_groups
+    assert (model["lr"], model["weight_decay"]) == (0.02, 0.1)
+    assert (editors["lr"], editors["weight_decay"]) == (0.3, 0.0)
+    assert editors["params"][0] is editors_of(method).logits
+    fresh = EERM(method.settings, "gcn", 8, 3)
+    assert fresh.state_dict().keys() == method.state_dict().keys()
+    assert fresh.training_state() == {}
+    assert method.training_state()["editors.logits"] is editors_of(method).logits
