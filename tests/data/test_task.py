@@ -68,3 +68,19 @@ def test_wrong_number_of_feature_rows_is_refused() -> None:
 def test_split_with_an_unlabelled_node_is_refused() -> None:
     with pytest.raises(CanetError, match="'ood/later' holds nodes without label"):
         replace(make(), test_ood={"later": torch.tensor([7])})
+
+
+def test_training_observes_what_is_connected_to_in_distribution_nodes() -> None:
+    task = make()
+    assert task.observed().tolist() == list(range(8))
+    assert replace(task, inductive=True).observed().tolist() == list(range(5))
+    data = task.data.clone()
+    data.edge_index = data.edge_index[:, data.edge_index[0] != 5]
+    assert replace(task, data=data).observed().tolist() == list(range(6))
+
+
+def test_training_environments_are_those_of_training_nodes() -> None:
+    task = make()
+    assert task.training_environments().numel() == 0
+    task.data.environment = torch.tensor([7, 2, 3, 3, 3, 4, 4, 4])
+    assert task.training_environments().tolist() == [2, 7]

@@ -43,7 +43,7 @@ def test_progress_counts_only_training_and_is_saved() -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_discriminator_descends_and_the_model_ascends_its_loss(backbone: Any) -> None:
-    method, batch = make(DANN, backbone, epochs=10)
+    method, batch = make(DANN, backbone, epochs=10, reversal=1.0)
     method.updates += 3
     strength = schedule(0.3)
     prediction = method.model(batch.x, batch.blocks)

@@ -290,18 +290,6 @@ def test_inductive_editors_never_meet_a_hidden_node() -> None:
         assert editors.flip(flips).max() < nodes.numel()
 
 
-def test_transductive_editors_add_no_edge_from_outside_the_distribution() -> None:
-    method, _ = make(edits_per_node=5)
-    editors = editors_of(method)
-    nodes, _ = training_components(TaskFields(tiny_task(), method.model.operators, 2, CPU).view())
-    assert nodes.max() >= NUM_ID
-    missing = editors.candidate_entry == editors.num_entries
-    own = torch.arange(nodes.numel())[:, None].expand_as(editors.candidates)
-    added = editors.candidates[missing & (editors.candidates != own)]
-    assert added.numel() > 0
-    assert nodes[added].max() < NUM_ID
-
-
 # The two players
 
 

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -91,6 +94,22 @@ class ShiftTask:
             return torch.empty(0, dtype=torch.long)
         ids: Tensor = self.data.environment[self.train].unique()
         return ids
+
+    def observed(self) -> Tensor:
+        """Ids of the nodes of the training graph, labelled or not.
+
+        Those in distribution and, unless `inductive` hides them, all that are connected to them.
+        Nodes of graphs that no training node is part of are not observed.
+        """
+        mask = self.in_distribution
+        if not self.inductive:
+            source, target = self.data.edge_index.numpy()
+            links = sp.coo_matrix(
+                (np.ones(source.size, bool), (source, target)), [self.num_nodes] * 2
+            )
+            component = torch.from_numpy(connected_components(links, directed=False)[1])
+            mask = torch.isin(component, component[mask].unique())
+        return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
         """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`..."""

@@ -71,9 +71,9 @@ class TrainingView:
     """What a method may see of a task besides the batch of labelled training nodes.
 
     Args:
-        x: Features $[N, D]$ of all nodes; those of hidden nodes must not be read.
+        x: Features $[N, D]$ of all nodes; only those of observed nodes may be read directly.
         edge_index: Edges $[2, E]$ of training time.
-        observed: Ids of the nodes that exist at training time, labelled or not.
+        observed: Ids of the nodes of the training graph, labelled or not.
         train: Ids $[n]$ of the training nodes, in the order of the batch.
         read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
     """

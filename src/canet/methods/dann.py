@@ -17,10 +17,13 @@ STEEPNESS = 10.0  # γ of the paper's schedule
 
 @dataclass(frozen=True)
 class DANNSettings(Settings):
-    """Settings of DANN."""
+    """Settings of DANN; the paper searches the size of the reversal from 0.01 to 1."""
 
     reversal: float = setting(
-        1.0, "size of the reversed gradient at the end", minimum=0, search=(0.01, 0.1, 1.0, 10.0)
+        0.1,
+        "size of the reversed gradient at the end",
+        minimum=0,
+        search=(0.01, 0.03, 0.1, 0.3, 1.0),
     )
     discriminator_hidden: int = setting(
         256, "width of the discriminator's hidden layer", minimum=1, search=(64, 128, 256)

@@ -13,13 +13,13 @@ from canet.settings import setting
 
 @dataclass(frozen=True)
 class VRExSettings(Settings):
-    """Settings of V-REx."""
+    """Settings of V-REx, with the defaults of DomainBed (Gulrajani and Lopez-Paz, ICLR '21)."""
 
     penalty_weight: float = setting(
         10.0, "β, weight of the variance", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
     )
     anneal_steps: int = setting(
-        100, "updates with weight 1 before β", minimum=0, search=(10, 50, 100, 200)
+        500, "updates with weight 1 before β", minimum=0, search=(50, 100, 200, 500)
     )
 
 

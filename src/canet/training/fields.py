@@ -55,7 +55,7 @@ class TaskFields:
         return TrainingView(
             x=self._x.to(self._device),
             edge_index=self.task.training_edges().to(self._device),
-            observed=self.task.in_distribution.nonzero().squeeze(1),
+            observed=self.task.observed(),
             train=self.task.train,
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
         )
