@@ -180,7 +180,8 @@ def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_training_on_the_gpu_ends_where_the_cpu_does(name: str, backbone: str) -> None:
-    """Not to the bit, for random numbers differ, but both have learned the training nodes."""
-    for device in ("cpu", "cuda"):
-        assert trainer(tiny_task(), name, backbone, device).run(0).result["scores"]["train"] > 60
+def test_training_on_the_gpu_learns_too(name: str, backbone: str) -> None:
+    """Not to the CPU's bits, for random numbers differ, but it fits the training nodes."""
+    settings = METHODS[name].settings_type(hidden=16, epochs=150, learning_rate=0.02, dropout=0.0)
+    run = Trainer(tiny_task(), name, backbone, settings, "cuda").run(0, ood_curves=True)
+    assert max(run.history["train"]) > 75

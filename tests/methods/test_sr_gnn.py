@@ -17,7 +17,7 @@ from canet.methods.sr_gnn import (
 )
 from canet.training import Trainer
 from canet.training.trainer import seeded
-from tests.training.tiny import NUM_ID, tiny_task
+from tests.training.tiny import tiny_task
 
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 
@@ -161,7 +161,7 @@ def test_each_training_node_has_a_weight_within_the_bounds(backbone: str) -> Non
 
 
 @pytest.mark.parametrize("inductive", [False, True])
-def test_sample_is_in_distribution_and_as_large_as_the_training_set(
+def test_sample_is_observed_and_as_large_as_the_training_set(
     inductive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of = trainer(inductive=inductive)
@@ -174,7 +174,7 @@ def test_sample_is_in_distribution_and_as_large_as_the_training_set(
     sample, train = asked
     assert train.equal(of.task.train)
     assert sample.unique().numel() == train.numel()
-    assert (sample < NUM_ID).all()
+    assert torch.isin(sample, of.task.observed()).all()
 
 
 def test_training_nodes_beyond_the_sample_take_the_weight_of_the_nearest(

@@ -57,8 +57,8 @@ class EERM(Method):
     The editors climb by REINFORCE without a baseline, $\mathrm{Var}_k[R_k] \sum_k \nabla_w
     \log p_{w_k}(G_k)$, for T steps; then the model takes one, on the graphs of the last of them.
     Editors keep what they learned from epoch to epoch. What they edit is every connected component
-    that holds a training node, and new edges come from observed nodes. Predictions read the graph
-    as it is.
+    that holds a training node, with new edges between its nodes. Predictions read the graph as it
+    is.
     """
 
     name = "eerm"
@@ -71,14 +71,12 @@ class EERM(Method):
 
     def prepare(self, view: TrainingView) -> None:
         nodes, edge_index = training_components(view)
-        observed = torch.isin(nodes, view.observed.cpu()).nonzero().squeeze(1)
         device = view.edge_index.device
         rows = nodes.to(device)
         self.x = view.x[rows] if isinstance(view.x, Tensor) else view.x.select_rows(rows)
         self.editors = Editors(
             self._from_source_to_reader(edge_index),
             nodes.numel(),
-            observed,
             self.settings.num_editors,
             self.settings.edits_per_node,
             device,
@@ -147,7 +145,6 @@ class Editors:
     Args:
         edge_index: Edges $[2, E]$ (source, reader) on the CPU, where every choice is drawn.
         num_nodes: $N$.
-        sources: Nodes that a new edge may come from.
         num_editors: $K$.
         edits_per_node: $s$.
         device: Where the editors work.
@@ -157,14 +154,13 @@ class Editors:
         self,
         edge_index: Tensor,
         num_nodes: int,
-        sources: Tensor,
         num_editors: int,
         edits_per_node: int,
         device: torch.device,
     ) -> None:
         source, reader = edge_index
         entries, entry = torch.unique(reader * num_nodes + source, return_inverse=True)
-        candidates = draw_candidates(entries, num_nodes, sources)
+        candidates = draw_candidates(entries, num_nodes)
         self.edits_per_node = edits_per_node
         self.num_entries = entries.numel()
         self.edge_index = edge_index.to(device)
@@ -216,16 +212,15 @@ def log_probability(logits: Tensor, draw: Tensor) -> Tensor:
     return (last_first - totals).sum()
 
 
-def draw_candidates(entries: Tensor, num_nodes: int, sources: Tensor) -> Tensor:
+def draw_candidates(entries: Tensor, num_nodes: int) -> Tensor:
     """Sources $[N, C]$ that each node may begin or cease to read: no other node stands twice.
 
     Args:
         entries: Entries of the adjacency matrix, reader × N + source, each once.
         num_nodes: $N$.
-        sources: Nodes that a new edge may come from.
     """
     own = torch.arange(num_nodes)[:, None]
-    candidates = sources[torch.randint(sources.numel(), (num_nodes, NUM_CANDIDATES))]
+    candidates = torch.randint(num_nodes, (num_nodes, NUM_CANDIDATES))
     shuffled = entries[torch.randperm(entries.numel())]
     order = torch.argsort(shuffled // num_nodes, stable=True)
     reader, source = shuffled[order] // num_nodes, shuffled[order] % num_nodes
