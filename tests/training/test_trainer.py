@@ -15,7 +15,7 @@ from torch import Tensor
 import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.methods import BACKBONES, METHODS, Batch
+from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.training import Run, RunFolder, Trainer, checkpoint, trainer
@@ -24,7 +24,7 @@ from canet.training.checkpoint import CHECKPOINT, MARKER, WEIGHTS, read_tensors
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
 
 every_method = pytest.mark.parametrize("name", METHODS)
-every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
+plain_and_canet = pytest.mark.parametrize("name", ["erm", "canet"])
 
 
 def make(
@@ -121,8 +121,7 @@ def test_run_is_the_plain_loop_written_by_hand() -> None:
     assert run.history["valid"] == pytest.approx(scores)
 
 
-@every_backbone
-@every_method
+@pytest.mark.parametrize(("name", "backbone"), [("erm", "gcn"), ("canet", "gat")])
 def test_same_seed_gives_the_same_bits_and_another_seed_does_not(name: str, backbone: str) -> None:
     first = make(name=name, backbone=backbone, epochs=8).run(seed=1)
     same = make(name=name, backbone=backbone, epochs=8)
@@ -152,7 +151,7 @@ def test_callers_random_state_survives_a_run_that_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@every_method
+@plain_and_canet
 def test_task_is_left_unchanged(name: str, sparse: bool) -> None:
     task = tiny_task(sparse=sparse, inductive=True)
     before = snapshot(task)
@@ -173,7 +172,7 @@ def test_progress_is_told_after_every_epoch() -> None:
 
 
 @pytest.mark.parametrize(("metric", "classes"), [("accuracy", 3), ("macro_f1", 3), ("roc_auc", 2)])
-@every_method
+@plain_and_canet
 def test_selected_epoch_is_the_first_with_the_best_validation_score(
     name: str, metric: Any, classes: int
 ) -> None:
@@ -237,7 +236,7 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
 # What a run may look at
 
 
-@every_method
+@plain_and_canet
 def test_test_labels_do_not_influence_training_or_selection(name: str) -> None:
     task = tiny_task()
     y = task.data.y.clone()
@@ -262,8 +261,7 @@ def with_garbage_out_of_distribution(task: ShiftTask) -> ShiftTask:
     return with_data(task, x=x, edge_index=torch.cat([to_hidden, inside, from_hidden], dim=1))
 
 
-@every_backbone
-@every_method
+@pytest.mark.parametrize(("name", "backbone"), [("erm", "gcn"), ("canet", "gat")])
 def test_inductive_training_is_blind_to_hidden_nodes_and_their_edges(
     name: str, backbone: str
 ) -> None:
@@ -421,7 +419,7 @@ def test_damaged_weights_of_a_finished_run_are_told_in_one_line(tmp_path: Path) 
     one_line(caught)
 
 
-@pytest.mark.parametrize("killed_at", [1, 2, 17, 30])
+@pytest.mark.parametrize("killed_at", [2, 17])
 @every_method
 def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: Path) -> None:
     whole = make(name=name).run(folder=tmp_path / "whole")
