@@ -12,8 +12,6 @@ from canet.methods import BACKBONES, Batch, TrainingView
 from canet.methods.erm import ERM
 from canet.methods.mixup import Mixup, MixupSettings
 from canet.nn import GAT, GCN, Graph
-from canet.training import Trainer
-from tests.training.tiny import tiny_task
 
 N, D, C = 9, 5, 3
 # 3 → 3 is a self-loop, 4 → 2 stands twice, 0 and 2 read each other, 7 and 8 are alone.
@@ -154,12 +152,3 @@ def test_ratio_and_partners_are_drawn_anew_each_step(monkeypatch: pytest.MonkeyP
     assert len(partners.unique(dim=0)) == 120
     assert ratios.mean().item() == pytest.approx(0.5, abs=0.02)
     assert ratios.var().item() == pytest.approx(1 / 36, rel=0.1)  # Beta(4, 4)
-
-
-@every_backbone
-def test_loss_falls(backbone: str) -> None:
-    torch.set_default_dtype(torch.float32)
-    settings = MixupSettings(hidden=8, epochs=30, learning_rate=0.02)
-    run = Trainer(tiny_task(), "mixup", backbone, settings, "cpu").run()
-    losses = torch.tensor(run.history["loss"])
-    assert losses[-10:].mean() < losses[:10].mean() - 0.05

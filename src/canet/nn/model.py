@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from canet.nn.blocks import Block, Operator
+from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
 from canet.nn.sparse_matrix import SparseMatrix
 
@@ -55,7 +55,7 @@ class GraphModel(nn.Module):
         raise NotImplementedError
 
     def drop(self, z: Tensor) -> Tensor:
-        return F.dropout(z, self.dropout, self.training)
+        return dropout(z, self.dropout, self.training)
 
     def project(self, x: Features) -> Tensor:
         """$x W_{in}$ $[n_{src}, H]$ after dropout. A sparse x stays sparse: its zeros stay zero."""
