@@ -24,7 +24,7 @@ app = typer.Typer(
 )
 
 
-UsageError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
+ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
 
 
 LARGEST_SEED = 2**32 - 1
@@ -263,7 +263,7 @@ def main() -> None:
             raise KeyboardInterrupt
     except CanetError as error:
         code = _complain(str(error))
-    except UsageError as error:
+    except ParserError as error:
         code = _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
         code = _complain("interrupted; the same command goes on where it stopped", INTERRUPTED)

@@ -51,6 +51,13 @@ def override(settings: S, changes: Mapping[str, Any]) -> S:
     return replace(settings, **parsed)  # type: ignore[type-var]
 
 
+def check(settings: Any) -> None:
+    """Refuse invalid values in settings that were built directly."""
+    hints = get_type_hints(type(settings))
+    for declared in fields(settings):
+        _checked(declared, hints[declared.name], getattr(settings, declared.name))
+
+
 def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     """`["tau=2", "hidden=32"]` → `{"tau": "2", "hidden": "32"}`."""
     parsed = {}

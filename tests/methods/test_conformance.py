@@ -104,12 +104,16 @@ def test_same_seed_gives_the_same_bits(name: str, backbone: str) -> None:
 
 
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
+    """To rounding, which SR-GNN's solver of weights enlarges."""
     sparse = tiny_task(sparse=True)
     data = sparse.data.clone()
     data.x = data.x.to_dense()
-    for task in (sparse, replace(sparse, data=data)):
-        losses = trainer(task, name, backbone).run(0).history["loss"]
-        assert all(loss == loss for loss in losses)
+    settings = METHODS[name].settings_type(hidden=8, epochs=EPOCHS, dropout=0.0)
+    losses = [
+        Trainer(task, name, backbone, settings, "cpu").run(0).history["loss"]
+        for task in (sparse, replace(sparse, data=data))
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-2 if name == "sr_gnn" else 1e-4)
 
 
 def test_weights_survive_a_save_and_load(name: str, backbone: str, tmp_path: Path) -> None:
@@ -149,7 +153,9 @@ def test_task_without_environments_is_refused_or_not_needed(name: str, backbone:
     del data.environment
     task = replace(task, data=data)
     if METHODS[name].needs_environments:
-        with pytest.raises(CanetError, match="methods that need none: erm, mixup, sr_gnn, eerm"):
+        with pytest.raises(
+            CanetError, match="methods that need no labels: erm, mixup, sr_gnn, eerm"
+        ):
             trainer(task, name, backbone)
     else:
         assert trainer(task, name, backbone).run(0).result["epochs"] == EPOCHS

@@ -59,7 +59,7 @@ def test_every_parameter_gets_a_finite_gradient(name: str, backbone: str) -> Non
 
 @every_backbone
 @every_method
-@pytest.mark.parametrize("num_environments", [1, 3])
+@pytest.mark.parametrize("num_environments", [2, 3])
 def test_loss_falls_in_thirty_steps(name: str, backbone: str, num_environments: int) -> None:
     task = tiny_task()
     data = task.data.clone()
@@ -71,9 +71,15 @@ def test_loss_falls_in_thirty_steps(name: str, backbone: str, num_environments: 
 
 
 @every_method
-def test_task_without_environment_labels_is_refused(name: str) -> None:
+@pytest.mark.parametrize("environment", [None, 0, -1], ids=["no labels", "one label", "unlabelled"])
+def test_task_without_two_labelled_environments_is_refused(
+    name: str, environment: int | None
+) -> None:
     task = tiny_task()
     data = task.data.clone()
-    del data.environment
-    with pytest.raises(CanetError, match=f"'{name}' needs environment labels"):
+    if environment is None:
+        del data.environment
+    else:
+        data.environment[task.train[environment + 1 :]] = environment
+    with pytest.raises(CanetError, match=f"'{name}' needs training nodes labelled with two"):
         Trainer(replace(task, data=data), name, "gcn", device="cpu")

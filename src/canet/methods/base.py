@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from canet.nn import GAT, GCN, Block, Features, GraphModel
 from canet.nn.blocks import Direction
-from canet.settings import setting
+from canet.settings import check, setting
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
 Backbone = Literal["gcn", "gat"]
@@ -24,7 +24,7 @@ class Settings:
     """Settings of every method; a method's own come in a subclass."""
 
     hidden: int = setting(64, "width of the hidden layers", minimum=1, search=(32, 64, 128))
-    num_layers: int = setting(2, "layers of propagation", minimum=1, search=(2, 3, 4, 5))
+    num_layers: int = setting(2, "layers of propagation", minimum=1, below=101, search=(2, 3, 4, 5))
     dropout: float = setting(
         0.2, "share of units dropped when training", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
     )
@@ -46,6 +46,9 @@ class Settings:
     patience: int = setting(
         0, "stop after so many epochs without a better validation score; 0: never", minimum=0
     )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ class CaNetSettings(Settings):
         "prior of the environments: uniform, a mixture of posteriors, or no regulariser",
         choices=("uniform", "mixture", "none"),
     )
-    reg_weight: float = setting(1.0, "λ, weight of the regulariser", minimum=0)
+    reg_weight: float = setting(
+        1.0, "λ, weight of the regulariser", minimum=0, search=(0.1, 0.5, 1.0, 2.0)
+    )
     shared_environment: bool = setting(False, "one environment for all layers")
     learned_environment: bool = setting(True, "false: the plain mean of the branches")
     estimator_learning_rate: float | None = setting(

@@ -35,9 +35,10 @@ class DANN(Method):
 
     .. math:: \frac{1}{n} \sum_v \left[ \ell_v
               + \mathrm{CE}(d(\mathrm{reverse}_{\lambda_p}(z_v)), e_v) \right],
-              \qquad \lambda_p = \frac{2}{1 + \exp(-10 p)} - 1,
+              \qquad \lambda_p = r \left( \frac{2}{1 + \exp(-10 p)} - 1 \right),
 
-    and its gradient reaches the model times $-\lambda_p$, where p runs from 0 to 1 in training.
+    and its gradient reaches the model times $-\lambda_p$, where p runs from 0 to 1 in training and
+    r is the setting `reversal`.
     """
 
     name = "dann"

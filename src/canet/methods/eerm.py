@@ -56,9 +56,8 @@ class EERM(Method):
 
     The editors climb by REINFORCE without a baseline, $\mathrm{Var}_k[R_k] \sum_k \nabla_w
     \log p_{w_k}(G_k)$, for T steps; then the model takes one, on the graphs of the last of them.
-    Editors keep what they learned from epoch to epoch. What they edit is every connected component
-    that holds a training node, with new edges between its nodes. Predictions read the graph as it
-    is.
+    Editors keep what they learned from epoch to epoch. What they edit are the connected components
+    that hold training nodes; a new edge may join two of them. Predictions read the graph as it is.
     """
 
     name = "eerm"

@@ -28,7 +28,9 @@ class SRGNNSettings(Settings):
     min_weight: float = setting(
         0.2, "least weight of a training node", minimum=0, below=1, search=(0.0, 0.2, 0.5)
     )
-    max_weight: float = setting(10.0, "largest weight of a training node", minimum=1)
+    max_weight: float = setting(
+        10.0, "largest weight of a training node", minimum=1, search=(2.0, 10.0)
+    )
 
 
 class SRGNN(Method):

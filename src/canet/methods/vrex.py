@@ -13,13 +13,13 @@ from canet.settings import setting
 
 @dataclass(frozen=True)
 class VRExSettings(Settings):
-    """Settings of V-REx, with the defaults of DomainBed (Gulrajani and Lopez-Paz, ICLR '21)."""
+    """Settings of V-REx."""
 
     penalty_weight: float = setting(
-        10.0, "β, weight of the variance", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
+        1.0, "β, weight of the variance", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
     )
     anneal_steps: int = setting(
-        500, "updates with weight 1 before β", minimum=0, search=(50, 100, 200, 500)
+        50, "updates with weight 1 before β", minimum=0, search=(0, 50, 100, 200)
     )
 
 

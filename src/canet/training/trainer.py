@@ -72,6 +72,11 @@ class Trainer:
         self.method_type = get_method(method)
         self.backbone: Any = backbone
         self.settings = settings or self.method_type.settings_type()
+        if not isinstance(self.settings, self.method_type.settings_type):
+            raise CanetError(
+                f"method '{method}' takes {self.method_type.settings_type.__name__}, "
+                f"not {type(self.settings).__name__}"
+            )
         self.device = pick_device(device)
         self._check_environments()
         with torch.device("meta"):
@@ -161,12 +166,14 @@ class Trainer:
         return torch.where(logits.isfinite().all(), self.metric(logits, batch.y), torch.nan)
 
     def _check_environments(self) -> None:
-        """A method that needs environment labels gets a task that has them."""
-        if self.method_type.needs_environments and not self.task.has_environments:
+        """A method that needs environment labels gets training nodes with at least two of them."""
+        ids = self.task.training_environments()
+        if self.method_type.needs_environments and (ids.numel() < 2 or ids.min() < 0):
             free = ", ".join(name for name, cls in METHODS.items() if not cls.needs_environments)
             raise CanetError(
-                f"method '{self.method_type.name}' needs environment labels and task "
-                f"'{self.task.name}' has none; methods that need none: {free}"
+                f"method '{self.method_type.name}' needs training nodes labelled with two or more "
+                f"environments, which task '{self.task.name}' does not have; methods that need no "
+                f"labels: {free}"
             )
 
     def _environments_seen(self) -> list[str] | None:
