@@ -380,6 +380,7 @@ def test_same_command_again_reads_the_finished_runs(
     monkeypatch.setattr(trainer._Loop, "go", lambda *_: pytest.fail("trained again"))
     assert canet(*line).content == first
     assert files_of(work) == before
+    assert "2 of 2 run(s) had been trained before" in canet(*line[:-1]).out
 
 
 def test_more_seeds_add_runs_to_the_finished_ones(canet: Canet, work: Path) -> None:

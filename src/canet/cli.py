@@ -189,7 +189,7 @@ def train(
 
     from canet.data import load_task
     from canet.methods import check_backbone
-    from canet.training import Trainer
+    from canet.training import RunFolder, Trainer
     from canet.training.summary import Scored, summarise
     from canet.training.trainer import pick_device
 
@@ -199,6 +199,7 @@ def train(
     trainer = Trainer(loaded, method, backbone, settings, device.value)
     folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
     _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])
+    finished = sum(RunFolder(folder / f"seed-{seed}").finished for seed in range(seeds))
     runs: list[Scored] = []
     with Reporter(seeds, quiet or as_json).showing() as reporter:
         for seed in range(seeds):
@@ -213,6 +214,8 @@ def train(
         column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
         print_table(title, ["split", column], summary_rows(summary))
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
+        if finished:
+            print(f"{finished} of {seeds} run(s) had been trained before and were only read.")
         again = ["canet", "evaluate", str(folder)]
         again += ["--data-root", str(data_root)] if data_root else []
         print(f"Kept in {folder}. Scores again: {shlex.join(again)}")

@@ -121,6 +121,8 @@ class Trainer:
             place.begin(config)
             if place.finished:
                 return self._read(place, config)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
         with seeded(seed, self.device):
             method = self._new_method().to(self.device)
             method.prepare(self.fields.view())
