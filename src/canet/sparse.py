@@ -1,10 +1,11 @@
-"""Sparse CSR matrices between torch and scipy, which does what torch cannot: slice and stack."""
+"""What scipy does and torch cannot: slice and stack sparse matrices, find components."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 
@@ -25,3 +26,10 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     """Torch sparse CSR on the CPU → scipy matrix that shares its memory."""
     parts = (matrix.values().numpy(), matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
+
+
+def components(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Number $[N]$ of the weakly connected component of each node, for edges $[2, E]$."""
+    source, target = edge_index.cpu().numpy()
+    links = sp.coo_matrix((np.ones(source.size, bool), (source, target)), [num_nodes] * 2)
+    return torch.from_numpy(connected_components(links, directed=False)[1])

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.errors import CanetError
+from canet.sparse import components
 
 Metric = Literal["accuracy", "roc_auc", "macro_f1"]
 
@@ -103,11 +101,7 @@ class ShiftTask:
         """
         mask = self.in_distribution
         if not self.inductive:
-            source, target = self.data.edge_index.numpy()
-            links = sp.coo_matrix(
-                (np.ones(source.size, bool), (source, target)), [self.num_nodes] * 2
-            )
-            component = torch.from_numpy(connected_components(links, directed=False)[1])
+            component = components(self.data.edge_index, self.num_nodes)
             mask = torch.isin(component, component[mask].unique())
         return mask.nonzero().squeeze(1)
 

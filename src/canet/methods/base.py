@@ -73,6 +73,8 @@ class Batch:
 class TrainingView:
     """What a method may see of a task besides the batch of labelled training nodes.
 
+    Tensors are on the CPU; what `read` gives is on the device of training.
+
     Args:
         x: Features $[N, D]$ of all nodes; only those of observed nodes may be read directly.
         edge_index: Edges $[2, E]$ of training time.

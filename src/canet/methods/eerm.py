@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Block, Features
 from canet.nn.blocks import operator_matrix
 from canet.settings import setting
+from canet.sparse import components
 
 NUM_CANDIDATES = 20
 
@@ -70,9 +68,9 @@ class EERM(Method):
 
     def prepare(self, view: TrainingView) -> None:
         nodes, edge_index = training_components(view)
-        device = view.edge_index.device
-        rows = nodes.to(device)
-        self.x = view.x[rows] if isinstance(view.x, Tensor) else view.x.select_rows(rows)
+        device = self.model.phi_in.weight.device
+        rows = view.x[nodes] if isinstance(view.x, Tensor) else view.x.select_rows(nodes)
+        self.x = rows.to(device)
         self.editors = Editors(
             self._from_source_to_reader(edge_index),
             nodes.numel(),
@@ -248,12 +246,8 @@ def training_components(view: TrainingView) -> tuple[Tensor, Tensor]:
         Node ids, the training nodes first in their order, and edges $[2, E]$ between their places.
     """
     num_nodes = view.x.shape[0]
-    edge_index, train = view.edge_index.cpu(), view.train.cpu()
-    source, target = edge_index.numpy()
-    there = np.ones(source.size, dtype=bool)
-    adjacency = sp.coo_matrix((there, (source, target)), shape=(num_nodes, num_nodes))
-    _, component = connected_components(adjacency, directed=False)
-    component = torch.from_numpy(component)
+    edge_index, train = view.edge_index, view.train
+    component = components(edge_index, num_nodes)
     inside = torch.isin(component, component[train])
     others = inside.clone()
     others[train] = False

@@ -74,19 +74,18 @@ class GCN(GraphModel):
         for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
             if layer > 0:
                 z = mix(self.drop(z)) @ linear.weight.t()
-            z = self.aggregate(layer, z, z, block) + linear.bias
+            z = self.aggregate(layer, z, block) + linear.bias
             if self.num_layers > 1:
                 z = F.relu(z)
         if self.num_layers > 1:
-            z = mix(self.drop(z))
-            z = self.aggregate(self.num_layers - 1, z, z @ self.phi_out.weight.t(), blocks[-1])
+            z = self.aggregate(self.num_layers - 1, mix(self.drop(z)), blocks[-1])
         z = mix(z)
         return Prediction(self.phi_out(z), z)
 
-    def aggregate(self, layer: int, z: Tensor, mapped: Tensor, block: Block) -> Tensor:
+    def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
         """A layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.
 
-        `mapped` is z after the layer's linear map, which attention scores read.
+        z comes after the layer's linear map, in the last of several layers before it.
         """
         return block.matrices[self.operator] @ z
 
@@ -120,7 +119,10 @@ class GAT(GCN):
             nn.init.xavier_uniform_(torch.empty(2, width)) for width in widths
         )
 
-    def aggregate(self, layer: int, z: Tensor, mapped: Tensor, block: Block) -> Tensor:
-        to_dst, to_src = (mapped @ self.attention[layer].t()).split(1, dim=1)
+    def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
+        vectors = self.attention[layer].t()
+        if layer == self.num_layers - 1 > 0:
+            vectors = self.phi_out.weight.t() @ vectors
+        to_dst, to_src = (z @ vectors).split(1, dim=1)
         pattern = block.matrices[self.operator].pattern
         return attend(pattern, z.unsqueeze(1), to_dst[: block.num_dst], to_src)

@@ -98,21 +98,24 @@ class CaNet(GraphModel):
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
             own = z[: block.num_dst]
-            products = {
-                operator: block.matrices[operator] @ z
-                for operator in self.operators
-                if operator.kind != "attention"
-            }
+            matrix = block.matrices[self.operator]
+            convolves = isinstance(branches, ConvolutionBranches)
+            neighbours = matrix @ z if convolves else None
             if layer < len(self.estimators):
-                neighbours = self.estimator_operator and products[self.estimator_operator]
-                environments.append(self.estimators[layer](own, neighbours))
+                context = self._context(z, neighbours, block)
+                environments.append(self.estimators[layer](own, context))
             e = self._mixture(environments, own)
-            if isinstance(branches, ConvolutionBranches):
-                mixed = branches(own, products[self.operator], e)
-            else:
-                mixed = branches(z, block.matrices[self.operator].pattern, e)
+            mixed = branches(own, neighbours, e) if convolves else branches(z, matrix.pattern, e)
             z = F.relu(mixed + own)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
+
+    def _context(self, z: Tensor, neighbours: Tensor | None, block: Block) -> Tensor | None:
+        """What the estimator reads of neighbours: the branches' product where it is the same."""
+        if self.estimator_operator is None:
+            return None
+        if self.estimator_operator == self.operator:
+            return neighbours
+        return block.matrices[self.estimator_operator] @ z
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""

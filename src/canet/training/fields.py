@@ -53,8 +53,8 @@ class TaskFields:
     def view(self) -> TrainingView:
         """What a method may see of the task besides the training batch."""
         return TrainingView(
-            x=self._x.to(self._device),
-            edge_index=self.task.training_edges().to(self._device),
+            x=self._x,
+            edge_index=self.task.training_edges(),
             observed=self.task.observed(),
             train=self.task.train,
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
