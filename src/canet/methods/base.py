@@ -156,6 +156,10 @@ class Method(nn.Module):
         logits: Tensor = self.model(batch.x, batch.blocks).logits
         return logits
 
+    def posteriors(self, batch: Batch) -> list[Tensor]:
+        """Posterior $[n, K]$ of each layer's environments, for a method that infers them."""
+        return []
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Parameters with their learning rates, as torch's optimisers take them."""
         return [{"params": list(self.parameters()), "lr": self.settings.learning_rate}]

@@ -125,6 +125,10 @@ class CaNetMethod(Method):
             return -math.log(self.settings.num_environments)
         return self.prior(layer, self.model.estimators[layer])
 
+    def posteriors(self, batch: Batch) -> list[Tensor]:
+        environments = self.model(batch.x, batch.blocks).environments
+        return [e.log_posterior[: batch.y.numel()].exp() for e in environments]
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         estimator = list(self.model.estimators.parameters())
         if self.prior is not None:

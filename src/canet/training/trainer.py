@@ -21,6 +21,7 @@ from canet.errors import CanetError
 from canet.methods import METHODS, Batch, Method, Settings, check_backbone, get_method
 from canet.training import checkpoint
 from canet.training.checkpoint import RunConfig, RunFolder
+from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
@@ -138,6 +139,7 @@ class Trainer:
             "selection": BestValidation.name,
             "selected_epoch": BestValidation.epoch(history) + 1,
             "environments_seen": self._environments_seen(),
+            "inferred_environments": inferred_environments(loop.method, self.fields),
             "epochs": loop.epoch,
             "seconds_per_epoch": loop.seconds / max(1, loop.epochs_here),
             "peak_memory_mb": peak_memory_mb(self.device),

@@ -1,0 +1,50 @@
+"""What a trained model made of the environments: how many it uses, and are they the true ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from canet.methods import Method
+from canet.training.fields import TaskFields
+
+
+@torch.no_grad()
+def inferred_environments(method: Method, fields: TaskFields) -> dict[str, Any] | None:
+    """The environments that a method infers, for its result; None for a method that infers none.
+
+    Returns:
+        `posterior`: mean posterior of each environment, by split and layer;
+        `effective`: by layer, how many environments the training nodes use, the exponential of the
+        entropy of their mean posterior;
+        `alignment`: by layer, adjusted mutual information of a training node's likeliest
+        environment and its true one; None where the task has no labels for them.
+    """
+    method.eval()
+    by_split = {split: method.posteriors(fields.batch(split)) for split in fields.nodes}
+    if not by_split["train"]:
+        return None
+    true = fields.batch("train").environment
+    return {
+        "posterior": {
+            split: [posterior.mean(dim=0).tolist() for posterior in layers]
+            for split, layers in by_split.items()
+        },
+        "effective": [effective_number(posterior) for posterior in by_split["train"]],
+        "alignment": None if true is None else [alignment(p, true) for p in by_split["train"]],
+    }
+
+
+def effective_number(posterior: Tensor) -> float:
+    """Exponential of the entropy of the mean of posteriors $[n, K]$: 1 if all use one, up to K."""
+    mean = posterior.double().mean(dim=0)
+    return float(torch.special.entr(mean).sum().exp())
+
+
+def alignment(posterior: Tensor, true: Tensor) -> float:
+    """Adjusted mutual information of posteriors' modes $[n, K]$ and labels $[n]$: 0 by chance."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(true.cpu(), posterior.argmax(dim=1).cpu()))
