@@ -377,7 +377,7 @@ def test_same_command_again_reads_the_finished_runs(
     line = ("train", "synthetic", "--seeds", 2, *QUICK, "--json")
     first = canet(*line).content
     before = files_of(work)
-    monkeypatch.setattr(trainer._Loop, "go", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(trainer, "go", lambda *_: pytest.fail("trained again"))
     assert canet(*line).content == first
     assert files_of(work) == before
     assert "2 of 2 run(s) had been trained before" in canet(*line[:-1]).out

@@ -18,7 +18,7 @@ from canet.errors import CanetError
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
-from canet.training import Run, RunFolder, Trainer, checkpoint, trainer
+from canet.training import Run, RunFolder, Trainer, checkpoint, loop, trainer
 from canet.training.checkpoint import CHECKPOINT, MARKER, WEIGHTS, read_tensors
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
@@ -68,7 +68,7 @@ def kill_at(epoch: int) -> trainer.Progress:
 def run_until(killed_at: int, folder: Path, of: Trainer, **options: Any) -> None:
     """A run that dies at an epoch, with a checkpoint of every epoch before it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
+        patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(Killed):
             of.run(folder=folder, on_progress=kill_at(killed_at), **options)
 
@@ -326,7 +326,7 @@ def test_validation_with_one_class_under_roc_auc_is_refused_in_one_line() -> Non
     task = tiny_task(num_classes=2, metric="roc_auc")
     y = task.data.y.clone()
     y[task.valid] = 0
-    with pytest.raises(CanetError, match="validation nodes of 'tiny' hold every class") as caught:
+    with pytest.raises(CanetError, match="validation nodes hold every class") as caught:
         make(with_data(task, y=y), epochs=3).run()
     one_line(caught)
 
@@ -391,7 +391,7 @@ def test_finished_run_is_read_and_not_trained_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make().run(folder=tmp_path)
-    monkeypatch.setattr(trainer._Loop, "_step", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(loop.Loop, "advance", lambda *_: pytest.fail("trained again"))
     again = make().run(folder=tmp_path)
     assert same_run(run, again)
     assert again.result == run.result
@@ -437,9 +437,9 @@ def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: 
 def test_resumed_run_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until(20, tmp_path, make())
     steps: list[int] = []
-    step = trainer._Loop._step
+    advance = loop.Loop.advance
     monkeypatch.setattr(
-        trainer._Loop, "_step", lambda loop, batch: (steps.append(loop.epoch), step(loop, batch))
+        loop.Loop, "advance", lambda self: (steps.append(self.epoch), advance(self))
     )
     make().run(folder=tmp_path)
     assert steps == list(range(19, 30))
@@ -523,13 +523,13 @@ TRAIN_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from tiny import QUICK, tiny_task
-from canet.training import Trainer, trainer
+from canet.training import Trainer, loop
 
 def die(done, total, score):
     if done == 11:
         os.kill(os.getpid(), signal.SIGKILL)
 
-trainer.CHECKPOINT_SECONDS = 0.0
+loop.CHECKPOINT_SECONDS = 0.0
 Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=Path(sys.argv[1]), on_progress=die)
 """
 

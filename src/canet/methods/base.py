@@ -109,6 +109,7 @@ class Method(nn.Module):
     summary: ClassVar[str]
     paper: ClassVar[str]
     needs_environments: ClassVar[bool] = False
+    capturable: ClassVar[bool] = True  # no step draws or decides anything on the host
     settings_type: ClassVar[type[Settings]] = Settings
 
     def __init__(

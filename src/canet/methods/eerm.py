@@ -61,6 +61,7 @@ class EERM(Method):
     name = "eerm"
     summary = "least variance of the risks over graphs that editors make, no environment labels"
     paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
+    capturable = False
     settings_type = EERMSettings
 
     x: Features

@@ -51,5 +51,5 @@ class GroupDRO(Method):
         risks = self.environment_risks(losses, batch.environment)
         if self.training:
             raised = self.q * (self.settings.eta * risks.detach()).exp()
-            self.q = raised / raised.sum()
+            self.q.copy_(raised / raised.sum())
         return self.q @ risks

@@ -41,6 +41,7 @@ class Mixup(Method):
     name = "mixup"
     summary = "mixed states and labels of node pairs, each with its own neighbourhood"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
+    capturable = False
     settings_type = MixupSettings
     model: GCN
     blocks: list[Block]

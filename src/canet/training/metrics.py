@@ -1,4 +1,4 @@
-"""Scores in percent, computed on the device where the logits are."""
+"""Scores in percent, computed on the device where the logits are, without waiting for it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     For two classes; a node's rank is that of its logit difference. NaN where a class is absent.
     """
     score = (logits[:, 1] - logits[:, 0]).double()
-    _, group, count = score.unique(return_inverse=True, return_counts=True)
-    count = count.double()
-    mean_rank = count.cumsum(0) - (count - 1) / 2
+    ordered = score.sort().values
+    below, up_to = (torch.searchsorted(ordered, score, right=side) for side in (False, True))
+    mean_rank = (below + up_to + 1).double() / 2
     positive = y == 1
     num_positive, num_negative = positive.double().sum(), (~positive).double().sum()
-    rank_sum = (mean_rank[group] * positive).sum()
+    rank_sum = (mean_rank * positive).sum()
     wins = rank_sum - num_positive * (num_positive + 1) / 2
     return 100 * wins / (num_positive * num_negative)
 
@@ -32,8 +32,9 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
 def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
     """Unweighted mean over the classes, present in label or prediction, of the F1 score."""
     classes = logits.shape[1]
-    pairs = torch.bincount(y * classes + logits.argmax(dim=1), minlength=classes * classes)
-    confusion = pairs.view(classes, classes).double()
+    pairs = torch.zeros(classes * classes, dtype=torch.double, device=y.device)
+    pairs.index_add_(0, y * classes + logits.argmax(dim=1), pairs.new_ones(()).expand(y.numel()))
+    confusion = pairs.view(classes, classes)
     hits, total = confusion.diagonal(), confusion.sum(dim=0) + confusion.sum(dim=1)
     present = total > 0
     f1 = torch.where(present, 2 * hits / total.clamp(min=1), 0.0)

@@ -1,12 +1,11 @@
-"""The training loop: Adam, validation every epoch, the best epoch's weights, scores at the end."""
+"""From a task, a method and settings to finished runs."""
 
 from __future__ import annotations
 
 import platform
 import resource
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,18 +17,13 @@ from torch import Tensor
 import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.methods import METHODS, Batch, Method, Settings, check_backbone, get_method
-from canet.training import checkpoint
+from canet.methods import METHODS, Method, Settings, check_backbone, get_method
 from canet.training.checkpoint import RunConfig, RunFolder
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
+from canet.training.loop import Loop, Progress, go
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
-
-CHECKPOINT_SECONDS = 30.0
-EPOCHS_BETWEEN_LOOKS = 20  # on a GPU, where looking at a number waits for the device
-
-Progress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -116,23 +110,70 @@ class Trainer:
             ood_curves: Also score every split at every epoch (they do not influence the run).
             on_progress: Called with (epochs done, epochs in all, last validation score).
         """
-        config = self.config(seed, ood_curves)
-        place = RunFolder(folder) if folder else None
-        if place:
-            place.begin(config)
-            if place.finished:
-                return self._read(place, config)
+        return self.run_together({seed: folder}, ood_curves, on_progress)[0]
+
+    @property
+    def together(self) -> bool:
+        """Whether several runs at once are faster than one after the other."""
+        return self.device.type == "cuda" and self.method_type.capturable
+
+    def run_together(
+        self,
+        folders: Mapping[int, Path | None],
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> list[Run]:
+        """Train with several seeds side by side, each to the same bits as alone.
+
+        Args:
+            folders: Seed → where its run is kept, or None.
+            ood_curves, on_progress: As in `run`; progress is that of one of the runs.
+        """
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        with seeded(seed, self.device):
-            method = self._new_method().to(self.device)
-            method.prepare(self.fields.view())
-            loop = _Loop(self, method, ood_curves)
-            saved = place.read_checkpoint() if place else None
-            if saved:
-                loop.restore(saved)
-            loop.go(place, on_progress)
-        history = {name: curve[: loop.epoch].tolist() for name, curve in loop.history.items()}
+        places = {seed: RunFolder(path) if path else None for seed, path in folders.items()}
+        for seed, place in places.items():
+            if place:
+                place.begin(self.config(seed, ood_curves))
+        open_seeds = [seed for seed, place in places.items() if not (place and place.finished)]
+        finished: dict[int, Run] = {}
+        batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
+        for seeds in filter(None, batches):
+            finished |= self._train({s: places[s] for s in seeds}, ood_curves, on_progress)
+        return [finished.get(seed) or self._read(seed, ood_curves, places) for seed in places]
+
+    def _train(
+        self,
+        places: Mapping[int, RunFolder | None],
+        ood_curves: bool,
+        on_progress: Progress | None,
+    ) -> dict[int, Run]:
+        """Train runs at once; several only where none of them draws from the host's generator."""
+        with seeded(0, self.device):
+            loops = {seed: self._loop(seed, place, ood_curves) for seed, place in places.items()}
+            go(list(loops.values()), list(places.values()), on_progress)
+        return {
+            seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
+            for seed, loop in loops.items()
+        }
+
+    def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool) -> Loop:
+        """A run's loop before its first epoch, or where its checkpoint was made."""
+        torch.manual_seed(seed)
+        method = self._new_method().to(self.device)
+        method.prepare(self.fields.view())
+        curves = list(self.fields.nodes) if ood_curves else ["valid"]
+        loop = Loop(method, self.settings, self.fields.batch("train"), self.score, curves)
+        saved = place.read_checkpoint() if place else None
+        if saved:
+            loop.restore(saved)
+        return loop
+
+    def _finish(
+        self, seed: int, loop: Loop, place: RunFolder | None, ood_curves: bool, at_once: int
+    ) -> Run:
+        """Score the selected epoch, and write the run."""
+        history = {name: loop.curve(name) for name in loop.history}
         loop.method.load_state_dict(loop.best)
         result = {
             "scores": self.scores(loop.method),
@@ -142,13 +183,14 @@ class Trainer:
             "inferred_environments": inferred_environments(loop.method, self.fields),
             "epochs": loop.epoch,
             "seconds_per_epoch": loop.seconds / max(1, loop.epochs_here),
+            "runs_at_once": at_once,
             "peak_memory_mb": peak_memory_mb(self.device),
             "device": device_name(self.device),
             "versions": versions(),
         }
         if place:
             place.finish(loop.best, history, result)
-        return Run(config, result, history, loop.method)
+        return Run(self.config(seed, ood_curves), result, history, loop.method)
 
     def load(self, place: RunFolder) -> Method:
         """The trained method of a finished run of this task, method and settings."""
@@ -197,124 +239,12 @@ class Trainer:
             self.task.training_environments().numel(),
         )
 
-    def _read(self, place: RunFolder, config: RunConfig) -> Run:
+    def _read(self, seed: int, ood_curves: bool, places: Mapping[int, RunFolder | None]) -> Run:
+        """A finished run from its folder."""
+        place = places[seed]
+        assert place is not None
+        config = self.config(seed, ood_curves)
         return Run(config, place.read_result(), place.read_metrics(), self.load(place))
-
-
-class _Loop:
-    """The state of a run between two epochs, and how it moves on."""
-
-    def __init__(self, trainer: Trainer, method: Method, ood_curves: bool) -> None:
-        self.trainer = trainer
-        self.method = method
-        settings = trainer.settings
-        self.optimizer = torch.optim.Adam(
-            method.parameter_groups(), weight_decay=settings.weight_decay, fused=True
-        )
-        curves = list(trainer.fields.nodes) if ood_curves else ["valid"]
-        self.history = {
-            name: torch.zeros(settings.epochs, dtype=torch.double, device=trainer.device)
-            for name in ["loss", *curves]
-        }
-        self.best = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-        self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=trainer.device)
-        self.epoch = 0
-        self.epochs_here = 0
-        self.seconds = 0.0
-
-    def go(self, place: RunFolder | None, on_progress: Progress | None) -> None:
-        """Train until the last epoch or until patience ends."""
-        settings, device = self.trainer.settings, self.trainer.device
-        batch = self.trainer.fields.batch("train")
-        self.trainer.fields.batch("valid")
-        begin = saved = time.perf_counter()
-        while self.epoch < settings.epochs:
-            self._step(batch)
-            self._validate()
-            self.epoch += 1
-            self.epochs_here += 1
-            last = self.epoch == settings.epochs
-            if device.type == "cpu" or last or self.epoch % EPOCHS_BETWEEN_LOOKS == 0:
-                self._look(on_progress)
-            if settings.patience and self._out_of_patience(settings.patience):
-                break
-            if place and not last and time.perf_counter() - saved > CHECKPOINT_SECONDS:
-                place.save_checkpoint(self.tensors())
-                saved = time.perf_counter()
-        self._look(None)
-        self.seconds = time.perf_counter() - begin
-        if not torch.isfinite(self.best_score):
-            raise CanetError(
-                f"the validation score was never a number: check that the validation nodes of "
-                f"'{self.trainer.task.name}' hold every class, or lower learning_rate "
-                f"(now {settings.learning_rate:g})"
-            )
-
-    def _step(self, batch: Batch) -> None:
-        self.method.train()
-        self.history["loss"][self.epoch] = self.method.update(batch, self.optimizer)
-
-    @torch.no_grad()
-    def _validate(self) -> None:
-        """Score this epoch and keep its weights if they are the best so far."""
-        self.method.eval()
-        for split in self.history.keys() - {"loss"}:
-            self.history[split][self.epoch] = self.trainer.score(self.method, split)
-        score = self.history["valid"][self.epoch]
-        better = score > self.best_score
-        self.best_score = torch.where(better, score, self.best_score)
-        for name, tensor in self.method.state_dict().items():
-            self.best[name] = torch.where(better, tensor, self.best[name])
-
-    def _look(self, on_progress: Progress | None) -> None:
-        """Bring numbers to the host: stop if the loss is not finite, report progress."""
-        finite = torch.isfinite(self.history["loss"][: self.epoch])
-        if not finite.all():
-            epoch = int((~finite).nonzero()[0]) + 1
-            raise CanetError(
-                f"training stopped: the loss is not finite at epoch {epoch}; lower learning_rate "
-                f"(now {self.trainer.settings.learning_rate:g}) or look at the features' scale"
-            )
-        if on_progress:
-            score = float(self.history["valid"][self.epoch - 1])
-            on_progress(self.epoch, self.trainer.settings.epochs, score)
-
-    def _out_of_patience(self, patience: int) -> bool:
-        best = int(self.history["valid"][: self.epoch].nan_to_num(-1.0).argmax())
-        return self.epoch - 1 - best >= patience
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that the next epoch depends on."""
-        state = {
-            **checkpoint.prefixed("method", self.method.state_dict()),
-            **checkpoint.prefixed("training", self.method.training_state()),
-            **checkpoint.prefixed("best", self.best),
-            **checkpoint.prefixed("adam", checkpoint.optimizer_tensors(self.optimizer)),
-            **checkpoint.prefixed("history", self.history),
-            "best_score": self.best_score,
-            "epoch": torch.tensor(self.epoch),
-            "rng.cpu": torch.get_rng_state(),
-        }
-        if self.trainer.device.type == "cuda":
-            state["rng.cuda"] = torch.cuda.get_rng_state()
-        return state
-
-    def restore(self, saved: dict[str, Tensor]) -> None:
-        """Go back to a state that `tensors` gave."""
-        device = self.trainer.device
-        self.method.load_state_dict(checkpoint.without_prefix("method", saved))
-        for name, tensor in self.method.training_state().items():
-            tensor.detach().copy_(saved[f"training.{name}"])
-        checkpoint.restore_optimizer(self.optimizer, checkpoint.without_prefix("adam", saved))
-        for name, tensor in checkpoint.without_prefix("best", saved).items():
-            self.best[name] = tensor.to(device)
-        for name, tensor in checkpoint.without_prefix("history", saved).items():
-            self.history[name] = tensor.to(device)
-        self.best_score = saved["best_score"].to(device)
-        self.epoch = int(saved["epoch"])
-        torch.set_rng_state(saved["rng.cpu"])
-        if "rng.cuda" in saved and device.type == "cuda":
-            torch.cuda.set_rng_state(saved["rng.cuda"])
 
 
 @contextmanager

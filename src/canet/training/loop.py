@@ -1,0 +1,237 @@
+"""The training loop of one run: epochs that stay on the device, and looks at what they gave.
+
+An epoch is a training step and the validation score. Nothing in it waits for the device or names
+a Python number that changes, so on a GPU it is recorded once, as a CUDA graph, and then replayed:
+on a small graph, launching the kernels one by one would cost many times what they do. Each run has
+a stream and a random generator of its own, so that several runs can share the GPU.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from canet.errors import CanetError
+from canet.methods import Batch, Method, Settings
+from canet.training import checkpoint
+from canet.training.checkpoint import RunFolder
+
+CHECKPOINT_SECONDS = 30.0
+EPOCHS_BETWEEN_LOOKS = 20  # on a GPU, where looking at a number waits for the device
+EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the optimiser's state
+
+Progress = Callable[[int, int, float], None]
+Score = Callable[[Method, str], Tensor]
+
+
+class Loop:
+    """The state of a run between two epochs, and how it moves on.
+
+    Args:
+        method: The method, on its device, prepared.
+        settings: Its settings.
+        batch: The training nodes.
+        score: Gives the score of a split, a scalar on the device.
+        curves: Splits to score at every epoch, `valid` among them.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        settings: Settings,
+        batch: Batch,
+        score: Score,
+        curves: Sequence[str] = ("valid",),
+    ) -> None:
+        self.method = method
+        self.settings = settings
+        self.batch = batch
+        self.score = score
+        self.curves = curves
+        self.device = batch.y.device
+        on_gpu = self.device.type == "cuda"
+        self.optimizer = torch.optim.Adam(
+            method.parameter_groups(),
+            weight_decay=settings.weight_decay,
+            fused=True,
+            capturable=on_gpu,
+        )
+        self.history = {
+            name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
+            for name in ["loss", *curves]
+        }
+        self.best = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+        self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
+        self.at = torch.zeros(1, dtype=torch.long, device=self.device)
+        self.epoch = 0
+        self.epochs_here = 0
+        self.seconds = 0.0
+        self.ended = False
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if on_gpu:
+            self._stream = torch.cuda.Stream(self.device)
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            self._generator = _generator(self.device).clone_state()
+
+    def advance(self) -> None:
+        """One epoch; on a GPU it may still be under way when this returns."""
+        with self._own_stream():
+            if self._graph is None and self._capturable():
+                self._graph = self._capture()
+            if self._graph is None:
+                self._epoch()
+            else:
+                self._graph.replay()
+        self.epoch += 1
+        self.epochs_here += 1
+        self.ended = self.epoch == self.settings.epochs
+
+    def look(self, on_progress: Progress | None = None) -> None:
+        """Bring numbers to the host: stop if the loss is not finite, report progress."""
+        with self._own_stream():
+            finite = torch.isfinite(self.history["loss"][: self.epoch]).cpu()
+            if on_progress:
+                score = float(self.history["valid"][self.epoch - 1])
+                on_progress(self.epoch, self.settings.epochs, score)
+        if not finite.all():
+            epoch = int((~finite).nonzero()[0]) + 1
+            raise CanetError(
+                f"training stopped: the loss is not finite at epoch {epoch}; lower learning_rate "
+                f"(now {self.settings.learning_rate:g}) or look at the features' scale"
+            )
+
+    def end_without_patience(self) -> None:
+        """End the run if its validation score has not risen for `patience` epochs."""
+        patience = self.settings.patience
+        if patience:
+            with self._own_stream():
+                curve = self.history["valid"][: self.epoch].cpu()
+            best = int(curve.nan_to_num(-1.0).argmax())
+            self.ended |= self.epoch - 1 - best >= patience
+
+    def curve(self, name: str) -> list[float]:
+        """Loss or score of every epoch so far."""
+        values: list[float] = self.history[name][: self.epoch].tolist()
+        return values
+
+    def _epoch(self) -> None:
+        """Train and score, in place and without waiting for the device."""
+        self.method.train()
+        loss = self.method.update(self.batch, self.optimizer)
+        self.method.eval()
+        with torch.no_grad():
+            told = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
+            for name, value in told.items():
+                self.history[name].index_copy_(0, self.at, value.double().view(1))
+            better = told["valid"] > self.best_score
+            torch.where(better, told["valid"], self.best_score, out=self.best_score)
+            for name, tensor in self.method.state_dict().items():
+                torch.where(better, tensor, self.best[name], out=self.best[name])
+            self.at += 1
+
+    def _capturable(self) -> bool:
+        return (
+            self.device.type == "cuda"
+            and self.method.capturable
+            and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
+        )
+
+    def _capture(self) -> torch.cuda.CUDAGraph:
+        """Record an epoch. Nothing is computed, and no random number is used up."""
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._stream):
+            self._epoch()
+        return graph
+
+    @contextmanager
+    def _own_stream(self) -> Iterator[None]:
+        """On a GPU, work in this run's stream and draw from its generator."""
+        if self.device.type != "cuda":
+            yield
+            return
+        shared = _generator(self.device)
+        callers = shared.graphsafe_get_state()
+        shared.graphsafe_set_state(self._generator)
+        try:
+            with torch.cuda.stream(self._stream):
+                yield
+        finally:
+            shared.graphsafe_set_state(callers)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that the next epoch depends on."""
+        if self.device.type == "cuda":
+            self._stream.synchronize()
+        state = {
+            **checkpoint.prefixed("method", self.method.state_dict()),
+            **checkpoint.prefixed("training", self.method.training_state()),
+            **checkpoint.prefixed("best", self.best),
+            **checkpoint.prefixed("adam", checkpoint.optimizer_tensors(self.optimizer)),
+            **checkpoint.prefixed("history", self.history),
+            "best_score": self.best_score,
+            "epoch": torch.tensor(self.epoch),
+            "rng.cpu": torch.get_rng_state(),
+        }
+        if self.device.type == "cuda":
+            state["rng.cuda"] = self._generator.get_state()
+        return state
+
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
+        """Go back to a state that `tensors` gave."""
+        self.method.load_state_dict(checkpoint.without_prefix("method", saved))
+        for name, tensor in self.method.training_state().items():
+            tensor.detach().copy_(saved[f"training.{name}"])
+        checkpoint.restore_optimizer(self.optimizer, checkpoint.without_prefix("adam", saved))
+        for name, tensor in checkpoint.without_prefix("best", saved).items():
+            self.best[name] = tensor.to(self.device)
+        for name, tensor in checkpoint.without_prefix("history", saved).items():
+            self.history[name] = tensor.to(self.device)
+        self.best_score = saved["best_score"].to(self.device)
+        self.epoch = int(saved["epoch"])
+        self.at.fill_(self.epoch)
+        torch.set_rng_state(saved["rng.cpu"])
+        if self.device.type == "cuda":
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            if "rng.cuda" in saved:
+                self._generator.set_state(saved["rng.cuda"])
+
+
+def go(
+    loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
+) -> None:
+    """Train until each run's last epoch or until its patience ends, the runs side by side."""
+    begin = saved = time.perf_counter()
+    running = list(loops)
+    while running := [loop for loop in running if not loop.ended]:
+        for loop in running:
+            loop.advance()
+        first = running[0]
+        if first.device.type == "cpu" or first.ended or first.epoch % EPOCHS_BETWEEN_LOOKS == 0:
+            for loop in running:
+                loop.look(on_progress if loop is first else None)
+        for loop in running:
+            loop.end_without_patience()
+        if time.perf_counter() - saved > CHECKPOINT_SECONDS:
+            for loop, place in zip(loops, places, strict=True):
+                if place and not loop.ended:
+                    place.save_checkpoint(loop.tensors())
+            saved = time.perf_counter()
+    for loop in loops:
+        loop.look()
+        if not torch.isfinite(loop.best_score):
+            raise CanetError(
+                "the validation score was never a number: check that the validation nodes hold "
+                f"every class, or lower learning_rate (now {loop.settings.learning_rate:g})"
+            )
+    for loop in loops:
+        loop.seconds = (time.perf_counter() - begin) / len(loops)
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    index = torch.cuda.current_device() if device.index is None else device.index
+    generator: torch.Generator = torch.cuda.default_generators[index]
+    return generator
