@@ -32,6 +32,12 @@ INTERRUPTED = 130
 NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overflowed")  # torch's
 
 
+class Sampler(StrEnum):
+    tpe = "tpe"
+    random = "random"
+    grid = "grid"
+
+
 class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
@@ -171,6 +177,10 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override a published setting."),
     ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--settings", help="File with settings, such as best.json of a search."),
+    ] = None,
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
@@ -179,10 +189,11 @@ def train(
 ) -> None:
     """Train a method on a task with its published settings, and score it under shift."""
     from canet.console import METRIC_NAMES, Reporter, print_table, summary_rows
-    from canet.experiments.presets import preset
+    from canet.experiments.presets import preset, read_settings
     from canet.settings import override, parse_assignments
 
-    changes: dict[str, Any] = dict(parse_assignments(set_ or []))
+    changes: dict[str, Any] = read_settings(settings_file) if settings_file else {}
+    changes |= parse_assignments(set_ or [])
     if epochs is not None:
         changes["epochs"] = epochs
     settings = override(preset(task, method, backbone), changes)
@@ -219,6 +230,90 @@ def train(
         again = ["canet", "evaluate", str(folder)]
         again += ["--data-root", str(data_root)] if data_root else []
         print(f"Kept in {folder}. Scores again: {shlex.join(again)}")
+
+
+@app.command()
+def search(
+    task: Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")],
+    method: Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")] = "canet",
+    backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
+    trials: Annotated[
+        int, typer.Option(min=1, help="Trials in all, those of earlier calls included.")
+    ] = 32,
+    sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of each run. Default: as in training.")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Runs of each trial; their mean score counts.")
+    ] = 1,
+    data_seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
+    ] = 0,
+    protocol: Annotated[
+        str, typer.Option(help="paper, or disjoint: no test node known.")
+    ] = "paper",
+    features: Annotated[
+        str | None, typer.Option(help="structural: features computed from the graph alone.")
+    ] = None,
+    inductive: Annotated[
+        bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
+    ] = False,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Search a method's settings on validation data; the same command again goes on."""
+    from dataclasses import asdict
+
+    from canet.experiments.presets import preset
+    from canet.experiments.study import Plan
+    from canet.methods import check_backbone
+    from canet.settings import override
+    from canet.training import RunConfig
+
+    check_backbone(backbone)
+    settings = override(
+        preset(task, method, backbone), {} if epochs is None else {"epochs": epochs}
+    )
+    base = RunConfig(
+        task=task,
+        protocol=protocol,
+        data_seed=data_seed,
+        features=features or "original",
+        inductive=inductive,
+        method=method,
+        backbone=backbone,
+        settings=asdict(settings),
+        seed=0,
+    )
+    plan = Plan(base, sampler.value, seeds)
+
+    from canet.experiments.search import run_search, show_search
+
+    best = run_search(
+        plan,
+        trials,
+        out or Path("searches") / plan.name,
+        storage,
+        jobs,
+        device.value,
+        data_root,
+        quiet or as_json,
+    )
+    if as_json:
+        print(json.dumps(best, indent=2))
+    elif not quiet:
+        show_search(best)
 
 
 @app.command()

@@ -1,11 +1,24 @@
-"""Published settings: the defaults of each task, method and backbone."""
+"""The settings that each task, method and backbone start from: published, or found by search.
+
+CaNet keeps what its authors published. For its competitors nothing is: their settings come from
+`searched.json`, which `collect` makes of many searches on validation data.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from canet.errors import CanetError
+from canet.files import read_json
 from canet.methods import Settings, get_method
 from canet.settings import override
+
+SEARCHED = Path(__file__).with_name("searched.json")
+BEST = "best.json"  # what a search leaves in its folder
 
 # What the authors published for CaNet; everything else is the settings' own default.
 _SUM = {"estimator": "node", "propagation": "sum", "direction": "against"}
@@ -39,13 +52,83 @@ _CANET: dict[tuple[str, str], dict[str, Any]] = {
     },
 }
 
-# Nothing is published for the competitors; two-class tasks share their loss with CaNet.
-_COMMON: dict[str, dict[str, Any]] = {"twitch": _BINARY, "elliptic": _BINARY}
+# What CaNet's authors chose for a task as such, its competitors share: the loss of two classes and
+# the direction of reading, so that all see the same neighbours.
+_AGAINST = {"direction": "against"}
+_COMMON: dict[str, dict[str, Any]] = {
+    "arxiv": _AGAINST,
+    "twitch": _BINARY,
+    "elliptic": {**_AGAINST, **_BINARY},
+}
 
 
 def preset(task: str, method: str, backbone: str) -> Settings:
     """The settings that a task, method and backbone start from."""
-    defaults = get_method(method).settings_type()
     if method == "canet":
-        return override(defaults, _CANET.get((task, backbone), {}))
-    return override(defaults, _COMMON.get(task, {}))
+        return override(get_method(method).settings_type(), _CANET.get((task, backbone), {}))
+    found = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method, {})
+    return override(_unsearched(task, method), found.get("settings", {}))
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The `settings` in a JSON file, such as the `best.json` of a search."""
+    try:
+        content = read_json(path)
+    except OSError as error:
+        raise CanetError(
+            f"cannot read settings from '{path}' ({error.strerror}): name a file such as the "
+            f"{BEST} of a search"
+        ) from None
+    except ValueError:
+        raise CanetError(f"'{path}' is not JSON: settings stand in a file of JSON") from None
+    settings = content.get("settings") if isinstance(content, dict) else None
+    if not isinstance(settings, dict):
+        raise CanetError(f"'{path}' has no settings: it needs {{\"settings\": {{NAME: VALUE, …}}}}")
+    return settings
+
+
+def collect(folders: Iterable[Path]) -> dict[str, Any]:
+    """The content of `searched.json` from the searches at or below some folders, in any order.
+
+    An entry holds what differs from the settings without search, the best validation score, and
+    how many trials of how many epochs it took. Searches of CaNet are left out.
+    """
+    found = sorted({path for folder in folders for path in folder.rglob(BEST)})
+    searches = [content for path in found if (content := read_json(path))["method"] != "canet"]
+    if not searches:
+        raise CanetError("no finished search of a competitor there: give the folders of searches")
+    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+    for search in sorted(searches, key=lambda s: (s["task"], s["backbone"], s["method"])):
+        task, backbone, method = search["task"], search["backbone"], search["method"]
+        methods = tasks.setdefault(task, {}).setdefault(backbone, {})
+        if method in methods:
+            raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
+        before = asdict(_unsearched(task, method))
+        methods[method] = {
+            "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
+            **{key: search[key] for key in ("valid", "trials", "epochs", "features")},
+        }
+    return {
+        "commands": sorted({_template(search) for search in searches}),
+        "date": max(search["date"] for search in searches),
+        "hardware": ", ".join(sorted({search["hardware"] for search in searches})),
+        "tasks": tasks,
+    }
+
+
+def _unsearched(task: str, method: str) -> Settings:
+    return override(get_method(method).settings_type(), _COMMON.get(task, {}))
+
+
+def _template(search: dict[str, Any]) -> str:
+    """The command of a search, with its task, method and backbone left open."""
+    special = f"canet search {search['task']} --method {search['method']}"
+    special += f" --backbone {search['backbone']}"
+    rest = str(search["command"]).removeprefix(special)
+    return f"canet search TASK --method METHOD --backbone BACKBONE{rest}"
+
+
+@cache
+def _searched() -> dict[str, Any]:
+    content: dict[str, Any] = read_json(SEARCHED)
+    return content
