@@ -317,6 +317,42 @@ def search(
 
 
 @app.command()
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, elliptic, ablation, sensitivity, weights, protocols or all."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes, also on one GPU.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
+    ] = False,
+    device: DeviceOption = Device.auto,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to compare, such as erm,canet.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")] = False,
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """A table or figure of the paper: run its jobs, and set the results beside the published."""
+    from canet.experiments.paper import Scope
+    from canet.experiments.reproduce import reproduce as run
+
+    scope = Scope(quick, _names(methods), _names(tasks), data_root)
+    if run(what, out, scope, jobs, device.value, retry, quiet):
+        raise typer.Exit(1)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    """`"erm, canet"` → `("erm", "canet")`."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+@app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
     device: DeviceOption = Device.auto,

@@ -1,17 +1,115 @@
-"""Figures, drawn with matplotlib and written atomically."""
+"""Figures: one style, drawn with matplotlib, written atomically and the same every time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from canet.files import atomic_path
 
 COLOURS = ("#b5533c", "#1f6f8b", "#8a8a8a")
+PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#000000", "#999999")
+"""Colours that colour-blind readers can tell apart (Okabe and Ito), but for the accent."""
+ACCENT = "#d55e00"
+MARKERS = "osD^vPX*p"
+REPRODUCIBLE: Any = {"svg.hashsalt": "canet"}
+METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
+
+
+class Style(NamedTuple):
+    """How a line or a bar looks."""
+
+    colour: str
+    marker: str = "o"
+    dashes: str = "-"
+    width: float = 1.4
+
+
+def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> Figure:
+    """A figure of `rows` × `columns` panels, each `width` × `height` inches."""
+    return Figure(figsize=(columns * width, rows * height), layout="constrained", dpi=150)
+
+
+def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
+    """Title at the left, no box, a faint grid behind the data."""
+    axes.set_title(title, loc="left", fontsize="medium")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+    axes.set_axisbelow(True)
+
+
+def draw_band(
+    axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
+) -> None:
+    """Mean over runs as a line, and one standard deviation about it as a band.
+
+    Args:
+        axes: Where to draw.
+        x: Places $[n]$.
+        runs: Values of each place $[n]$, any number of runs each; a place without one is a gap.
+    """
+    centre = np.array([np.mean(values) if len(values) else np.nan for values in runs])
+    spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in runs])
+    marker = style.marker if len(x) < 30 else ""
+    axes.plot(
+        x,
+        centre,
+        style.dashes,
+        marker=marker,
+        markersize=4.5,
+        color=style.colour,
+        linewidth=style.width,
+        label=label,
+    )
+    axes.fill_between(
+        x, centre - spread, centre + spread, color=style.colour, alpha=0.13, linewidth=0
+    )
+
+
+def draw_bars(
+    axes: Any,
+    groups: Sequence[str],
+    bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]],
+) -> None:
+    """Bars side by side in each group, with a dot for every run.
+
+    Args:
+        axes: Where to draw.
+        groups: Name of each group $[g]$.
+        bars: Label, colour and values $[g]$ of each bar, any number of runs each.
+    """
+    places = np.arange(len(groups))
+    width = 0.84 / len(bars)
+    for i, (label, colour, values) in enumerate(bars):
+        at = places + (i - (len(bars) - 1) / 2) * width
+        means = [np.mean(runs) if len(runs) else np.nan for runs in values]
+        axes.bar(at, means, width * 0.92, color=colour, alpha=0.85, label=label)
+        for x, runs in zip(at, values, strict=True):
+            axes.plot([x] * len(runs), runs, "o", color="black", markersize=2.2, alpha=0.55)
+    axes.set_xticks(places, groups)
+    focus(axes, [value for _, _, groups_ in bars for runs in groups_ for value in runs])
+
+
+def focus(axes: Any, values: Sequence[float]) -> None:
+    """Show the range of the values with a margin, so that differences can be seen."""
+    finite = [value for value in values if np.isfinite(value)]
+    if finite:
+        margin = 0.15 * (max(finite) - min(finite)) + 0.5
+        axes.set_ylim(max(0.0, min(finite) - 2 * margin), min(100.0, max(finite) + margin))
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> None:
+    """FOLDER/NAME.svg and FOLDER/NAME.png, with no date in them."""
+    for kind, metadata in METADATA.items():
+        with matplotlib.rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
+            figure.savefig(path, format=kind, metadata=metadata)
 
 
 class Line(NamedTuple):

@@ -1,0 +1,111 @@
+"""The Elliptic figure: macro F1 on eight chronological groups, and on what the paper leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canet.data.elliptic import LEFT_OUT_STEPS
+from canet.experiments.figures import (
+    ACCENT,
+    MARKERS,
+    PALETTE,
+    Style,
+    draw_band,
+    new_figure,
+    save_figure,
+    tidy,
+)
+from canet.experiments.paper.experiment import Experiment, score
+from canet.experiments.paper.finished import Finished
+from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
+from canet.experiments.published import BACKBONES, ELLIPTIC_LEAD, PAPER_METHODS
+from canet.experiments.results import OOD_MEAN
+from canet.experiments.tables import BACKBONE_LABELS, METHOD_LABELS, Table
+from canet.training import RunConfig
+
+LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
+
+
+class Elliptic(Experiment):
+    """One line per method over the OOD groups, a panel per backbone."""
+
+    name = "elliptic"
+    title = "Elliptic"
+    tasks = ("elliptic",)
+    quick_tasks = ("elliptic",)
+    methods = PAPER_METHODS
+
+    def configs(self) -> list[RunConfig]:
+        return [
+            config
+            for subject in self.subjects
+            for backbone in BACKBONES
+            for method in self.chosen_methods
+            for config in self._jobs(subject, method, backbone)
+        ]
+
+    def tables(self, finished: Finished) -> list[Table]:
+        (subject,) = self.subjects
+        groups = (OOD_MEAN, *OOD_SETS[subject.task], "test_id")
+        main = self._table(finished, "", "the OOD groups in order of time", groups)
+        if subject.task != "elliptic":
+            return [main]
+        about = "the steps that the paper leaves out"
+        return [main, self._table(finished, "left-out", about, LEFT_OUT)]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        (subject,) = self.subjects
+        figure = new_figure(1, 2, 6.2, 4.0)
+        panels = figure.subplots(1, 2, sharey=True)
+        left_out = LEFT_OUT if subject.task == "elliptic" else ()
+        groups = [*left_out[:1], *OOD_SETS[subject.task], *left_out[1:]]
+        places = list(range(len(groups)))
+        inner = places[1:-1] if left_out else places
+        for axes, backbone in zip(panels, BACKBONES, strict=True):
+            for i, method in enumerate(self.chosen_methods):
+                style = method_style(method, i)
+                jobs = self._jobs(subject, method, backbone)
+                values = [finished.scores(jobs, split) for split in groups]
+                draw_band(axes, inner, [values[x] for x in inner], style, METHOD_LABELS[method])
+                for x in set(places) - set(inner):
+                    draw_band(axes, [x], [values[x]], style, "_left out")
+            if left_out:
+                axes.axvspan(-0.5, 0.5, color="0.94", zorder=0)
+                axes.axvspan(places[-1] - 0.5, places[-1] + 0.5, color="0.94", zorder=0)
+            labels = [split_label(split).removeprefix("steps ") for split in groups]
+            axes.set_xticks(places, labels, rotation=35)
+            title = f"{BACKBONE_LABELS[backbone]}, {subject.label}"
+            tidy(axes, title, "time steps (grey: left out by the paper)" if left_out else "")
+        panels[0].set_ylabel("macro F1 %" if left_out else "accuracy %")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        save_figure(figure, folder, self.file_name())
+
+    def _jobs(self, subject: Subject, method: str, backbone: str) -> list[RunConfig]:
+        repeats = self.scope.repeats(subject)
+        return [self.scope.job(subject, method, backbone, repeat) for repeat in repeats]
+
+    def _table(self, finished: Finished, part: str, about: str, splits: tuple[str, ...]) -> Table:
+        (subject,) = self.subjects
+        rows = [
+            [BACKBONE_LABELS[backbone], METHOD_LABELS[method]]
+            + [score(finished, self._jobs(subject, method, backbone), split) for split in splits]
+            for backbone in BACKBONES
+            for method in self.chosen_methods
+        ]
+        notes = self.notes()
+        if subject.features == "original" and subject.task == "elliptic":
+            notes.append(
+                f"The paper shows a figure without numbers; its text puts CaNet {ELLIPTIC_LEAD} % "
+                "above the runner-ups on average."
+            )
+        heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
+        columns = ["backbone", "method", *heads]
+        return Table(self.file_name(part), self.heading(about), columns, rows, notes, ranked=True)
+
+
+def method_style(method: str, place: int) -> Style:
+    """CaNet in the accent colour on a thicker line, each other method in a colour of its own."""
+    if method == "canet":
+        return Style(ACCENT, "o", "-", 2.4)
+    return Style(PALETTE[place % len(PALETTE)], MARKERS[1 + place % (len(MARKERS) - 1)])
