@@ -377,6 +377,21 @@ def evaluate(
         print_table(title, ["split", column], summary_rows(summary))
 
 
+@app.command()
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page. Default: report.html in RUNS.")
+    ] = None,
+) -> None:
+    """One self-contained page about finished runs: who wins, curves, figures, settings."""
+    from canet.experiments.report import write_report
+
+    target = out or runs / "report.html"
+    write_report(runs, target)
+    print(f"Report: {target}")
+
+
 def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
     """Refuse a folder with other runs before the first of ours is trained."""
     from canet.training.checkpoint import CONFIG, RunFolder
