@@ -89,24 +89,25 @@ def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores
     )
 
 
-def test_attend_without_weights_sums_the_branches() -> None:
-    pattern, values = neighbourhood(), torch.randn(NUM_NODES, K, H)
+def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> None:
+    pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    ones = torch.ones(NUM_NODES, K)
-    torch.testing.assert_close(
-        attend(pattern, values, score_dst, score_src),
-        attend(pattern, values, score_dst, score_src, ones),
-    )
+    gathered = attend(pattern, z, score_dst, score_src)
+    weights = attention_weights(pattern, score_dst, score_src)
+    for u in range(NUM_NODES):
+        for k in range(K):
+            entries = (pattern.row == u).nonzero().flatten()
+            expected = sum(weights[i, k] * z[pattern.col[i]] for i in entries)
+            torch.testing.assert_close(gathered[u, k], expected)
 
 
 def test_attend_passes_gradcheck() -> None:
     # Node 1 reads 0 twice and itself; node 2 reads only itself.
     pattern = neighbourhood(torch.tensor([[0, 0, 1], [1, 1, 0]]), 3)
     inputs = (
-        torch.randn(3, 2, 2, requires_grad=True),
         torch.randn(3, 2, requires_grad=True),
         torch.randn(3, 2, requires_grad=True),
-        torch.rand(3, 2, requires_grad=True),
+        torch.randn(3, 2, requires_grad=True),
     )
     assert gradcheck(lambda *tensors: attend(pattern, *tensors), inputs)
 

@@ -158,26 +158,23 @@ def test_selected_rows_come_in_their_order(make, rows: list[int]) -> None:
 
 @pytest.mark.parametrize("k", [1, 3])
 @both
-def test_expanded_product_sums_k_weighted_copies(make, k: int) -> None:
-    pattern = make().pattern
-    value, copies = torch.randn(pattern.nnz, k), torch.randn(5, k, 2)
-    product = SparseMatrix(pattern.expanded(k), value.flatten()) @ copies.flatten(0, 1)
-    expected = sum(
-        dense(SparseMatrix(pattern, value[:, branch])) @ copies[:, branch] for branch in range(k)
-    )
-    torch.testing.assert_close(product, expected)
-    assert pattern.expanded(k) is pattern.expanded(k)
-    assert pattern.expanded(k).shape == (4, 5 * k)
-
-
-def test_expanded_product_passes_gradcheck() -> None:
-    pattern = sample().pattern
-    value = torch.randn(pattern.nnz, 2, requires_grad=True)
-    copies = torch.randn(5, 2, 3, requires_grad=True)
-    assert gradcheck(
-        lambda v, c: SparseMatrix(pattern.expanded(2), v.flatten()) @ c.flatten(0, 1),
-        (value, copies),
-    )
+def test_pattern_by_branch_repeats_each_row_with_its_own_or_the_branchs_columns(
+    make, k: int
+) -> None:
+    matrix = make()
+    same, branched = matrix.pattern.by_branch(k)
+    assert same.shape == (4 * k, 5)
+    assert branched.shape == (4 * k, 5 * k)
+    assert same.rowptr.equal(branched.rowptr)
+    expected = dense(SparseMatrix(matrix.pattern, torch.ones(matrix.pattern.nnz)))
+    ones = torch.ones(same.nnz)
+    repeated = dense(SparseMatrix(same, ones))
+    by_branch = dense(SparseMatrix(branched, ones))
+    for branch in range(k):
+        torch.testing.assert_close(repeated[branch::k], expected)
+        torch.testing.assert_close(by_branch[branch::k, branch::k], expected)
+    assert by_branch.sum() == k * expected.sum()
+    assert matrix.pattern.by_branch(k) == matrix.pattern.by_branch(k)
 
 
 def test_torch_csr_comes_in_and_goes_out_unchanged() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.nn import kernels
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 NEGATIVE_SLOPE = 0.2
@@ -68,9 +69,8 @@ class AttentionBranches(nn.Module):
     def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
         score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
         score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
-        branches, width, _ = self.weight.shape
-        values = (z @ self.weight.permute(1, 0, 2).reshape(width, -1)).view(-1, branches, width)
-        return attend(neighbourhood, values, score_dst, score_src, e)
+        gathered = attend(neighbourhood, z, score_dst, score_src)
+        return (gathered * e.unsqueeze(-1)).flatten(1) @ self.weight.flatten(0, 1)
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
@@ -80,30 +80,26 @@ def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
     return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
 
 
-def attend(
-    neighbourhood: Pattern,
-    values: Tensor,
-    score_dst: Tensor,
-    score_src: Tensor,
-    e: Tensor | None = None,
-) -> Tensor:
-    r"""Attention of K branches, mixed: $\sum_k e_{uk} \sum_v w_{uv}^{(k)} h_v^{(k)}$.
+def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
+    r"""Attention of K branches over the same states: $\sum_v w_{uv}^{(k)} z_v$.
 
-    One product with a sparse $[n_{dst}, n_{src} K]$ matrix: nothing of size edges × H is stored.
+    Branches attend before their linear maps, which commute with the sum: a neighbour's state is
+    read once for all of them, and nothing of size edges × H is stored.
 
     Shapes:
-        - values $h$ $[n_{src}, K, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, e $[n_{dst}, K]$
-          (ones where None) → $[n_{dst}, H]$
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
     """
-    weights = attention_weights(neighbourhood, score_dst, score_src)
-    if e is not None:
-        weights = weights * neighbourhood.gather_rows(e)
-    mixture = SparseMatrix(neighbourhood.expanded(values.shape[1]), weights.flatten())
-    return mixture @ values.flatten(0, 1)
+    if kernels.fused_attention(z):
+        return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
+    branches = score_dst.shape[1]
+    of_states, of_scores = neighbourhood.by_branch(branches)
+    weights = attention_weights(of_scores, score_dst.reshape(-1, 1), score_src.reshape(-1, 1))
+    gathered = SparseMatrix(of_states, weights.flatten()) @ z
+    return gathered.view(-1, branches, z.shape[1])
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
-    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]): $[nnz, K]$."""
+    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]): $[nnz, k]$."""
     scores = pattern.gather_rows(score_dst) + pattern.gather_cols(score_src)
     scores = F.leaky_relu(scores, NEGATIVE_SLOPE)
     exponents = (scores - pattern.gather_rows(pattern.max_rows(scores))).exp()

@@ -23,7 +23,7 @@ class Pattern:
         self.rowptr = rowptr.int()
         self.col = col.int()
         self.shape = (rowptr.numel() - 1, num_cols)
-        self._expanded: dict[int, Pattern] = {}
+        self._by_branch: dict[int, tuple[Pattern, Pattern]] = {}
 
     @property
     def nnz(self) -> int:
@@ -42,16 +42,25 @@ class Pattern:
         rowptr = _row_pointer(self.col, self.shape[1])
         return Pattern(rowptr, self.row[order], self.shape[0]), order
 
-    def expanded(self, k: int) -> Pattern:
-        r"""Pattern $[n, m k]$ with entry $(u, v)$ repeated as $(u, v k), \dots, (u, v k + k - 1)$.
+    def by_branch(self, k: int) -> tuple[Pattern, Pattern]:
+        r"""The pattern with each row u repeated k times, as rows $u k, \dots, u k + k - 1$.
 
-        With values $[nnz, k]$ flattened, one product sums k weighted copies of each row.
+        Returns two patterns with the same entries: $[n k, m]$, whose columns are those here, and
+        $[n k, m k]$, where the b-th copy of a row has columns $v k + b$.
         """
-        if k not in self._expanded:
-            branch = torch.arange(k, device=self.col.device, dtype=torch.int32)
-            col = (self.col[:, None] * k + branch).flatten()
-            self._expanded[k] = Pattern(self.rowptr * k, col, self.shape[1] * k)
-        return self._expanded[k]
+        if k == 1:
+            return self, self
+        if k not in self._by_branch:
+            length = self.rowptr.diff().repeat_interleave(k)
+            rowptr = torch.cat([length.new_zeros(1), length.cumsum(0)])
+            row = torch.arange(length.numel(), device=length.device)
+            row = row.repeat_interleave(length, output_size=k * self.nnz)
+            entry = torch.arange(k * self.nnz, device=length.device) - rowptr[row]
+            col = self.col[entry + self.rowptr[row // k]]
+            m = self.shape[1]
+            same = Pattern(rowptr, col, m)
+            self._by_branch[k] = same, Pattern(rowptr, col * k + row % k, m * k)
+        return self._by_branch[k]
 
     def gather_rows(self, dense: Tensor) -> Tensor:
         """Row u of a dense $[n, k]$ at every entry $(u, v)$: $[nnz, k]$."""

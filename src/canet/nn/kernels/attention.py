@@ -1,0 +1,198 @@
+"""Fused attention of K branches: scores, softmax and weighted sum in one pass over neighbours.
+
+Nothing of the size of the edges is stored, forward or backward: scores are computed again from one
+number per node and branch. Rows that read are walked in the forward pass and for the gradient of
+their scores, rows that are read (the transposed pattern) for all other gradients; no atomics, so
+the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from canet.nn.sparse_matrix import Pattern
+
+TILE = 2048  # entries of a neighbours × branches × H tile
+
+
+class FusedAttention(torch.autograd.Function):
+    r"""Attention of K branches over the same states,
+
+    .. math:: \sum_v w_{uv}^{(k)} z_v, \qquad
+              w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a_{uk} + b_{vk}).
+
+    Shapes:
+        - z $[n_{src}, H]$, scores a $[n_{dst}, K]$, b $[n_{src}, K]$ → $[n_{dst}, K, H]$
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
+    ) -> Tensor:
+        z, score_dst, score_src = z.contiguous(), score_dst.contiguous(), score_src.contiguous()
+        (rows, branches), width = score_dst.shape, z.shape[1]
+        out = z.new_empty(rows, branches, width)
+        log_total = torch.empty_like(score_dst)
+        tile = _tile(branches, width)
+        grid = (rows, triton.cdiv(branches, tile["BLOCK_K"]))
+        _forward[grid](
+            z, score_dst, score_src, pattern.rowptr, pattern.col, out, log_total,
+            branches, width, slope, **tile,
+        )  # fmt: skip
+        ctx.save_for_backward(z, score_dst, score_src, log_total)
+        ctx.pattern, ctx.slope, ctx.tile = pattern, slope, tile
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        z, score_dst, score_src, log_total = ctx.saved_tensors
+        pattern, tile, grad = ctx.pattern, ctx.tile, grad.contiguous()
+        (rows, branches), (sources, width) = score_dst.shape, z.shape
+        grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
+        grad_dst, mean_grad = torch.empty_like(score_dst), torch.empty_like(score_dst)
+        grid = (rows, triton.cdiv(branches, tile["BLOCK_K"]))
+        _backward_dst[grid](
+            z, score_dst, score_src, log_total, pattern.rowptr, pattern.col, grad,
+            grad_dst, mean_grad, branches, width, ctx.slope, **tile,
+        )  # fmt: skip
+        read_by, _ = pattern.transposed
+        _backward_src[(sources,)](
+            z, score_dst, score_src, log_total, mean_grad, read_by.rowptr, read_by.col, grad,
+            grad_src, grad_z, branches, width, ctx.slope, **tile,
+        )  # fmt: skip
+        return grad_z, grad_dst, grad_src, None, None
+
+
+def _tile(branches: int, width: int) -> dict[str, int]:
+    """Sizes of a program's tile: all of H, up to four branches, and as many neighbours as fit."""
+    block_h = triton.next_power_of_2(width)
+    block_k = min(4, triton.next_power_of_2(branches))
+    block_n = max(2, min(16, TILE // (block_h * block_k)))
+    return {"BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_H": block_h, "num_warps": 1}
+
+
+@triton.jit
+def _score(own, other, slope):
+    """LeakyReLU of a + b, and its slope there."""
+    raw = own + other
+    rise = tl.where(raw > 0, 1.0, slope)
+    return raw * rise, rise
+
+
+@triton.jit
+def _forward(
+    z, score_dst, score_src, rowptr, col, out, log_total, branches, width, slope,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    u = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    h = tl.arange(0, BLOCK_H)
+    in_k, in_h = k < branches, h < width
+    begin, end = tl.load(rowptr + u), tl.load(rowptr + u + 1)
+    own = tl.load(score_dst + u * branches + k, mask=in_k, other=0.0)
+    top = tl.full([BLOCK_K], float("-inf"), own.dtype)
+    total = tl.zeros([BLOCK_K], own.dtype)
+    summed = tl.zeros([BLOCK_K, BLOCK_H], own.dtype)
+    for start in range(begin, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        in_n = n < end
+        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
+        scores_at = score_src + v[:, None] * branches + k[None, :]
+        other = tl.load(scores_at, mask=in_n[:, None] & in_k[None, :], other=0.0)
+        score, _ = _score(own[None, :], other, slope)
+        score = tl.where(in_n[:, None], score, float("-inf"))
+        states_at = z + v[:, None] * width + h[None, :]
+        states = tl.load(states_at, mask=in_n[:, None] & in_h[None, :], other=0.0)
+        higher = tl.maximum(top, tl.max(score, axis=0))
+        shrink = tl.exp(top - higher)
+        weight = tl.exp(score - higher[None, :])
+        total = total * shrink + tl.sum(weight, axis=0)
+        products = tl.sum(weight[:, :, None] * states[:, None, :], axis=0)
+        summed = summed * shrink[:, None] + products
+        top = higher
+    total = tl.where(total > 0, total, 1.0)
+    out_at = out + (u * branches + k[:, None]) * width + h[None, :]
+    tl.store(out_at, summed / total[:, None], mask=in_k[:, None] & in_h[None, :])
+    tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
+
+
+@triton.jit
+def _backward_dst(
+    z, score_dst, score_src, log_total, rowptr, col, grad, grad_dst, mean_grad,
+    branches, width, slope,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """Gradient of a reader's scores, and the mean gradient of its weights."""
+    u = tl.program_id(0).to(tl.int64)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    h = tl.arange(0, BLOCK_H)
+    in_k, in_h = k < branches, h < width
+    begin, end = tl.load(rowptr + u), tl.load(rowptr + u + 1)
+    own = tl.load(score_dst + u * branches + k, mask=in_k, other=0.0)
+    log_sum = tl.load(log_total + u * branches + k, mask=in_k, other=0.0)
+    grad_at = grad + (u * branches + k[:, None]) * width + h[None, :]
+    grad_out = tl.load(grad_at, mask=in_k[:, None] & in_h[None, :], other=0.0)
+    mean = tl.zeros([BLOCK_K], own.dtype)
+    mean_risen = tl.zeros([BLOCK_K], own.dtype)
+    risen = tl.zeros([BLOCK_K], own.dtype)
+    for start in range(begin, end, BLOCK_N):
+        n = start + tl.arange(0, BLOCK_N)
+        in_n = n < end
+        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
+        inside = in_n[:, None] & in_k[None, :]
+        scores_at = score_src + v[:, None] * branches + k[None, :]
+        score, rise = _score(own[None, :], tl.load(scores_at, mask=inside, other=0.0), slope)
+        weight = tl.where(inside, tl.exp(score - log_sum[None, :]), 0.0)
+        states_at = z + v[:, None] * width + h[None, :]
+        states = tl.load(states_at, mask=in_n[:, None] & in_h[None, :], other=0.0)
+        grad_weight = tl.sum(grad_out[None, :, :] * states[:, None, :], axis=2)
+        mean += tl.sum(weight * grad_weight, axis=0)
+        mean_risen += tl.sum(weight * grad_weight * rise, axis=0)
+        risen += tl.sum(weight * rise, axis=0)
+    tl.store(mean_grad + u * branches + k, mean, mask=in_k)
+    tl.store(grad_dst + u * branches + k, mean_risen - mean * risen, mask=in_k)
+
+
+@triton.jit
+def _backward_src(
+    z, score_dst, score_src, log_total, mean_grad, rowptr, col, grad, grad_src, grad_z,
+    branches, width, slope,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the states and scores of a node that is read, over its readers."""
+    v = tl.program_id(0).to(tl.int64)
+    h = tl.arange(0, BLOCK_H)
+    in_h = h < width
+    begin, end = tl.load(rowptr + v), tl.load(rowptr + v + 1)
+    state = tl.load(z + v * width + h, mask=in_h, other=0.0)
+    summed = tl.zeros([BLOCK_H], state.dtype)
+    for first in range(0, branches, BLOCK_K):
+        k = first + tl.arange(0, BLOCK_K)
+        in_k = k < branches
+        own = tl.load(score_src + v * branches + k, mask=in_k, other=0.0)
+        of_scores = tl.zeros([BLOCK_K], state.dtype)
+        for start in range(begin, end, BLOCK_N):
+            n = start + tl.arange(0, BLOCK_N)
+            in_n = n < end
+            u = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
+            inside = in_n[:, None] & in_k[None, :]
+            at = u[:, None] * branches + k[None, :]
+            other = tl.load(score_dst + at, mask=inside, other=0.0)
+            log_sum = tl.load(log_total + at, mask=inside, other=0.0)
+            mean = tl.load(mean_grad + at, mask=inside, other=0.0)
+            score, rise = _score(own[None, :], other, slope)
+            weight = tl.where(inside, tl.exp(score - log_sum), 0.0)
+            grad_at = grad + at[:, :, None] * width + h[None, None, :]
+            grad_out = tl.load(grad_at, mask=inside[:, :, None] & in_h[None, None, :], other=0.0)
+            grad_weight = tl.sum(grad_out * state[None, None, :], axis=2)
+            of_scores += tl.sum(weight * (grad_weight - mean) * rise, axis=0)
+            summed += tl.sum(tl.sum(weight[:, :, None] * grad_out, axis=1), axis=0)
+        tl.store(grad_src + v * branches + k, of_scores, mask=in_k)
+    tl.store(grad_z + v * width + h, summed, mask=in_h)

@@ -1,0 +1,72 @@
+"""Fused kernels against the composed operations, which the other tests check."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.nn import Operator, kernels
+from canet.nn.blocks import operator_matrix
+from canet.nn.propagation import attend
+from canet.nn.sparse_matrix import Pattern
+
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.skipif(not kernels.HAVE_TRITON, reason="no Triton"),
+]
+NUM_NODES, NUM_DST = 300, 240
+
+
+def pattern_with_a_hub() -> Pattern:
+    """Random edges; node 0 reads everybody, node 1 is read by everybody, 2 is alone."""
+    random = torch.Generator().manual_seed(0)
+    src, dst = torch.randint(3, NUM_NODES, (2, 900), generator=random)
+    nodes = torch.arange(3, NUM_NODES)
+    src = torch.cat([src, nodes, torch.ones_like(nodes)])
+    dst = torch.cat([dst, torch.zeros_like(nodes), nodes])
+    matrix = operator_matrix(torch.stack([src, dst]), NUM_NODES, Operator("attention"))
+    return matrix.select_rows(torch.arange(NUM_DST)).to("cuda").pattern
+
+
+def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
+    random = torch.Generator().manual_seed(1)
+    shapes = (NUM_NODES, hidden), (NUM_DST, branches), (NUM_NODES, branches)
+    return [
+        torch.randn(shape, generator=random, dtype=torch.double).to("cuda", dtype).requires_grad_()
+        for shape in shapes
+    ]
+
+
+def value_and_gradients(pattern: Pattern, tensors: list[Tensor]) -> list[Tensor]:
+    out = attend(pattern, *tensors)
+    direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
+    return [out, *torch.autograd.grad((out * direction.view_as(out)).sum(), tensors)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("hidden", [5, 64])
+@pytest.mark.parametrize("branches", [1, 3, 4, 10])
+def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
+    branches: int, hidden: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
+    fused = value_and_gradients(pattern, tensors)
+    monkeypatch.setattr(kernels, "HAVE_TRITON", False)
+    composed = value_and_gradients(pattern, tensors)
+    bound = 1e-7 if dtype == torch.float64 else 2e-4
+    for ours, oracle in zip(fused, composed, strict=True):
+        torch.testing.assert_close(ours, oracle, rtol=bound, atol=bound)
+
+
+def test_fused_attention_survives_scores_that_overflow_an_exponential() -> None:
+    z, score_dst, score_src = inputs(3, 8, torch.float32)
+    tensors = [z, (1e6 * score_dst).detach().requires_grad_(), score_src]
+    for tensor in value_and_gradients(pattern_with_a_hub(), tensors):
+        assert tensor.isfinite().all()
+
+
+def test_fused_attention_gives_the_same_bits_twice() -> None:
+    pattern, tensors = pattern_with_a_hub(), inputs(3, 64, torch.float32)
+    first, second = (value_and_gradients(pattern, tensors) for _ in range(2))
+    assert all(a.equal(b) for a, b in zip(first, second, strict=True))

@@ -1,0 +1,90 @@
+"""The loop on a GPU: recorded epochs, and runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from canet.methods import BACKBONES, METHODS
+from canet.training import Run, Trainer, loop
+
+from .tiny import tiny_task
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+
+def make(name: str = "canet", backbone: str = "gcn", device: str = "cuda") -> Trainer:
+    settings = METHODS[name].settings_type(hidden=8, epochs=12, learning_rate=0.02)
+    return Trainer(tiny_task(), name, backbone, settings, device)
+
+
+def assert_same(first: Run, second: Run) -> None:
+    for name, curve in first.history.items():
+        assert curve == pytest.approx(second.history[name], rel=1e-5, nan_ok=True)
+    other = second.method.state_dict()
+    for name, tensor in first.method.state_dict().items():
+        torch.testing.assert_close(tensor, other[name], rtol=1e-4, atol=1e-5)
+
+
+@needs_gpu
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
+def test_recorded_epochs_give_what_epochs_give(
+    name: str, backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = make(name, backbone).run(1)
+    monkeypatch.setattr(METHODS[name], "capturable", False)
+    assert_same(recorded, make(name, backbone).run(1))
+
+
+@needs_gpu
+@pytest.mark.parametrize("metric", ["roc_auc", "macro_f1"])
+def test_every_metric_can_be_recorded(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tiny_task(num_classes=2, metric=metric)
+    settings = METHODS["erm"].settings_type(hidden=8, epochs=12)
+    recorded = Trainer(task, "erm", "gcn", settings, "cuda").run(0, ood_curves=True)
+    monkeypatch.setattr(METHODS["erm"], "capturable", False)
+    assert_same(recorded, Trainer(task, "erm", "gcn", settings, "cuda").run(0, ood_curves=True))
+
+
+@needs_gpu
+def test_runs_side_by_side_give_what_each_gives_alone() -> None:
+    together = make().run_together(dict.fromkeys(range(3)))
+    for seed, run in enumerate(together):
+        assert run.config.seed == seed
+        assert run.result["runs_at_once"] == 3
+        assert_same(run, make().run(seed))
+
+
+@needs_gpu
+def test_recorded_run_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make().run(0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+    advance = loop.Loop.advance
+
+    def stop_at_eight(self: loop.Loop) -> None:
+        if self.epoch == 8:
+            raise KeyboardInterrupt
+        advance(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "advance", stop_at_eight)
+        with pytest.raises(KeyboardInterrupt):
+            make().run(0, tmp_path)
+    assert_same(whole, make().run(0, tmp_path))
+
+
+def test_seeds_together_on_a_cpu_are_the_runs_of_each(tmp_path: Path) -> None:
+    trainer = make(device="cpu")
+    assert not trainer.together
+    alone = [trainer.run(seed) for seed in (0, 1)]
+    folders = {seed: tmp_path / str(seed) for seed in (0, 1)}
+    for again in range(2):
+        for run, expected in zip(trainer.run_together(folders), alone, strict=True):
+            assert run.history == expected.history
+            assert run.config == expected.config
+        assert again or all((path / "done").exists() for path in folders.values())
