@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @contextmanager
