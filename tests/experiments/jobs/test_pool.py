@@ -10,6 +10,7 @@ import threading
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,12 +128,12 @@ def test_worker_with_an_unforeseen_error_is_replaced(
     started: list[pool.Worker] = []
     give = pool.Worker.give
 
-    def noted(self: pool.Worker, job: Job) -> None:
+    def noted(self: pool.Worker, jobs: list[Job]) -> None:
         started.append(self)
-        give(self, job)
+        give(self, jobs)
 
     monkeypatch.setattr(pool.Worker, "give", noted)
-    schedule = Schedule([Job(c, c.name, job_folder(tmp_path, c)) for c in configs], quiet=True)
+    schedule = Schedule([Job(c, c.name, job_folder(tmp_path, c), 1) for c in configs], quiet=True)
     order = {"root": str(tmp_path), "device": "cpu", "data_root": None}
     pool.Pool(schedule, 1, order).run()
     assert [job.config for job, _ in schedule.failures()] == configs[:1]
@@ -143,10 +144,10 @@ def test_worker_with_an_unforeseen_error_is_replaced(
 def test_worker_answers_in_lines_of_json_and_ends_after_an_unforeseen_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Trainer, seed: int, folder: Path, curves: bool, report: Progress) -> None:
+    def fail(self: Trainer, folders: dict[int, Path], curves: bool, report: Progress) -> None:
         os.write(1, b"noise of a library\n")
         report(1, 4, 50.0)
-        raise CanetError("with a mend") if seed == 0 else RuntimeError("unforeseen")
+        raise CanetError("with a mend") if 0 in folders else RuntimeError("unforeseen")
 
     def work() -> None:
         for number, file in enumerate((orders, answers, noise)):
@@ -154,9 +155,9 @@ def test_worker_answers_in_lines_of_json_and_ends_after_an_unforeseen_error(
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(i, "rw"[i > 0]) for i in range(3))
         worker.main()
 
-    monkeypatch.setattr(Trainer, "run", fail)
-    lines = [{"root": str(tmp_path), "device": "cpu", "data_root": None}]
-    lines += [asdict(tiny_job(seed)) for seed in (0, 1)]
+    monkeypatch.setattr(Trainer, "run_together", fail)
+    lines: list[Any] = [{"root": str(tmp_path), "device": "cpu", "data_root": None}]
+    lines += [[asdict(tiny_job(seed))] for seed in (0, 1)]
     names = [tmp_path / name for name in ("orders", "answers", "noise")]
     os.mkfifo(names[0])
     with ExitStack() as files:

@@ -26,12 +26,12 @@ def test_without_a_terminal_a_line_tells_count_time_left_and_score(
 ) -> None:
     clock = Clock(monkeypatch)
     with JobProgress(10, done=4, quiet=False).showing() as shown:
-        shown.running(ONE, "cora erm-gcn seed 0", 0.5, 50.0)
+        shown.running([ONE], "cora erm-gcn seed 0", 0.5, 50.0)
         clock.now += 60
         shown.ended(ONE, failed=True)
         clock.now += 60
-        shown.running(TWO, "cora erm-gcn seed 1", 0.2, 81.23)
-        shown.running(TWO, "cora erm-gcn seed 1", 0.3, 82.0)
+        shown.running([TWO], "cora erm-gcn seed 1", 0.2, 81.23)
+        shown.running([TWO], "cora erm-gcn seed 1", 0.3, 82.0)
     assert capsys.readouterr().err.splitlines() == [
         "5/10 jobs, 1 failed; about 5 min left; cora erm-gcn seed 0, valid 50.0",
         "5/10 jobs, 1 failed; about 8 min left; cora erm-gcn seed 1, valid 81.2",
@@ -43,7 +43,7 @@ def test_job_that_stopped_unfinished_counts_no_more(
 ) -> None:
     clock = Clock(monkeypatch)
     shown = JobProgress(2, done=0, quiet=False)
-    shown.running(ONE, "one", 0.9, 50.0)
+    shown.running([ONE], "one", 0.9, 50.0)
     shown.stopped(ONE)
     clock.now += 60
     shown.waiting(2)
@@ -58,7 +58,7 @@ def test_terminal_shows_one_bar_with_count_and_score(monkeypatch: pytest.MonkeyP
     screen = Terminal()
     with redirect_stderr(screen), JobProgress(3, done=1, quiet=False).showing() as shown:
         shown.ended(ONE, failed=False)
-        shown.running(TWO, "cora erm-gcn seed 1", 0.5, 81.23)
+        shown.running([TWO], "cora erm-gcn seed 1", 0.5, 81.23)
         assert shown._bar is not None
         assert shown._bar.tasks[0].completed == 2.5
     assert last_bar(screen).startswith("2/3 jobs ━")

@@ -56,14 +56,14 @@ def marker(place: RunFolder) -> tuple[int, int]:
 
 def log_runs(monkeypatch: pytest.MonkeyPatch, log: Path) -> Callable[[], list[str]]:
     """Have every training, in this process and its copies, leave a line when it begins."""
-    train = Trainer.run
+    train = Trainer.run_together
 
-    def logged(self: Trainer, seed: int, folder: Path, *rest: Any) -> Run:
+    def logged(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
         with log.open("a") as file:
-            file.write(f"{folder}\n")
-        return train(self, seed, folder, *rest)
+            file.writelines(f"{folder}\n" for folder in folders.values())
+        return train(self, folders, *rest)
 
-    monkeypatch.setattr(Trainer, "run", logged)
+    monkeypatch.setattr(Trainer, "run_together", logged)
     return lambda: log.read_text().split() if log.exists() else []
 
 
@@ -119,17 +119,21 @@ def test_loaded_task_and_trainer_serve_all_jobs_that_share_them(
     assert [config.data_seed for config in opened] == [0, 1]
 
 
+def fail_with_seed_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    train = Trainer.run_together
+
+    def fail(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
+        if 0 in folders:
+            raise ZeroDivisionError("as the test wants")
+        return train(self, folders, *rest)
+
+    monkeypatch.setattr(Trainer, "run_together", fail)
+
+
 def test_failed_job_leaves_its_last_lines_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train = Trainer.run
-
-    def fail(self: Trainer, seed: int, *rest: Any) -> Run:
-        if seed == 0:
-            raise ZeroDivisionError("as the test wants")
-        return train(self, seed, *rest)
-
-    monkeypatch.setattr(Trainer, "run", fail)
+    fail_with_seed_0(monkeypatch)
     (lines,) = run_here([tiny_job(0), tiny_job(1)], tmp_path)
     assert lines[-1] == "ZeroDivisionError: as the test wants"
     place = job_folder(tmp_path, tiny_job(0))
@@ -254,17 +258,51 @@ def test_process_taken_for_dead_leaves_its_job_to_the_new_owner(
         if done == 2:
             write_claim(place.path, number=2)
 
-    JobRunner(tmp_path, "cpu", None).run(config, take_over)
+    JobRunner(tmp_path, "cpu", None).run([config], take_over)
     assert not place.finished
     assert worker.read_failure(place) is None
     assert is_claimed(place.path)
+
+
+def test_runner_trains_seeds_side_by_side_save_those_that_others_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    train = Trainer.run_together
+
+    def noted(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
+        asked.append(list(folders))
+        return train(self, folders, *rest)
+
+    monkeypatch.setattr(Trainer, "run_together", noted)
+    configs = [tiny_job(seed) for seed in range(4)]
+    places = [job_folder(tmp_path, config) for config in configs]
+    write_claim(places[0].path)
+    worker.write_failure(places[2], ["failed before"])
+    JobRunner(tmp_path, "cpu", None).run(configs, lambda *_: None)
+    assert asked == [[1, 3]]
+    assert [place.finished for place in places] == [False, True, False, True]
+    assert [is_claimed(place.path) for place in places] == [True, False, False, False]
+
+
+def test_of_seeds_side_by_side_only_the_broken_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_with_seed_0(monkeypatch)
+    configs = [tiny_job(seed) for seed in range(3)]
+    runner = JobRunner(tmp_path, "cpu", None)
+    runner.run(configs, lambda *_: None)
+    places = [job_folder(tmp_path, config) for config in configs]
+    assert [place.finished for place in places] == [False, True, True]
+    assert worker.read_failure(places[0])
+    assert not runner.sound
 
 
 def test_interrupted_job_is_free_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "run", interrupt)
+    monkeypatch.setattr(Trainer, "run_together", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_here([tiny_job()], tmp_path)
     place = job_folder(tmp_path, tiny_job())
@@ -313,7 +351,7 @@ def test_jobs_killed_at_random_times_end_as_if_undisturbed(
 
 def test_process_killed_at_any_file_operation_loses_no_job(tmp_path: Path) -> None:
     runner = JobRunner(tmp_path, "cpu", None)
-    runner.run(tiny_job(seed=0, epochs=1), lambda *_: None)  # loads the task, for the copies too
+    runner.run([tiny_job(seed=0, epochs=1)], lambda *_: None)  # loads the task, for the copies too
 
     def die_at(number: int, config: RunConfig) -> None:
         operations = count(1)
@@ -325,7 +363,7 @@ def test_process_killed_at_any_file_operation_loses_no_job(tmp_path: Path) -> No
                 os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(hook)
-        runner.run(config, lambda *_: None)
+        runner.run([config], lambda *_: None)
 
     for number in count(1):
         config = tiny_job(seed=number, epochs=1)
@@ -333,7 +371,7 @@ def test_process_killed_at_any_file_operation_loses_no_job(tmp_path: Path) -> No
         with forked(lambda number=number, config=config: die_at(number, config)) as pid:
             killed = exit_code(pid) == -signal.SIGKILL
         finished = marker(place) if place.finished else None
-        runner.run(config, lambda *_: None)
+        runner.run([config], lambda *_: None)
         assert place.finished
         assert finished in (None, marker(place))
         assert not (place.path / CLAIMS).exists()

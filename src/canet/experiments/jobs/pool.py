@@ -20,7 +20,7 @@ from typing import Any
 from canet.errors import CanetError
 from canet.experiments.jobs.claims import release_if_dead, take_claim
 from canet.experiments.jobs.schedule import Job, Schedule
-from canet.experiments.jobs.worker import LINES_OF_FAILURE, read_failure, write_failure
+from canet.experiments.jobs.worker import LINES_OF_FAILURE, is_over, write_failure
 
 POLL_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -40,7 +40,7 @@ class Worker:
     """
 
     def __init__(self, order: dict[str, Any], events: Events) -> None:
-        self.job: Job | None = None
+        self.jobs: list[Job] = []
         self.last: Job | None = None
         self.ready = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
@@ -57,9 +57,9 @@ class Worker:
         self._listener.start()
         self._send(order)
 
-    def give(self, job: Job) -> None:
-        self.job = self.last = job
-        self._send(asdict(job.config))
+    def give(self, jobs: list[Job]) -> None:
+        self.jobs, self.last = jobs, jobs[0]
+        self._send([asdict(job.config) for job in jobs])
 
     def stop(self) -> None:
         """Let the process end, at once and in the middle of a job too."""
@@ -76,15 +76,15 @@ class Worker:
             self._process.kill()
             code = self._process.wait()
         self._listener.join()
-        if self.job:
-            release_if_dead(self.job.place.path)
+        for job in self.jobs:
+            release_if_dead(job.place.path)
         with self._errors as file:
             file.seek(0)
             lines = file.read().decode(errors="replace").splitlines()
         end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return [*lines[-LINES_OF_FAILURE:], f"worker process ended with {end}"]
 
-    def _send(self, order: dict[str, Any]) -> None:
+    def _send(self, order: Any) -> None:
         assert self._process.stdin
         with suppress(BrokenPipeError):  # its end is told by the listener
             print(json.dumps(order), file=self._process.stdin, flush=True)
@@ -134,12 +134,12 @@ class Pool:
 
     def _start_jobs(self) -> None:
         for worker in self._workers:
-            if not worker.job and (job := self._schedule.start(worker.last)):
-                worker.give(job)
-        while len(self._workers) < self._size and (job := self._schedule.start(None)):
+            if not worker.jobs and (jobs := self._schedule.start(worker.last)):
+                worker.give(jobs)
+        while len(self._workers) < self._size and (jobs := self._schedule.start(None)):
             worker = Worker(self._order, self._events)
             self._workers.append(worker)
-            worker.give(job)
+            worker.give(jobs)
 
     def _heard(self, worker: Worker, message: dict[str, Any] | None) -> bool:
         """Act on a message; whether jobs may be started now."""
@@ -151,34 +151,30 @@ class Pool:
             worker.ready, self._false_starts = True, 0
             return False
         elif "fraction" in message:
-            assert worker.job
-            self._schedule.reached(worker.job, message["fraction"], message["score"])
+            self._schedule.reached(worker.jobs, message["fraction"], message["score"])
             return False
         else:
-            assert worker.job
-            self._schedule.stopped(worker.job)
-            worker.job = None
+            self._schedule.stopped(worker.jobs)
+            worker.jobs = []
             if not message["sound"]:
                 self._workers.remove(worker)
                 worker.wait()
         return True
 
     def _bury(self, worker: Worker) -> None:
-        """A worker died: its job is for another one, unless it is the job that kills them."""
+        """A worker died: its jobs are for another one, unless it is the job that kills them."""
         self._workers.remove(worker)
         lines = worker.wait()
         if not worker.ready:
             self._false_starts += 1
             if self._false_starts >= MOST_DEATHS:
                 raise CanetError(f"worker processes cannot start: {' '.join(lines[-2:])}")
-        job = worker.job
-        if job is None:
-            return
-        if worker.ready:
-            self._deaths[job.place.path] += 1
-            if self._deaths[job.place.path] >= MOST_DEATHS:
-                _give_up(job, lines)
-        self._schedule.stopped(job)
+        else:
+            for job in worker.jobs:
+                self._deaths[job.place.path] += 1
+                if self._deaths[job.place.path] >= MOST_DEATHS:
+                    _give_up(job, lines)
+        self._schedule.stopped(worker.jobs, died=worker.ready)
 
 
 def _give_up(job: Job, lines: list[str]) -> None:
@@ -186,5 +182,5 @@ def _give_up(job: Job, lines: list[str]) -> None:
     if claim is None:
         return  # another process tries
     with claim:
-        if not job.place.finished and read_failure(job.place) is None:
+        if not is_over(job.place):
             write_failure(job.place, lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,9 +50,9 @@ class JobProgress:
         with self._bar:
             yield self
 
-    def running(self, job: Path, label: str, fraction: float, score: float) -> None:
-        """A job has come so far, with this validation score."""
-        self._parts[job] = fraction
+    def running(self, jobs: Sequence[Path], label: str, fraction: float, score: float) -> None:
+        """Jobs have come so far, with this validation score."""
+        self._parts.update(dict.fromkeys(jobs, fraction))
         self._text = f"{label}, valid {score:.1f}"
         self._show()
 

@@ -11,9 +11,12 @@ from canet.errors import CanetError
 from canet.experiments.jobs.pool import POLL_SECONDS, Pool
 from canet.experiments.jobs.schedule import Job, Schedule
 from canet.experiments.jobs.worker import FAILURE, JobRunner, job_folder
+from canet.methods import get_method
 from canet.training import RunConfig
 from canet.training.loop import Progress
 from canet.training.trainer import pick_device
+
+SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,10 @@ def run_jobs(
         retry: Run failed jobs again.
         quiet: Show no progress.
     """
-    pick_device(device)
+    on_gpu = pick_device(device).type == "cuda"
     if jobs < 1:
         raise CanetError(f"{jobs} jobs at a time get nothing done: give 1 or more")
-    every = [Job(config, config.name, job_folder(root, config)) for config in configs]
+    every = [_job(config, root, on_gpu) for config in configs]
     if retry:
         for job in every:
             (job.place.path / FAILURE).unlink(missing_ok=True)
@@ -63,20 +66,26 @@ def run_jobs(
     return [FailedJob(job.config, lines) for job, lines in schedule.failures()]
 
 
+def _job(config: RunConfig, root: Path, on_gpu: bool) -> Job:
+    together = on_gpu and get_method(config.method).capturable
+    place = job_folder(root, config)
+    return Job(config, config.name, place, SEEDS_AT_ONCE if together else 1)
+
+
 def _run_here(schedule: Schedule, runner: JobRunner) -> None:
     last: Job | None = None
     while not schedule.complete:
-        job = schedule.start(last)
-        if job:
-            runner.run(job.config, _reporter(schedule, job))
-            schedule.stopped(job)
-            last = job
+        jobs = schedule.start(last)
+        if jobs:
+            runner.run([job.config for job in jobs], _reporter(schedule, jobs))
+            schedule.stopped(jobs)
+            last = jobs[0]
         elif not schedule.complete:
             time.sleep(POLL_SECONDS)
 
 
-def _reporter(schedule: Schedule, job: Job) -> Progress:
+def _reporter(schedule: Schedule, jobs: Sequence[Job]) -> Progress:
     def report(done: int, total: int, score: float) -> None:
-        schedule.reached(job, done / total, score)
+        schedule.reached(jobs, done / total, score)
 
     return report

@@ -13,25 +13,41 @@ from canet.training import RunConfig, RunFolder
 
 
 class Job(NamedTuple):
-    """A job with its name, which takes a moment to compute, and its folder."""
+    """A job with what takes a moment to find out.
+
+    Args:
+        config: The job.
+        name: What it shares with the jobs that differ from it in their seed alone.
+        place: Its folder.
+        at_once: How many such jobs a process runs side by side.
+    """
 
     config: RunConfig
     name: str
     place: RunFolder
+    at_once: int
 
-    @property
-    def label(self) -> str:
-        config = self.config
-        return f"{config.task} {config.method}-{config.backbone} seed {config.seed}"
+
+def label(jobs: Sequence[Job]) -> str:
+    """What jobs that differ in their seed alone are called."""
+    config = jobs[0].config
+    seeds = ", ".join(str(job.config.seed) for job in jobs)
+    return f"{config.task} {config.method}-{config.backbone} seed {seeds}"
 
 
 class Schedule:
-    """Which jobs are left, and which of them to start next."""
+    """Which jobs are left, and which of them to start next.
+
+    Args:
+        jobs: All jobs, in the order in which to start them.
+        quiet: Show no progress.
+    """
 
     def __init__(self, jobs: Sequence[Job], quiet: bool) -> None:
         self._jobs = {job.place.path: job for job in jobs}
         self._left = dict(self._jobs)
         self._running: dict[Path, Job] = {}
+        self._alone: set[Path] = set()  # jobs whose process died while it ran others too
         self._lines: dict[Path, list[str]] = {}
         before = [job for job in self._jobs.values() if self._is_over(job)]
         for job in before:
@@ -45,8 +61,8 @@ class Schedule:
     def failures(self) -> list[tuple[Job, list[str]]]:
         return [(job, self._lines[path]) for path, job in self._jobs.items() if path in self._lines]
 
-    def start(self, last: Job | None) -> Job | None:
-        """The next job for a process whose last one was `last`; None if all are being run.
+    def start(self, last: Job | None) -> list[Job]:
+        """The next jobs for a process whose last one was `last`; none if all are being run.
 
         First jobs whose trainer is loaded, then those whose task is, then those of which no other
         worker has loaded the trainer; else in the order given.
@@ -57,24 +73,36 @@ class Schedule:
             return last is None or last.name != job.name, other_data, job.name in elsewhere
 
         elsewhere = {job.name for job in self._running.values()}
+        started: list[Job] = []
         for job in sorted(self._left.values(), key=cost):
-            if job.place.path in self._running or self._settle(job) or is_claimed(job.place.path):
-                continue
-            self._running[job.place.path] = job
-            return job
+            if (not started or self._beside(job, started)) and self._free(job):
+                started.append(job)
+                self._running[job.place.path] = job
         if not self._running and self._left:
             self.progress.waiting(len(self._left))
-        return None
+        return started
 
-    def reached(self, job: Job, fraction: float, score: float) -> None:
-        """A job that is run here has come so far, with this validation score."""
-        self.progress.running(job.place.path, job.label, fraction, score)
+    def reached(self, jobs: Sequence[Job], fraction: float, score: float) -> None:
+        """Jobs that are run here have come so far, with this validation score."""
+        self.progress.running([job.place.path for job in jobs], label(jobs), fraction, score)
 
-    def stopped(self, job: Job) -> None:
-        """A job is no longer run here: it is over, or somebody has to go on with it."""
-        del self._running[job.place.path]
-        self.progress.stopped(job.place.path)
-        self._settle(job)
+    def stopped(self, jobs: Sequence[Job], died: bool = False) -> None:
+        """Jobs are no longer run here: they are over, or somebody has to go on with them."""
+        if died and len(jobs) > 1:
+            self._alone.update(job.place.path for job in jobs)
+        for job in jobs:
+            del self._running[job.place.path]
+            self.progress.stopped(job.place.path)
+            self._settle(job)
+
+    def _beside(self, job: Job, started: Sequence[Job]) -> bool:
+        """Whether a job may run side by side with those just started."""
+        alone = not self._alone.isdisjoint({job.place.path, started[0].place.path})
+        return job.name == started[0].name and len(started) < job.at_once and not alone
+
+    def _free(self, job: Job) -> bool:
+        path = job.place.path
+        return path not in self._running and not self._settle(job) and not is_claimed(path)
 
     def _settle(self, job: Job) -> bool:
         over = self._is_over(job)

@@ -1,7 +1,8 @@
 """One job after the other: in this process, or in one that takes jobs from its standard input.
 
-A worker process reads a line of JSON for each job and answers with lines of JSON. It ends at once
-when its input does, so that none outlives the process that started it, however that one ended.
+A worker process reads lines of JSON, each with jobs to run side by side, and answers with such
+lines. It ends at once when its input does, so that none outlives the process that started it,
+however that one ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +58,11 @@ def read_failure(place: RunFolder) -> list[str] | None:
     return lines
 
 
+def is_over(place: RunFolder) -> bool:
+    """Whether a job is finished or has failed."""
+    return place.finished or read_failure(place) is not None
+
+
 def data_of(config: RunConfig) -> tuple[Any, ...]:
     """What a job's task depends on: jobs that agree in it can share a loaded task."""
     return config.task, config.protocol, config.data_seed, config.features, config.inductive
@@ -73,36 +82,56 @@ class JobRunner:
         self._root, self._device, self._data_root = root, device, data_root
         self._trainer: Trainer | None = None
 
-    def run(self, config: RunConfig, on_progress: Progress) -> None:
-        """Run a job unless somebody else has it; its folder tells afterwards what came of it."""
-        place = job_folder(self._root, config)
-        claim = take_claim(place.path)
-        if claim is None:
-            return
-        with claim:
-            if not place.finished and read_failure(place) is None:
-                self._run_claimed(config, place, claim, on_progress)
-        if place.finished:
-            clear_claims(place.path)
+    def run(self, configs: Sequence[RunConfig], on_progress: Progress) -> None:
+        """Run jobs that differ in their seed alone, save those that somebody else has.
 
-    def _run_claimed(
-        self, config: RunConfig, place: RunFolder, claim: Claim, on_progress: Progress
-    ) -> None:
+        Their folders tell afterwards what came of them.
+        """
+        places = {config.seed: job_folder(self._root, config) for config in configs}
+        claims: list[Claim] = []
+        left: dict[int, RunFolder] = {}
+
         def report(done: int, total: int, score: float) -> None:
-            if claim.lost:
+            if any(claim.lost for claim in claims):
                 raise ClaimLost
             on_progress(done, total, score)
 
-        for unfinished in place.path.glob(".*.tmp"):  # left by a process that was killed
-            unfinished.unlink(missing_ok=True)
+        with ExitStack() as held:
+            for seed, place in places.items():
+                if claim := take_claim(place.path):
+                    claims.append(held.enter_context(claim))
+                    if not is_over(place):
+                        left[seed] = place
+            if left:
+                with suppress(ClaimLost):
+                    self._train(configs[0], left, report)
+        for place in places.values():
+            if place.finished:
+                clear_claims(place.path)
+
+    def _train(
+        self, config: RunConfig, places: Mapping[int, RunFolder], on_progress: Progress
+    ) -> None:
+        for place in places.values():
+            for unfinished in place.path.glob(".*.tmp"):  # left by a process that was killed
+                unfinished.unlink(missing_ok=True)
+        folders = {seed: place.path for seed, place in places.items()}
         try:
-            self._open(config).run(config.seed, place.path, config.ood_curves, report)
+            self._open(config).run_together(folders, config.ood_curves, on_progress)
+            return
         except ClaimLost:
-            pass
+            raise
         except Exception as error:
             self._trainer = None
-            self.sound = isinstance(error, CanetError)
-            write_failure(place, _last_lines(error))
+            self.sound &= isinstance(error, CanetError)
+            lines = _last_lines(error)
+        left = {seed: place for seed, place in places.items() if not place.finished}
+        if len(places) == 1:
+            for place in left.values():
+                write_failure(place, lines)
+        else:  # which of them it was shows when each is trained alone
+            for seed, place in left.items():
+                self._train(replace(config, seed=seed), {seed: place}, on_progress)
 
     def _open(self, config: RunConfig) -> Trainer:
         """The trainer of a job, with whatever the last one has loaded already."""
@@ -135,7 +164,7 @@ def main() -> None:
     """Take jobs from standard input until it ends."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no answer
-    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
     last_message = 0.0
 
@@ -153,11 +182,11 @@ def main() -> None:
     runner = JobRunner(Path(place["root"]), place["device"], data_root)
     say(ready=True)
     while runner.sound:
-        runner.run(RunConfig(**orders.get()), report)
+        runner.run([RunConfig(**content) for content in orders.get()], report)
         say(sound=runner.sound)
 
 
-def _listen(orders: queue.SimpleQueue[dict[str, Any]]) -> None:
+def _listen(orders: queue.SimpleQueue[Any]) -> None:
     for line in sys.stdin:
         orders.put(json.loads(line))
     os._exit(0)  # in the middle of a job too: it goes on from its checkpoint
