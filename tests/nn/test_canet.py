@@ -324,7 +324,7 @@ def test_without_a_learned_environment_the_branches_are_averaged(backbone: str) 
         e = F.one_hot(torch.full((NUM_NODES,), k), K).double()
         matrix = operator_matrix(EDGES, NUM_NODES, model.operator)
         if backbone == "gcn":
-            outputs.append(model.branches[0](z, matrix @ z, e))
+            outputs.append(model.branches[0](torch.cat([matrix @ z, z], dim=1), e))
         else:
             outputs.append(model.branches[0](z, matrix.pattern, e))
     expected = F.relu(torch.stack(outputs).mean(dim=0) + z)

@@ -17,8 +17,8 @@ N, H, K = 6, 4, 3
 def estimate(kind: str, tau: float = 1.0, training: bool = True) -> tuple:
     """An estimator, its inputs, and what it makes of them."""
     estimator = EnvironmentEstimator(H, K, kind, tau).train(training)
-    own, neighbours = torch.randn(N, H), torch.randn(N, H) if kind == "graph" else None
-    return estimator, own, neighbours, estimator(own, neighbours)
+    inputs = torch.randn(N, 2 * H if kind == "graph" else H)
+    return estimator, inputs, estimator(inputs)
 
 
 def softmax_by_hand(logits: list[float]) -> Tensor:
@@ -30,7 +30,7 @@ kinds = pytest.mark.parametrize("kind", ["node", "graph"])
 
 
 def test_node_posterior_reads_the_node_alone_with_a_bias() -> None:
-    estimator, own, _, environment = estimate("node")
+    estimator, own, environment = estimate("node")
     weight, bias = estimator.linear.weight.detach(), estimator.linear.bias.detach()
     for v in range(N):
         logits = [float(weight[k] @ own[v] + bias[k]) for k in range(K)]
@@ -38,7 +38,8 @@ def test_node_posterior_reads_the_node_alone_with_a_bias() -> None:
 
 
 def test_graph_posterior_reads_neighbours_with_the_first_half_and_itself_with_the_second() -> None:
-    estimator, own, neighbours, environment = estimate("graph")
+    estimator, inputs, environment = estimate("graph")
+    neighbours, own = inputs[:, :H], inputs[:, H:]
     assert estimator.linear.bias is None
     weight = estimator.linear.weight.detach()
     of_neighbours, of_self = weight[:, :H], weight[:, H:]
@@ -70,24 +71,24 @@ def test_sample_is_the_gumbel_softmax_of_the_log_posterior(
 
 @kinds
 def test_predicting_uses_the_posterior_itself_without_noise_or_temperature(kind: str) -> None:
-    estimator, own, neighbours, environment = estimate(kind, tau=0.1, training=False)
+    estimator, inputs, environment = estimate(kind, tau=0.1, training=False)
     assert environment.sample.equal(environment.log_posterior.exp())
-    assert estimator(own, neighbours).sample.equal(environment.sample)
+    assert estimator(inputs).sample.equal(environment.sample)
 
 
 def test_training_draws_anew_for_every_call() -> None:
-    estimator, own, neighbours, environment = estimate("node")
-    assert not estimator(own, neighbours).sample.equal(environment.sample)
+    estimator, inputs, environment = estimate("node")
+    assert not estimator(inputs).sample.equal(environment.sample)
 
 
 def test_lower_temperature_gives_sharper_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = gumbel_noise(torch.empty(N, K))
     monkeypatch.setattr(environment_module, "gumbel_noise", lambda like: noise)
-    estimator, own, neighbours, _ = estimate("node")
+    estimator, inputs, _ = estimate("node")
     largest = []
     for tau in (0.1, 0.5, 1.0, 5.0, 100.0):
         estimator.tau = tau
-        largest.append(estimator(own, neighbours).sample.max(dim=1).values)
+        largest.append(estimator(inputs).sample.max(dim=1).values)
     for sharp, flat in itertools.pairwise(largest):
         assert (sharp > flat).all()
     assert (largest[-1] < 1 / K + 0.05).all()
@@ -98,7 +99,7 @@ def test_samples_follow_the_posterior() -> None:
     with torch.no_grad():
         estimator.linear.weight.zero_()
         estimator.linear.bias.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
-        sample = estimator(torch.zeros(20_000, 1), None).sample
+        sample = estimator(torch.zeros(20_000, 1)).sample
     share = torch.nn.functional.one_hot(sample.argmax(dim=1), 3).double().mean(dim=0)
     torch.testing.assert_close(share, torch.tensor([0.5, 0.3, 0.2]), rtol=0, atol=0.02)
 
@@ -111,7 +112,7 @@ def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
 
 
 def test_gradients_pass_through_sample_and_posterior() -> None:
-    estimator, _, _, environment = estimate("graph")
+    estimator, _, environment = estimate("graph")
     for output in environment:
         (grad,) = torch.autograd.grad(
             output[:, 0].sum(), estimator.linear.weight, retain_graph=True
@@ -125,7 +126,7 @@ def test_extreme_logits_stay_finite() -> None:
     with torch.no_grad():
         estimator.linear.weight.copy_(torch.tensor([[1e4], [-1e4]]))
     own = torch.tensor([[1.0], [-1.0]], requires_grad=True)
-    environment = estimator(own, None)
+    environment = estimator(own)
     (environment.sample * environment.log_posterior).sum().backward()
     assert environment.sample.isfinite().all()
     assert environment.log_posterior.isfinite().all()

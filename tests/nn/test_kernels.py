@@ -8,7 +8,7 @@ from torch import Tensor
 
 from canet.nn import Operator, kernels
 from canet.nn.blocks import operator_matrix
-from canet.nn.propagation import attend
+from canet.nn.propagation import attend, mix_branches
 from canet.nn.sparse_matrix import Pattern
 
 pytestmark = [
@@ -19,7 +19,10 @@ NUM_NODES, NUM_DST = 300, 240
 
 
 def pattern_with_a_hub() -> Pattern:
-    """Random edges; node 0 reads everybody, node 1 is read by everybody, 2 is alone."""
+    """Random edges; node 0 reads everybody, node 1 is read by everybody, 2 is alone.
+
+    Both hubs have more entries than a segment.
+    """
     random = torch.Generator().manual_seed(0)
     src, dst = torch.randint(3, NUM_NODES, (2, 900), generator=random)
     nodes = torch.arange(3, NUM_NODES)
@@ -70,3 +73,30 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(3, 64, torch.float32)
     first, second = (value_and_gradients(pattern, tensors) for _ in range(2))
     assert all(a.equal(b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("branches", "width", "out"), [(1, 8, 4), (3, 128, 64), (10, 64, 64)])
+def test_fused_mixture_and_its_gradients_are_those_of_double_precision(
+    branches: int, width: int, out: int, shared: bool
+) -> None:
+    random = torch.Generator().manual_seed(1)
+    shapes = (1000, width) if shared else (1000, branches, width), (branches, width, out)
+    exact = [
+        torch.randn(shape, generator=random, dtype=torch.double).cuda().requires_grad_()
+        for shape in (*shapes, (1000, branches))
+    ]
+    direction = torch.randn(1000, out, generator=random, dtype=torch.double).cuda()
+    oracle = mix_branches(*exact)
+    oracle_grads = torch.autograd.grad((oracle * direction).sum(), exact)
+    rounded = [tensor.detach().float().requires_grad_() for tensor in exact]
+    assert kernels.fused_mixture(rounded[0], rounded[1])
+    ours = mix_branches(*rounded)
+    our_grads = torch.autograd.grad((ours * direction.float()).sum(), rounded)
+    again = torch.autograd.grad((mix_branches(*rounded) * direction.float()).sum(), rounded)
+    for mine, twice, right in zip(
+        (ours, *our_grads), (ours, *again), (oracle, *oracle_grads), strict=True
+    ):
+        assert mine.equal(twice)
+        scale = right.abs().max()
+        torch.testing.assert_close(mine.double() / scale, right / scale, rtol=0, atol=2e-6)

@@ -47,10 +47,18 @@ def test_mixing_branches_is_the_sum_of_weighted_maps() -> None:
         torch.testing.assert_close(mixed[u], expected)
 
 
+def test_mixing_takes_an_input_for_each_branch_too() -> None:
+    inputs, weight, e = torch.randn(5, K, 2), torch.randn(K, 2, H), torch.rand(5, K)
+    mixed = mix_branches(inputs, weight, e)
+    for u in range(5):
+        expected = sum(e[u, k] * (weight[k].T @ inputs[u, k]) for k in range(K))
+        torch.testing.assert_close(mixed[u], expected)
+
+
 def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
     branches = ConvolutionBranches(H, K)
     own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
-    mixed = branches(own, neighbours, e)
+    mixed = branches(torch.cat([neighbours, own], dim=1), e)
     for u in range(5):
         expected = torch.zeros(H)
         for k in range(K):

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from canet.nn import SparseMatrix
+from canet.nn import SparseMatrix, sparse_matrix
 
 # Row 1 and columns 1 and 4 are empty; (0, 2) stands twice; entries come in no order.
 ROW = torch.tensor([3, 0, 2, 0, 0, 3, 2])
@@ -175,6 +175,30 @@ def test_pattern_by_branch_repeats_each_row_with_its_own_or_the_branchs_columns(
         torch.testing.assert_close(by_branch[branch::k, branch::k], expected)
     assert by_branch.sum() == k * expected.sum()
     assert matrix.pattern.by_branch(k) == matrix.pattern.by_branch(k)
+
+
+@pytest.mark.parametrize("length", [1, 2, 256])
+@both
+def test_segments_hold_every_entry_of_each_row_once(
+    make, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sparse_matrix, "SEGMENT", length)
+    pattern = make().pattern
+    cut = pattern.segments
+    bounds, slots = pattern.rowptr.tolist(), []
+    for row in range(4):
+        mine = (cut.row == row).nonzero().flatten().tolist()
+        entries = [e for i in mine for e in range(int(cut.begin[i]), int(cut.end[i]))]
+        assert entries == list(range(bounds[row], bounds[row + 1]))
+        assert all(int(cut.end[i] - cut.begin[i]) <= length for i in mine)
+        if len(mine) == 1:
+            assert cut.slot[mine] == -1
+        else:
+            i = cut.long_row.tolist().index(row)
+            expected = list(range(int(cut.first_slot[i]), int(cut.first_slot[i + 1])))
+            assert cut.slot[mine].tolist() == expected
+            slots += expected
+    assert slots == list(range(cut.num_slots))
 
 
 def test_torch_csr_comes_in_and_goes_out_unchanged() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -98,24 +99,33 @@ class CaNet(GraphModel):
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
             own = z[: block.num_dst]
-            matrix = block.matrices[self.operator]
-            convolves = isinstance(branches, ConvolutionBranches)
-            neighbours = matrix @ z if convolves else None
+            inputs = self._inputs(layer, z, block)
             if layer < len(self.estimators):
-                context = self._context(z, neighbours, block)
-                environments.append(self.estimators[layer](own, context))
+                seen = inputs.get(self.estimator_operator, own)
+                environments.append(self.estimators[layer](seen))
             e = self._mixture(environments, own)
-            mixed = branches(own, neighbours, e) if convolves else branches(z, matrix.pattern, e)
+            if isinstance(branches, ConvolutionBranches):
+                mixed = branches(inputs[self.operator], e)
+            else:
+                mixed = branches(z, block.matrices[self.operator].pattern, e)
             z = F.relu(mixed + own)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
-    def _context(self, z: Tensor, neighbours: Tensor | None, block: Block) -> Tensor | None:
-        """What the estimator reads of neighbours: the branches' product where it is the same."""
-        if self.estimator_operator is None:
-            return None
-        if self.estimator_operator == self.operator:
-            return neighbours
-        return block.matrices[self.estimator_operator] @ z
+    def _inputs(self, layer: int, z: Tensor, block: Block) -> dict[Operator | None, Tensor]:
+        """$[\\hat A z \\| z]$ $[n_{dst}, 2H]$ for each operator by which convolutions or the
+        estimator of a layer read z $[n_{src}, H]$: one product where it is the same.
+        """
+        needed: list[Operator | None] = []
+        if isinstance(self.branches[layer], ConvolutionBranches):
+            needed.append(self.operator)
+        if layer < len(self.estimators):
+            needed.append(self.estimator_operator)
+        own = z[: block.num_dst]
+        return {
+            operator: torch.cat([block.matrices[operator] @ z, own], dim=1)
+            for operator in dict.fromkeys(needed)
+            if operator is not None
+        }
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""

@@ -38,7 +38,8 @@ class EnvironmentEstimator(nn.Module):
         tau: Temperature of the sample.
 
     Shapes:
-        - own $[n, H]$, neighbours $[n, H]$ → :class:`Environment` of $[n, K]$ tensors
+        - inputs $z$ $[n, H]$, or $[\hat A z \,\|\, z]$ $[n, 2H]$ for `graph`
+          → :class:`Environment` of $[n, K]$ tensors
     """
 
     def __init__(
@@ -53,14 +54,8 @@ class EnvironmentEstimator(nn.Module):
             bound = 1 / math.sqrt(num_environments)
             nn.init.uniform_(self.linear.weight, -bound, bound)
 
-    def logits(self, own: Tensor, neighbours: Tensor | None) -> Tensor:
-        """Unnormalised $\\log \\pi$ $[n, K]$."""
-        inputs = own if neighbours is None else torch.cat([neighbours, own], dim=-1)
-        logits: Tensor = self.linear(inputs)
-        return logits
-
-    def forward(self, own: Tensor, neighbours: Tensor | None) -> Environment:
-        log_posterior = F.log_softmax(self.logits(own, neighbours), dim=-1)
+    def forward(self, inputs: Tensor) -> Environment:
+        log_posterior = F.log_softmax(self.linear(inputs), dim=-1)
         if not self.training:
             return Environment(log_posterior, log_posterior.exp())
         noisy = log_posterior + gumbel_noise(log_posterior)
@@ -69,4 +64,4 @@ class EnvironmentEstimator(nn.Module):
 
 def gumbel_noise(like: Tensor) -> Tensor:
     """Standard Gumbel noise, $-\\log(-\\log u)$, in the shape of `like`."""
-    return -torch.empty_like(like).exponential_().log()
+    return torch.empty_like(like).exponential_().log_().neg_()

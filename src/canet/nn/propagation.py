@@ -26,7 +26,7 @@ class ConvolutionBranches(nn.Module):
         num_branches: $K$.
 
     Shapes:
-        - own $z$ $[n, H]$, neighbours $\hat A z$ $[n, H]$, e $[n, K]$ → $[n, H]$
+        - inputs $[\hat A z \,\|\, z]$ $[n, 2H]$, e $[n, K]$ → $[n, H]$
     """
 
     def __init__(self, hidden: int, num_branches: int) -> None:
@@ -35,8 +35,8 @@ class ConvolutionBranches(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_branches, 2 * hidden, hidden))
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, own: Tensor, neighbours: Tensor, e: Tensor) -> Tensor:
-        return mix_branches(torch.cat([neighbours, own], dim=1), self.weight, e)
+    def forward(self, inputs: Tensor, e: Tensor) -> Tensor:
+        return mix_branches(inputs, self.weight, e)
 
 
 class AttentionBranches(nn.Module):
@@ -69,12 +69,20 @@ class AttentionBranches(nn.Module):
     def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
         score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
         score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
-        gathered = attend(neighbourhood, z, score_dst, score_src)
-        return (gathered * e.unsqueeze(-1)).flatten(1) @ self.weight.flatten(0, 1)
+        return mix_branches(attend(neighbourhood, z, score_dst, score_src), self.weight, e)
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-    """$\\sum_k e_{uk} W^{(k)\\top} x_u$ for inputs $[n, I]$, weight $[K, I, O]$, e $[n, K]$."""
+    r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
+
+    Shapes:
+        - inputs $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$,
+          e $[n, K]$ → $[n, O]$
+    """
+    if kernels.fused_mixture(inputs, weight):
+        return kernels.mix(inputs, weight, e)
+    if inputs.dim() == 3:
+        return (inputs * e.unsqueeze(-1)).flatten(1) @ weight.flatten(0, 1)
     branches, width, out = weight.shape
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
     return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)

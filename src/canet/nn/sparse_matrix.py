@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+SEGMENT = 256  # entries of a row that one GPU program walks
+
+
+class Segments(NamedTuple):
+    """The rows of a pattern cut into segments of at most `SEGMENT` entries, at least one a row.
+
+    `row`, `begin` and `end` $[s]$ say which entries a segment holds. `slot` $[s]$ numbers the
+    segments of rows with several of them, and is -1 for a row's only one. `long_row` $[r]$ are
+    those rows, with slots `first_slot[i]` to `first_slot[i + 1]`.
+    """
+
+    row: Tensor
+    begin: Tensor
+    end: Tensor
+    slot: Tensor
+    long_row: Tensor
+    first_slot: Tensor
+    num_slots: int
 
 
 class Pattern:
@@ -41,6 +60,30 @@ class Pattern:
         order = torch.argsort(self.col, stable=True)
         rowptr = _row_pointer(self.col, self.shape[1])
         return Pattern(rowptr, self.row[order], self.shape[0]), order
+
+    @cached_property
+    def segments(self) -> Segments:
+        """The rows cut for kernels in which a program walks one segment."""
+        length = self.rowptr.diff()
+        count = (length + SEGMENT - 1).div(SEGMENT, rounding_mode="floor").clamp(min=1).long()
+        first = count.cumsum(0) - count
+        row = torch.arange(self.shape[0], device=length.device).repeat_interleave(count)
+        position = torch.arange(row.numel(), device=row.device) - first[row]
+        begin = self.rowptr[row] + SEGMENT * position
+        end = torch.minimum(begin + SEGMENT, self.rowptr[row + 1])
+        of_long = count[row] > 1
+        slot = torch.where(of_long, of_long.cumsum(0) - 1, -1)
+        (long_row,) = (count > 1).nonzero(as_tuple=True)
+        first_slot = torch.cat([count.new_zeros(1), count[long_row].cumsum(0)])
+        return Segments(
+            row.int(),
+            begin.int(),
+            end.int(),
+            slot.int(),
+            long_row.int(),
+            first_slot.int(),
+            int(first_slot[-1]),
+        )
 
     def by_branch(self, k: int) -> tuple[Pattern, Pattern]:
         r"""The pattern with each row u repeated k times, as rows $u k, \dots, u k + k - 1$.

@@ -12,11 +12,17 @@ if TYPE_CHECKING:
     from canet.nn.sparse_matrix import Pattern
 
 HAVE_TRITON = find_spec("triton") is not None
+WIDEST = 256  # H of a tile that fits into a multiprocessor
 
 
 def fused_attention(z: Tensor) -> bool:
-    """Whether `attend` can run where z is."""
-    return HAVE_TRITON and z.is_cuda and torch.version.hip is None
+    """Whether `attend` can run on z $[n, H]$."""
+    return _on_gpu(z) and z.shape[1] <= WIDEST
+
+
+def fused_mixture(x: Tensor, weight: Tensor) -> bool:
+    """Whether `mix` can run on these inputs and weights $[K, I, O]$."""
+    return _on_gpu(x) and x.dtype == torch.float32 and max(weight.shape[1:]) <= WIDEST
 
 
 def attend(
@@ -27,3 +33,15 @@ def attend(
 
     out: Tensor = FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
     return out
+
+
+def mix(x: Tensor, weight: Tensor, e: Tensor) -> Tensor:
+    """K linear maps mixed per node; see `propagation.mix_branches`."""
+    from canet.nn.kernels.mixture import FusedMixture
+
+    out: Tensor = FusedMixture.apply(x, weight, e)
+    return out
+
+
+def _on_gpu(tensor: Tensor) -> bool:
+    return HAVE_TRITON and tensor.is_cuda and torch.version.hip is None

@@ -3,7 +3,8 @@
 Nothing of the size of the edges is stored, forward or backward: scores are computed again from one
 number per node and branch. Rows that read are walked in the forward pass and for the gradient of
 their scores, rows that are read (the transposed pattern) for all other gradients; no atomics, so
-the same input gives the same bits.
+the same input gives the same bits. A row with many entries is cut into segments, whose parts are
+merged at the end, so that nobody waits for a hub.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ class FusedAttention(torch.autograd.Function):
     ) -> Tensor:
         z, score_dst, score_src = z.contiguous(), score_dst.contiguous(), score_src.contiguous()
         (rows, branches), width = score_dst.shape, z.shape[1]
-        out = z.new_empty(rows, branches, width)
-        log_total = torch.empty_like(score_dst)
-        tile = _tile(branches, width)
-        grid = (rows, triton.cdiv(branches, tile["BLOCK_K"]))
-        _forward[grid](
-            z, score_dst, score_src, pattern.rowptr, pattern.col, out, log_total,
-            branches, width, slope, **tile,
+        out, log_total = z.new_empty(rows, branches, width), torch.empty_like(score_dst)
+        tile, cut = _tile(branches, width), pattern.segments
+        part = z.new_empty(cut.num_slots, branches, width + 2)
+        groups = triton.cdiv(branches, tile["BLOCK_K"])
+        _forward[(cut.row.numel(), groups)](
+            z, score_dst, score_src, pattern.col, cut.row, cut.begin, cut.end, cut.slot,
+            out, log_total, part, branches, width, slope, **tile,
         )  # fmt: skip
+        if cut.num_slots:
+            _merge_forward[(cut.long_row.numel(), groups)](
+                part, cut.long_row, cut.first_slot, out, log_total, branches, width, **tile
+            )
         ctx.save_for_backward(z, score_dst, score_src, log_total)
         ctx.pattern, ctx.slope, ctx.tile = pattern, slope, tile
         return out
@@ -54,19 +59,33 @@ class FusedAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         z, score_dst, score_src, log_total = ctx.saved_tensors
         pattern, tile, grad = ctx.pattern, ctx.tile, grad.contiguous()
-        (rows, branches), (sources, width) = score_dst.shape, z.shape
+        branches, width = score_dst.shape[1], z.shape[1]
         grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
         grad_dst, mean_grad = torch.empty_like(score_dst), torch.empty_like(score_dst)
-        grid = (rows, triton.cdiv(branches, tile["BLOCK_K"]))
-        _backward_dst[grid](
-            z, score_dst, score_src, log_total, pattern.rowptr, pattern.col, grad,
-            grad_dst, mean_grad, branches, width, ctx.slope, **tile,
+        cut = pattern.segments
+        part = z.new_empty(cut.num_slots, 3, branches)
+        groups = triton.cdiv(branches, tile["BLOCK_K"])
+        _backward_dst[(cut.row.numel(), groups)](
+            z, score_dst, score_src, log_total, pattern.col, cut.row, cut.begin, cut.end, cut.slot,
+            grad, grad_dst, mean_grad, part, branches, width, ctx.slope, **tile,
         )  # fmt: skip
+        if cut.num_slots:
+            _merge_backward_dst[(cut.long_row.numel(), groups)](
+                part, cut.long_row, cut.first_slot, grad_dst, mean_grad, branches, **tile
+            )
         read_by, _ = pattern.transposed
-        _backward_src[(sources,)](
-            z, score_dst, score_src, log_total, mean_grad, read_by.rowptr, read_by.col, grad,
-            grad_src, grad_z, branches, width, ctx.slope, **tile,
+        cut = read_by.segments
+        part = z.new_empty(cut.num_slots, width + branches)
+        _backward_src[(cut.row.numel(),)](
+            z, score_dst, score_src, log_total, mean_grad, read_by.col,
+            cut.row, cut.begin, cut.end, cut.slot, grad, grad_src, grad_z, part,
+            branches, width, ctx.slope, **tile,
         )  # fmt: skip
+        if cut.num_slots:
+            _merge_backward_src[(cut.long_row.numel(),)](
+                part, cut.long_row, cut.first_slot, grad_src, grad_z, branches, width,
+                BLOCK_K=triton.next_power_of_2(branches), BLOCK_H=tile["BLOCK_H"], num_warps=1,
+            )  # fmt: skip
         return grad_z, grad_dst, grad_src, None, None
 
 
@@ -88,14 +107,18 @@ def _score(own, other, slope):
 
 @triton.jit
 def _forward(
-    z, score_dst, score_src, rowptr, col, out, log_total, branches, width, slope,
+    z, score_dst, score_src, col, rows, begins, ends, slots, out, log_total, part,
+    branches, width, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    u = tl.program_id(0).to(tl.int64)
+    """A segment of a reader's neighbours: its result, or its part of that of a long row."""
+    segment = tl.program_id(0)
+    u = tl.load(rows + segment).to(tl.int64)
+    slot = tl.load(slots + segment).to(tl.int64)
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     h = tl.arange(0, BLOCK_H)
     in_k, in_h = k < branches, h < width
-    begin, end = tl.load(rowptr + u), tl.load(rowptr + u + 1)
+    begin, end = tl.load(begins + segment), tl.load(ends + segment)
     own = tl.load(score_dst + u * branches + k, mask=in_k, other=0.0)
     top = tl.full([BLOCK_K], float("-inf"), own.dtype)
     total = tl.zeros([BLOCK_K], own.dtype)
@@ -117,24 +140,62 @@ def _forward(
         products = tl.sum(weight[:, :, None] * states[:, None, :], axis=0)
         summed = summed * shrink[:, None] + products
         top = higher
-    total = tl.where(total > 0, total, 1.0)
+    inside = in_k[:, None] & in_h[None, :]
+    if slot < 0:
+        total = tl.where(total > 0, total, 1.0)
+        out_at = out + (u * branches + k[:, None]) * width + h[None, :]
+        tl.store(out_at, summed / total[:, None], mask=inside)
+        tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
+    else:
+        part_at = part + (slot * branches + k) * (width + 2)
+        tl.store(part_at[:, None] + h[None, :], summed, mask=inside)
+        tl.store(part_at + width, top, mask=in_k)
+        tl.store(part_at + width + 1, total, mask=in_k)
+
+
+@triton.jit
+def _merge_forward(
+    part, long_row, first_slot, out, log_total, branches, width,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    u = tl.load(long_row + row).to(tl.int64)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    h = tl.arange(0, BLOCK_H)
+    in_k, in_h = k < branches, h < width
+    inside = in_k[:, None] & in_h[None, :]
+    top = tl.full([BLOCK_K], float("-inf"), part.dtype.element_ty)
+    total = tl.zeros([BLOCK_K], part.dtype.element_ty)
+    summed = tl.zeros([BLOCK_K, BLOCK_H], part.dtype.element_ty)
+    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
+        part_at = part + (slot.to(tl.int64) * branches + k) * (width + 2)
+        its_top = tl.load(part_at + width, mask=in_k, other=0.0)
+        higher = tl.maximum(top, its_top)
+        shrink, its_shrink = tl.exp(top - higher), tl.exp(its_top - higher)
+        its_sum = tl.load(part_at[:, None] + h[None, :], mask=inside, other=0.0)
+        its_total = tl.load(part_at + width + 1, mask=in_k, other=1.0)
+        total = total * shrink + its_total * its_shrink
+        summed = summed * shrink[:, None] + its_sum * its_shrink[:, None]
+        top = higher
     out_at = out + (u * branches + k[:, None]) * width + h[None, :]
-    tl.store(out_at, summed / total[:, None], mask=in_k[:, None] & in_h[None, :])
+    tl.store(out_at, summed / total[:, None], mask=inside)
     tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
 
 
 @triton.jit
 def _backward_dst(
-    z, score_dst, score_src, log_total, rowptr, col, grad, grad_dst, mean_grad,
-    branches, width, slope,
+    z, score_dst, score_src, log_total, col, rows, begins, ends, slots,
+    grad, grad_dst, mean_grad, part, branches, width, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a reader's scores, and the mean gradient of its weights."""
-    u = tl.program_id(0).to(tl.int64)
+    segment = tl.program_id(0)
+    u = tl.load(rows + segment).to(tl.int64)
+    slot = tl.load(slots + segment).to(tl.int64)
     k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     h = tl.arange(0, BLOCK_H)
     in_k, in_h = k < branches, h < width
-    begin, end = tl.load(rowptr + u), tl.load(rowptr + u + 1)
+    begin, end = tl.load(begins + segment), tl.load(ends + segment)
     own = tl.load(score_dst + u * branches + k, mask=in_k, other=0.0)
     log_sum = tl.load(log_total + u * branches + k, mask=in_k, other=0.0)
     grad_at = grad + (u * branches + k[:, None]) * width + h[None, :]
@@ -156,23 +217,56 @@ def _backward_dst(
         mean += tl.sum(weight * grad_weight, axis=0)
         mean_risen += tl.sum(weight * grad_weight * rise, axis=0)
         risen += tl.sum(weight * rise, axis=0)
+    if slot < 0:
+        tl.store(mean_grad + u * branches + k, mean, mask=in_k)
+        tl.store(grad_dst + u * branches + k, mean_risen - mean * risen, mask=in_k)
+    else:
+        part_at = part + slot * 3 * branches + k
+        tl.store(part_at, mean, mask=in_k)
+        tl.store(part_at + branches, mean_risen, mask=in_k)
+        tl.store(part_at + 2 * branches, risen, mask=in_k)
+
+
+@triton.jit
+def _merge_backward_dst(
+    part, long_row, first_slot, grad_dst, mean_grad, branches,
+    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    u = tl.load(long_row + row).to(tl.int64)
+    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
+    in_k = k < branches
+    mean = tl.zeros([BLOCK_K], part.dtype.element_ty)
+    mean_risen = tl.zeros([BLOCK_K], part.dtype.element_ty)
+    risen = tl.zeros([BLOCK_K], part.dtype.element_ty)
+    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
+        part_at = part + slot.to(tl.int64) * 3 * branches + k
+        mean += tl.load(part_at, mask=in_k, other=0.0)
+        mean_risen += tl.load(part_at + branches, mask=in_k, other=0.0)
+        risen += tl.load(part_at + 2 * branches, mask=in_k, other=0.0)
     tl.store(mean_grad + u * branches + k, mean, mask=in_k)
     tl.store(grad_dst + u * branches + k, mean_risen - mean * risen, mask=in_k)
 
 
 @triton.jit
 def _backward_src(
-    z, score_dst, score_src, log_total, mean_grad, rowptr, col, grad, grad_src, grad_z,
-    branches, width, slope,
+    z, score_dst, score_src, log_total, mean_grad, col, rows, begins, ends, slots,
+    grad, grad_src, grad_z, part, branches, width, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the states and scores of a node that is read, over its readers."""
-    v = tl.program_id(0).to(tl.int64)
+    segment = tl.program_id(0)
+    v = tl.load(rows + segment).to(tl.int64)
+    slot = tl.load(slots + segment).to(tl.int64)
     h = tl.arange(0, BLOCK_H)
     in_h = h < width
-    begin, end = tl.load(rowptr + v), tl.load(rowptr + v + 1)
+    begin, end = tl.load(begins + segment), tl.load(ends + segment)
     state = tl.load(z + v * width + h, mask=in_h, other=0.0)
     summed = tl.zeros([BLOCK_H], state.dtype)
+    states_at, scores_at = grad_z + v * width, grad_src + v * branches
+    if slot >= 0:
+        states_at = part + slot * (width + branches)
+        scores_at = states_at + width
     for first in range(0, branches, BLOCK_K):
         k = first + tl.arange(0, BLOCK_K)
         in_k = k < branches
@@ -194,5 +288,24 @@ def _backward_src(
             grad_weight = tl.sum(grad_out * state[None, None, :], axis=2)
             of_scores += tl.sum(weight * (grad_weight - mean) * rise, axis=0)
             summed += tl.sum(tl.sum(weight[:, :, None] * grad_out, axis=1), axis=0)
-        tl.store(grad_src + v * branches + k, of_scores, mask=in_k)
+        tl.store(scores_at + k, of_scores, mask=in_k)
+    tl.store(states_at + h, summed, mask=in_h)
+
+
+@triton.jit
+def _merge_backward_src(
+    part, long_row, first_slot, grad_src, grad_z, branches, width,
+    BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0)
+    v = tl.load(long_row + row).to(tl.int64)
+    k, h = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_H)
+    in_k, in_h = k < branches, h < width
+    of_scores = tl.zeros([BLOCK_K], part.dtype.element_ty)
+    summed = tl.zeros([BLOCK_H], part.dtype.element_ty)
+    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
+        part_at = part + slot.to(tl.int64) * (width + branches)
+        summed += tl.load(part_at + h, mask=in_h, other=0.0)
+        of_scores += tl.load(part_at + width + k, mask=in_k, other=0.0)
     tl.store(grad_z + v * width + h, summed, mask=in_h)
+    tl.store(grad_src + v * branches + k, of_scores, mask=in_k)

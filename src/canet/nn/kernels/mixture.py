@@ -1,0 +1,149 @@
+"""Fused mixing of K branches: no nodes × branches × H tensor is written, forward or backward.
+
+Products are of fp32 numbers on tensor cores, each split into three of lower precision, which keeps
+fp32's accuracy. Sums over nodes are made in a fixed order, so the same input gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+BLOCK_M = 32  # nodes of a program
+PROGRAMS = 264  # of the weights' gradient, two for each multiprocessor of a large GPU
+
+
+class FusedMixture(torch.autograd.Function):
+    r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
+
+    Shapes:
+        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, e $[n, K]$
+          → $[n, O]$
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, e: Tensor) -> Tensor:
+        x, weight, e = x.contiguous(), weight.contiguous(), e.contiguous()
+        branches, width, out_width = weight.shape
+        out = x.new_empty(x.shape[0], out_width)
+        _forward[(triton.cdiv(x.shape[0], BLOCK_M),)](
+            x, weight, e, out, x.shape[0], branches, width, out_width,
+            SHARED=x.dim() == 2, BLOCK_M=BLOCK_M, BLOCK_I=min(64, _block(width)),
+            BLOCK_O=_block(out_width),
+        )  # fmt: skip
+        ctx.save_for_backward(x, weight, e)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, e = ctx.saved_tensors
+        grad = grad.contiguous()
+        branches, width, out_width = weight.shape
+        rows, shared = x.shape[0], x.dim() == 2
+        grad_x, grad_e = torch.empty_like(x), torch.empty_like(e)
+        blocks = {"BLOCK_M": BLOCK_M, "BLOCK_I": _block(width), "BLOCK_O": _block(out_width)}
+        _backward[(triton.cdiv(rows, BLOCK_M),)](
+            x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
+            SHARED=shared, **blocks,
+        )  # fmt: skip
+        tiles = triton.cdiv(rows, BLOCK_M)
+        splits = max(1, min(tiles, PROGRAMS // branches))
+        rows_of_split = triton.cdiv(tiles, splits) * BLOCK_M
+        part = x.new_empty(splits, branches, width, out_width)
+        _backward_weight[(branches, splits)](
+            x, e, grad, part, rows, rows_of_split, branches, width, out_width,
+            SHARED=shared, **blocks,
+        )  # fmt: skip
+        return grad_x, part.sum(dim=0), grad_e
+
+
+def _block(width: int) -> int:
+    """A tile's side: a power of two that tensor cores take."""
+    return max(16, triton.next_power_of_2(width))
+
+
+@triton.jit
+def _forward(
+    x, weight, e, out, rows, branches, width, out_width,
+    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+):  # fmt: skip
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    o = tl.arange(0, BLOCK_O)
+    in_m, in_o = m < rows, o < out_width
+    row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
+    total = tl.zeros([BLOCK_M, BLOCK_O], tl.float32)
+    for k in range(branches):
+        share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
+        for first in range(0, width, BLOCK_I):
+            i = first + tl.arange(0, BLOCK_I)
+            in_i = i < width
+            x_at = x + row[:, None] + i[None, :] + (0 if SHARED else k * width)
+            inputs = tl.load(x_at, mask=in_m[:, None] & in_i[None, :], other=0.0)
+            weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
+            of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
+            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
+    out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
+    tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
+
+
+@triton.jit
+def _backward(
+    x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
+    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the inputs and of e."""
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
+    in_m, in_i, in_o = m < rows, i < width, o < out_width
+    inside = in_m[:, None] & in_i[None, :]
+    row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
+    at = row[:, None] + i[None, :]
+    grad_at = grad + m[:, None].to(tl.int64) * out_width + o[None, :]
+    grad_out = tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0)
+    if SHARED:
+        inputs = tl.load(x + at, mask=inside, other=0.0)
+    total = tl.zeros([BLOCK_M, BLOCK_I], tl.float32)
+    for k in range(branches):
+        weight_at = weight + (k * width + i[None, :]) * out_width + o[:, None]
+        of_branch = tl.load(weight_at, mask=in_i[None, :] & in_o[:, None], other=0.0)
+        back = tl.dot(grad_out, of_branch, input_precision="tf32x3")
+        share_at = m.to(tl.int64) * branches + k
+        share = tl.load(e + share_at, mask=in_m, other=0.0)
+        if SHARED:
+            total += share[:, None] * back
+        else:
+            inputs = tl.load(x + at + k * width, mask=inside, other=0.0)
+            tl.store(grad_x + at + k * width, share[:, None] * back, mask=inside)
+        tl.store(grad_e + share_at, tl.sum(inputs * back, axis=1), mask=in_m)
+    if SHARED:
+        tl.store(grad_x + at, total, mask=inside)
+
+
+@triton.jit
+def _backward_weight(
+    x, e, grad, part, rows, rows_of_split, branches, width, out_width,
+    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+):  # fmt: skip
+    """Gradient of a branch's weight over some of the nodes."""
+    k, split = tl.program_id(0), tl.program_id(1)
+    i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
+    in_i, in_o = i < width, o < out_width
+    total = tl.zeros([BLOCK_I, BLOCK_O], tl.float32)
+    for first in range(split * rows_of_split, (split + 1) * rows_of_split, BLOCK_M):
+        m = (first + tl.arange(0, BLOCK_M)).to(tl.int64)
+        in_m = m < rows
+        row = m * width if SHARED else (m * branches + k) * width
+        x_at = x + row[None, :] + i[:, None]
+        inputs = tl.load(x_at, mask=in_m[None, :] & in_i[:, None], other=0.0)
+        share = tl.load(e + m * branches + k, mask=in_m, other=0.0)
+        grad_at = grad + m[:, None] * out_width + o[None, :]
+        grad_out = tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0)
+        total = tl.dot(inputs * share[None, :], grad_out, total, input_precision="tf32x3")
+    part_at = part + ((split * branches + k) * width + i[:, None]) * out_width + o[None, :]
+    tl.store(part_at, total, mask=in_i[:, None] & in_o[None, :])
