@@ -33,7 +33,7 @@ class Text(NamedTuple):
     @property
     def key(self) -> str:
         """What it is sorted by: the number it starts with, or its text; nothing for a gap."""
-        number = re.match(r"[-−]?\d+(\.\d+)?", self.text)
+        number = re.match(r"[-+−]?\d+(\.\d+)?", self.text)
         return number[0].replace("−", "-") if number else self.text.replace(GAP, "")
 
 
@@ -44,6 +44,10 @@ class Page(NamedTuple):
     notes: list[str]
     heads: list[str]
     rows: list[list[Text]]
+
+    def is_words(self, column: int) -> bool:
+        """Whether a column holds no number, so that it is flush left."""
+        return not any(row[column].text[-1:].isdigit() for row in self.rows)
 
 
 class Failure(NamedTuple):

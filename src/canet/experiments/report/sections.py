@@ -16,7 +16,7 @@ from canet.experiments.report.comparison import Comparison, Contestant, Spread, 
 from canet.experiments.report.curves import Chart, Histories, draw_chart, under_shift, validation
 from canet.experiments.results import OOD_MEAN
 from canet.experiments.tables import GAP, METHOD_LABELS
-from canet.methods import METHODS
+from canet.methods import METHODS, Settings
 from canet.training.summary import LEFT_OUT, OOD
 
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
@@ -143,8 +143,10 @@ def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
 
 
 def number(value: float, digits: int) -> str:
-    """With a true minus sign; a dash for what is not a number."""
-    return f"{value:.{digits}f}".replace("-", "−") if math.isfinite(value) else GAP
+    """With a true minus sign, but none before nought; a dash for what is not a number."""
+    if not math.isfinite(value):
+        return GAP
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def setting_text(value: Any) -> str:
@@ -172,11 +174,21 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             "The published column of FR was most likely scored with shifted labels: it stands "
             "beside no score whose labels are in their place."
         )
+    if shortened := _shortened(comparison):
+        yield f"Trained for fewer epochs than the published settings have: {shortened}."
     if any(contestant.is_ceiling for contestant in comparison.contestants):
         yield (
             "The ceiling never sees the spurious columns: it is no competitor, but tells what "
             "is left to gain."
         )
+
+
+def _shortened(comparison: Comparison) -> str:
+    """The numbers of epochs that are below the default, in words."""
+    default = Settings().epochs
+    epochs = {c.config.settings.get("epochs", default) for c in comparison.contestants}
+    shorter = sorted(number for number in epochs if number < default)
+    return f"{', '.join(map(str, shorter))} instead of {default}" if shorter else ""
 
 
 def _scores(comparison: Comparison, backbone: str, metric: str) -> Table:
@@ -224,6 +236,8 @@ def _score_table(
     rows = []
     for contestant, about in contestants:
         cells = [_cell(contestant, split, best.get(split)) for split in splits]
+        if not ranked:
+            cells = [cell._replace(below="") for cell in cells]
         lost = contestant.spread("test_id").mean - contestant.spread(OOD_MEAN).mean
         cells.append(Cell(number(lost, 1), _key(lost)))
         if twice:

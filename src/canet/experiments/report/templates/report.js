@@ -106,7 +106,7 @@
       const place = at * scale;
       const room = place + 12 + tip.offsetWidth < svg.clientWidth;
       tip.style.left = `${room ? place + 12 : Math.max(0, place - 12 - tip.offsetWidth)}px`;
-      tip.style.top = `${svg.offsetTop + 8}px`;
+      tip.style.top = "100%";
     };
     const hide = () => {
       cursor.style.visibility = "hidden";
