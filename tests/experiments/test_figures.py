@@ -6,7 +6,17 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 
 from canet.experiments import figures
-from canet.experiments.figures import COLOURS, Line, draw_demo
+from canet.experiments.figures import (
+    COLOURS,
+    Line,
+    Style,
+    draw_band,
+    draw_bars,
+    draw_demo,
+    new_figure,
+    save_figure,
+    tidy,
+)
 
 LINES = [
     Line(
@@ -46,3 +56,24 @@ def test_picture_that_cannot_be_drawn_leaves_the_old_one(
         draw_demo(LINES, path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_figure_has_the_same_bytes_every_time(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        figure = new_figure(1, 1)
+        axes = figure.subplots()
+        draw_band(axes, [1, 2, 3], [[1.0, 2.0], [], [3.0]], Style("#0072b2"), "line")
+        tidy(axes, "title")
+        save_figure(figure, tmp_path / folder, "picture")
+    for name in ("picture.svg", "picture.png"):
+        content = (tmp_path / "first" / name).read_bytes()
+        assert content == (tmp_path / "second" / name).read_bytes()
+    assert b"<dc:date>" not in (tmp_path / "first" / "picture.svg").read_bytes()
+
+
+def test_bars_are_drawn_where_some_have_no_run() -> None:
+    axes = new_figure(1, 1).subplots()
+    draw_bars(axes, ["a", "b"], [("one", "red", [[60.0, 62.0], []]), ("two", "blue", [[], []])])
+    low, high = axes.get_ylim()
+    assert 0 < low < 60
+    assert 62 < high < 100

@@ -118,11 +118,13 @@ class Table:
         own = ["score", "mean", "std", "runs", "expected", "values"]
         writer.writerow([*(self.columns[i] for i in texts), *own, "published", "published std"])
         for row in self.rows:
-            for i in self._scored():
-                score = row[i]
-                assert isinstance(score, Score)
-                labels = [row[j] for j in texts]
-                writer.writerow([*labels, self.columns[i], *_numbers(score)])
+            labels = [row[i] for i in texts]
+            scores = [(i, row[i]) for i in self._scored()]
+            writer.writerows(
+                [*labels, self.columns[i], *_numbers(cell)]
+                for i, cell in scores
+                if isinstance(cell, Score)
+            )
         return file.getvalue()
 
     def write(self, folder: Path) -> None:

@@ -47,10 +47,10 @@ class Elliptic(Experiment):
     def tables(self, finished: Finished) -> list[Table]:
         (subject,) = self.subjects
         groups = (OOD_MEAN, *OOD_SETS[subject.task], "test_id")
-        main = self._table(finished, "", "the OOD groups in order of time", groups)
+        main = self._table(finished, "", "OOD groups of time steps", groups)
         if subject.task != "elliptic":
             return [main]
-        about = "the steps that the paper leaves out"
+        about = "time steps that the paper leaves out"
         return [main, self._table(finished, "left-out", about, LEFT_OUT)]
 
     def draw(self, finished: Finished, folder: Path) -> None:
@@ -72,8 +72,7 @@ class Elliptic(Experiment):
             if left_out:
                 axes.axvspan(-0.5, 0.5, color="0.94", zorder=0)
                 axes.axvspan(places[-1] - 0.5, places[-1] + 0.5, color="0.94", zorder=0)
-            labels = [split_label(split).removeprefix("steps ") for split in groups]
-            axes.set_xticks(places, labels, rotation=35)
+            axes.set_xticks(places, [short_label(split) for split in groups], rotation=35)
             title = f"{BACKBONE_LABELS[backbone]}, {subject.label}"
             tidy(axes, title, "time steps (grey: left out by the paper)" if left_out else "")
         panels[0].set_ylabel("macro F1 %" if left_out else "accuracy %")
@@ -99,9 +98,14 @@ class Elliptic(Experiment):
                 f"The paper shows a figure without numbers; its text puts CaNet {ELLIPTIC_LEAD} % "
                 "above the runner-ups on average."
             )
-        heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
+        heads = ["OOD mean" if split == OOD_MEAN else short_label(split) for split in splits]
         columns = ["backbone", "method", *heads]
         return Table(self.file_name(part), self.heading(about), columns, rows, notes, ranked=True)
+
+
+def short_label(split: str) -> str:
+    """`ood/steps 11-14` → `11-14`."""
+    return split_label(split).removeprefix("steps ")
 
 
 def method_style(method: str, place: int) -> Style:

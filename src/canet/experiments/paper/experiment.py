@@ -87,8 +87,9 @@ def difference(
 ) -> Score:
     """How far runs are above others, pair by pair; pairs with an unfinished run are left out."""
     values = [
-        finished.scores([run], split)[0] - finished.scores([other], split)[0]
+        mine - others
         for run, other in zip(ours, base, strict=True)
-        if finished.place(run) and finished.place(other)
+        for mine in finished.scores([run], split)
+        for others in finished.scores([other], split)
     ]
     return Score(values, len(ours))

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from canet.experiments.jobs import job_folder
-from canet.experiments.results import results_of
+from canet.experiments.results import Result, results_of
 from canet.training import RunConfig, RunFolder
 
 
 class Finished:
-    """The finished ones among the jobs below a folder.
+    """The finished ones among the jobs below a folder; each is read once.
 
     Args:
         root: Folder of the jobs.
@@ -19,18 +19,22 @@ class Finished:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-
-    def place(self, config: RunConfig) -> RunFolder | None:
-        """Folder of a job, or None while it is not finished."""
-        place = job_folder(self.root, config)
-        return place if place.finished else None
+        self._results: dict[tuple[str, int], list[Result]] = {}
 
     def places(self, configs: Iterable[RunConfig]) -> list[RunFolder]:
         """Folders of those jobs that are finished, in the order given."""
-        found = (self.place(config) for config in configs)
-        return [place for place in found if place is not None]
+        return [place for result in self._read(configs) for place in result.places]
 
     def scores(self, configs: Iterable[RunConfig], split: str) -> list[float]:
         """Scores in percent of those jobs that are finished; `split` as in `Result.scores`."""
-        results = results_of(self.places(configs))
-        return [score for result in results for score in result.scores(split)]
+        return [score for result in self._read(configs) for score in result.scores(split)]
+
+    def _read(self, configs: Iterable[RunConfig]) -> list[Result]:
+        found = []
+        for config in configs:
+            key = (config.name, config.seed)
+            if key not in self._results:
+                place = job_folder(self.root, config)
+                self._results[key] = results_of([place] if place.finished else [])
+            found += self._results[key]
+        return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +127,7 @@ class Scope:
         changed = dict(changes or {})
         if self.quick:
             changed["epochs"] = QUICK_EPOCHS.get(subject.task, QUICK_EPOCHS["cora"])
-        settings = override(preset(subject.task, method, backbone), changed)
+        settings = _settings(subject.task, method, backbone, tuple(changed.items()))
         return RunConfig(
             task=subject.task,
             protocol=protocol,
@@ -135,10 +136,18 @@ class Scope:
             inductive=False,
             method=method,
             backbone=backbone,
-            settings=asdict(settings),
+            settings=dict(settings),
             seed=repeat.seed,
             ood_curves=ood_curves,
         )
+
+
+@cache
+def _settings(
+    task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
+) -> dict[str, Any]:
+    """Settings of a preset with some changed, computed once for all jobs that share them."""
+    return asdict(override(preset(task, method, backbone), dict(changes)))
 
 
 def split_label(split: str) -> str:

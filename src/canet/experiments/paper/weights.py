@@ -73,7 +73,7 @@ class Weights(Experiment):
                 places = finished.places(self._jobs(subject, backbone)[:1])
                 if places:
                     name = self.file_name(f"{subject.task}-{backbone}")
-                    title = f"W_D of CaNet-{BACKBONE_LABELS[backbone]} on {subject.label}"
+                    title = f"$W_D$ of CaNet-{BACKBONE_LABELS[backbone]} on {subject.label}"
                     draw_weights(branch_weights(places[0]), title, folder, name)
 
     def _jobs(self, subject: Subject, backbone: str) -> list[RunConfig]:
