@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -37,6 +38,7 @@ class Loop:
         batch: The training nodes.
         score: Gives the score of a split, a scalar on the device.
         curves: Splits to score at every epoch, `valid` among them.
+        lane: On a GPU, which stream to work in; runs at once have different ones.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Loop:
         batch: Batch,
         score: Score,
         curves: Sequence[str] = ("valid",),
+        lane: int = 0,
     ) -> None:
         self.method = method
         self.settings = settings
@@ -73,7 +76,7 @@ class Loop:
         self.ended = False
         self._graph: torch.cuda.CUDAGraph | None = None
         if on_gpu:
-            self._stream = torch.cuda.Stream(self.device)
+            self._stream = _stream(self.device, lane)
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
             self._generator = _generator(self.device).clone_state()
 
@@ -229,6 +232,12 @@ def go(
             )
     for loop in loops:
         loop.seconds = (time.perf_counter() - begin) / len(loops)
+
+
+@cache
+def _stream(device: torch.device, lane: int) -> torch.cuda.Stream:
+    """A stream of this process, used again by later runs: libraries keep workspaces for each."""
+    return torch.cuda.Stream(device)
 
 
 def _generator(device: torch.device) -> torch.Generator:

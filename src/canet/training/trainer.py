@@ -150,20 +150,23 @@ class Trainer:
     ) -> dict[int, Run]:
         """Train runs at once; several only where none of them draws from the host's generator."""
         with seeded(0, self.device):
-            loops = {seed: self._loop(seed, place, ood_curves) for seed, place in places.items()}
+            loops = {
+                seed: self._loop(seed, place, ood_curves, lane)
+                for lane, (seed, place) in enumerate(places.items())
+            }
             go(list(loops.values()), list(places.values()), on_progress)
         return {
             seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
             for seed, loop in loops.items()
         }
 
-    def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool) -> Loop:
+    def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool, lane: int) -> Loop:
         """A run's loop before its first epoch, or where its checkpoint was made."""
         torch.manual_seed(seed)
         method = self._new_method().to(self.device)
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
-        loop = Loop(method, self.settings, self.fields.batch("train"), self.score, curves)
+        loop = Loop(method, self.settings, self.fields.batch("train"), self.score, curves, lane)
         saved = place.read_checkpoint() if place else None
         if saved:
             loop.restore(saved)
