@@ -98,6 +98,16 @@ def test_a_text_among_scores_has_no_line_in_the_csv() -> None:
     assert [line.split(",")[1] for line in content.splitlines()] == ["method", "other"]
 
 
+def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
+    scores = [Score([value], 1) for value in (1.0, 2.0, 3.0)]
+    wide = Table("name", "Title", ["method", "a", "b", "c"], [["ERM", *scores]])
+    assert wide.parts(3) == [wide]
+    assert [part.texts() for part in wide.parts(2)] == [
+        (["method", "a", "b"], [["ERM", "1.00", "2.00"]]),
+        (["method", "c"], [["ERM", "3.00"]]),
+    ]
+
+
 def test_a_table_of_texts_is_its_own_csv() -> None:
     texts = Table("lead", "Lead", ["backbone", "rank"], [["GCN", "1 of 9"]])
     assert texts.csv() == "backbone,rank\nGCN,1 of 9\n"

@@ -14,6 +14,8 @@ from canet.training import RunConfig
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
+WIDEST = 5
+"""Columns of scores that a printed table has at most; a file has them all."""
 
 
 def reproduce(
@@ -53,7 +55,8 @@ def reproduce(
             table.write(out / TABLES)
         experiment.draw(finished, out / FIGURES)
         if not quiet:
-            print_table(tables[0].title, *tables[0].texts())
+            for part in tables[0].parts(WIDEST):
+                print_table(part.title, *part.texts())
     if what == ALL:
         _write_report(out)
     _list_failures(failed, out)

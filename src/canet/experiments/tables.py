@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -132,6 +132,22 @@ class Table:
         for suffix, content in (("md", self.markdown()), ("csv", self.csv())):
             with atomic_path(folder / f"{self.name}.{suffix}") as temporary:
                 temporary.write_text(content, encoding="utf-8")
+
+    def parts(self, widest: int) -> list[Table]:
+        """The table cut into ones with at most `widest` columns of scores, each with its texts."""
+        scored = self._scored()
+        texts = [i for i in range(len(self.columns)) if i not in scored]
+        if len(scored) <= widest:
+            return [self]
+        kept = [[*texts, *scored[i : i + widest]] for i in range(0, len(scored), widest)]
+        return [
+            replace(
+                self,
+                columns=[self.columns[i] for i in columns],
+                rows=[[row[i] for i in columns] for row in self.rows],
+            )
+            for columns in kept
+        ]
 
     def _scored(self) -> list[int]:
         """Columns that hold scores."""

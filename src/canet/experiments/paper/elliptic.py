@@ -62,8 +62,8 @@ class Elliptic(Experiment):
         places = list(range(len(groups)))
         inner = places[1:-1] if left_out else places
         for axes, backbone in zip(panels, BACKBONES, strict=True):
-            for i, method in enumerate(self.chosen_methods):
-                style = method_style(method, i)
+            for method in self.chosen_methods:
+                style = method_style(method)
                 jobs = self._jobs(subject, method, backbone)
                 values = [finished.scores(jobs, split) for split in groups]
                 draw_band(axes, inner, [values[x] for x in inner], style, METHOD_LABELS[method])
@@ -108,8 +108,9 @@ def short_label(split: str) -> str:
     return split_label(split).removeprefix("steps ")
 
 
-def method_style(method: str, place: int) -> Style:
+def method_style(method: str) -> Style:
     """CaNet in the accent colour on a thicker line, each other method in a colour of its own."""
     if method == "canet":
         return Style(ACCENT, "o", "-", 2.4)
+    place = list(METHOD_LABELS).index(method)
     return Style(PALETTE[place % len(PALETTE)], MARKERS[1 + place % (len(MARKERS) - 1)])

@@ -79,7 +79,7 @@ class Scope:
         wanted = [task for task in tasks if not self.tasks or task in self.tasks]
         if not self.quick:
             return [self._subject(task) for task in wanted]
-        short = [task for task in wanted if task in quick_tasks] or wanted[:1]
+        short = wanted if self.tasks else [task for task in wanted if task in quick_tasks]
         here = [task for task in short if self._files(task) != "absent"]
         if short and not here:
             return [Subject(STAND_IN, "original", f"{STAND_IN} in place of {short[0]}")]
