@@ -10,8 +10,8 @@ import pytest
 from canet import cli
 from canet.errors import CanetError
 from canet.experiments.report import write_report
-from canet.files import write_json
-from canet.training.checkpoint import CONFIG
+from canet.files import read_json, write_json
+from canet.training.checkpoint import CONFIG, RESULT
 from tests.experiments.finished import make_config
 from tests.experiments.report.reproduction import Maker, spoil
 
@@ -129,6 +129,15 @@ def test_unfinished_runs_alone_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="no finished run"):
         write_report(tmp_path, tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_result_that_lacks_something_is_told_in_one_line(tmp_path: Path) -> None:
+    place = Maker(tmp_path).run(make_config())
+    result = read_json(place / RESULT)
+    del result["device"]
+    write_json(place / RESULT, result)
+    with pytest.raises(CanetError, match=f"'{place}' lacks device: delete the folder"):
+        write_report(tmp_path, tmp_path / "report.html")
 
 
 def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from canet.data import CATALOG
+from canet.errors import CanetError
 from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
 from canet.experiments.presets import preset
 from canet.experiments.results import OOD_MEAN, Result
 from canet.methods import METHODS
 from canet.training import RunConfig, RunFolder
-from canet.training.summary import LEFT_OUT, OOD, Scored
+from canet.training.summary import LEFT_OUT, NEEDED, OOD, Scored
 
 STRUCTURAL = "structural"
 
@@ -199,10 +200,20 @@ def compare(results: Iterable[Result]) -> list[Comparison]:
         contestant = group.setdefault(_key(alike), Contestant(alike))
         draw = contestant.draws.setdefault(result.config.data_seed, {})
         for run, place in zip(result.runs, result.places, strict=True):
+            _check(run, place)
             if run.config.seed not in draw or run.config.ood_curves:
                 draw[run.config.seed] = Trained(run, place)
     comparisons = [_comparison(list(group.values())) for group in groups.values()]
     return sorted(comparisons, key=_in_order)
+
+
+def _check(run: Scored, place: RunFolder) -> None:
+    """Refuse a result that an earlier version wrote without something that is shown."""
+    if missing := NEEDED - run.result.keys():
+        raise CanetError(
+            f"the result in '{place.path}' lacks {', '.join(sorted(missing))}: "
+            "delete the folder and train the run again"
+        )
 
 
 def _key(config: RunConfig) -> str:

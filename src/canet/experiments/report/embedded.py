@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from canet.experiments.jobs.worker import FAILURE
 from canet.experiments.tables import GAP
 from canet.files import read_json
 from canet.training import RunFolder
 from canet.training.checkpoint import CONFIG
 
-FAILED = "failed.json"
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 MARKS = {"**": "strong", "<u>": "u"}
 
@@ -74,7 +74,7 @@ def tables(folder: Path) -> list[Page]:
 def failures(out: Path) -> list[Failure]:
     """The jobs at or below `out` that failed and have not been finished since."""
     found = []
-    for path in sorted(out.rglob(FAILED)):
+    for path in sorted(out.rglob(FAILURE)):
         place = RunFolder(path.parent)
         if place.finished:
             continue
