@@ -8,7 +8,8 @@ from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
 from canet.experiments.report.comparison import compare
 from canet.experiments.report.curves import Histories
-from canet.experiments.report.sections import Row, Section, make_section, number, setting_text
+from canet.experiments.report.score_table import Row, number, setting_text
+from canet.experiments.report.sections import Section, make_section
 from canet.experiments.results import read_results
 from canet.files import write_json
 from canet.training import RunConfig
@@ -107,6 +108,13 @@ def test_a_score_that_is_not_a_number_is_a_dash_and_sorts_last(tmp_path: Path) -
     write(tmp_path, make_config(), **{"ood/domain 4": math.nan})
     mean, first, second, *_ = rows(section(tmp_path))["ERM"].cells
     assert [(c.text, c.key) for c in (mean, first, second)] == [("–", ""), ("–", ""), ("50.00", 50)]
+
+
+def test_nobody_is_best_where_nobody_has_a_score(tmp_path: Path) -> None:
+    for method in ("erm", "irm"):
+        write(tmp_path, make_config(method=method), test_id=math.nan)
+    cells = [row.cells[3] for row in rows(section(tmp_path)).values()]
+    assert [(cell.text, cell.best) for cell in cells] == [("–", False)] * 2
 
 
 def test_number_of_runs_and_what_the_spread_is_over_are_told(tmp_path: Path) -> None:

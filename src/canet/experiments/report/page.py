@@ -13,14 +13,8 @@ from canet.experiments.published import published
 from canet.experiments.report import embedded
 from canet.experiments.report.comparison import Comparison, Contestant, Verdict, compare
 from canet.experiments.report.curves import Histories, nice_ticks
-from canet.experiments.report.sections import (
-    Section,
-    label_of,
-    legend,
-    make_section,
-    number,
-    setting_text,
-)
+from canet.experiments.report.score_table import label_of, number, setting_text
+from canet.experiments.report.sections import Section, legend, make_section
 from canet.experiments.results import OOD_MEAN, read_results
 from canet.files import atomic_path
 from canet.methods import METHODS
