@@ -63,10 +63,10 @@ def score_table(
     `ranked` tables mark the best of each column and have the published numbers below ours.
     """
     everyone = [contestant for contestant, _ in contestants]
-    rules = {trained.run.result["selection"] for c in everyone for trained in c.trained}
+    rules = sorted({trained.run.result["selection"] for c in everyone for trained in c.trained})
     bases = {contestant.basis for contestant in everyone}
     over = f" over {bases.pop()}" if len(bases) == 1 else ""
-    caption = f"{metric} in %, mean ± standard deviation{over}, epoch by {' or '.join(sorted(rules))}"
+    caption = f"{metric} in %, mean ± standard deviation{over}, epoch by {' or '.join(rules)}"
     twice = any(len(c.draws) > 1 and c.spread_over_runs(OOD_MEAN).size > 1 for c in everyone)
     columns = [Column("method", words=True), *map(_column, splits), Column("lost", "ID − OOD")]
     columns[1] = columns[1]._replace(sorted=ranked)
