@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -94,12 +93,11 @@ class CaNet(GraphModel):
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
     def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
-        z = F.relu(self.project(x) + self.phi_in.bias)
+        z = F.relu(self.project(x, self.phi_in.bias))
         environments: list[Environment] = []
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
-            own = z[: block.num_dst]
-            inputs = self._inputs(layer, z, block)
+            inputs, own = self._inputs(layer, z, block)
             if layer < len(self.estimators):
                 seen = inputs.get(self.estimator_operator, own)
                 environments.append(self.estimators[layer](seen))
@@ -111,21 +109,23 @@ class CaNet(GraphModel):
             z = F.relu(mixed + own)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
-    def _inputs(self, layer: int, z: Tensor, block: Block) -> dict[Operator | None, Tensor]:
-        """$[\\hat A z \\| z]$ $[n_{dst}, 2H]$ for each operator by which convolutions or the
-        estimator of a layer read z $[n_{src}, H]$: one product where it is the same.
+    def _inputs(
+        self, layer: int, z: Tensor, block: Block
+    ) -> tuple[dict[Operator | None, Tensor], Tensor]:
+        """What a layer reads of z $[n_{src}, H]$: $[\\hat A z \\| z]$ $[n_{dst}, 2H]$ for each
+        operator of its convolutions and its estimator, and z of the readers $[n_{dst}, H]$.
         """
         needed: list[Operator | None] = []
         if isinstance(self.branches[layer], ConvolutionBranches):
             needed.append(self.operator)
         if layer < len(self.estimators):
             needed.append(self.estimator_operator)
+        inputs: dict[Operator | None, Tensor] = {}
         own = z[: block.num_dst]
-        return {
-            operator: torch.cat([block.matrices[operator] @ z, own], dim=1)
-            for operator in dict.fromkeys(needed)
-            if operator is not None
-        }
+        for operator in dict.fromkeys(needed):
+            if operator is not None:
+                inputs[operator], own = block.matrices[operator].beside_own(z)
+        return inputs, own
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from canet.nn.blocks import Block, Operator
 from canet.nn.dropout import dropout
@@ -57,11 +58,11 @@ class GraphModel(nn.Module):
     def drop(self, z: Tensor) -> Tensor:
         return dropout(z, self.dropout, self.training)
 
-    def project(self, x: Features) -> Tensor:
-        """$x W_{in}$ $[n_{src}, H]$ after dropout. A sparse x stays sparse: its zeros stay zero."""
-        weight = self.phi_in.weight.t()
+    def project(self, x: Features, bias: Tensor | None = None) -> Tensor:
+        """$x W_{in} + b$ $[n_{src}, H]$ after dropout. A sparse x stays sparse."""
         if isinstance(x, Tensor):
-            return self.drop(x) @ weight
+            return F.linear(self.drop(x), self.phi_in.weight, bias)
         if self.training and self.dropout > 0:
             x = SparseMatrix(x.pattern, self.drop(x.value))
-        return x @ weight
+        product = x @ self.phi_in.weight.t()
+        return product if bias is None else product + bias

@@ -179,6 +179,14 @@ class SparseMatrix:
         product: Tensor = _Product.apply(self.value, dense, self)
         return product
 
+    def beside_own(self, dense: Tensor) -> tuple[Tensor, Tensor]:
+        """$[A z \\| z_{1..n}]$ $[n, 2h]$ and $z_{1..n}$ $[n, h]$ for a dense z $[m, h]$.
+
+        Differentiable in z, whose gradient is put together in one pass.
+        """
+        both: tuple[Tensor, Tensor] = _BesideOwn.apply(dense, self)
+        return both
+
 
 class _Product(torch.autograd.Function):
     """$C = A B$ for sparse A: $dB = A^T dC$, and $dA = dC B^T$ only at the entries of A."""
@@ -202,6 +210,25 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_dense = matrix.transposed.csr @ grad
         return grad_value, grad_dense, None
+
+
+class _BesideOwn(torch.autograd.Function):
+    """Autograd would fill, copy and add a whole gradient for each use of $z_{1..n}$."""
+
+    @staticmethod
+    def forward(ctx: Any, dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
+        ctx.matrix = matrix
+        own = dense[: matrix.shape[0]]
+        return torch.cat([matrix.csr @ dense, own], dim=1), own
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_both: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
+        of_product, of_own = grad_both.chunk(2, dim=1)
+        grad = ctx.matrix.transposed.csr @ of_product.contiguous()
+        grad[: ctx.matrix.shape[0]] += grad_own
+        grad[: ctx.matrix.shape[0]] += of_own
+        return grad, None
 
 
 class _GatherRows(torch.autograd.Function):

@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK_M = 32  # nodes of a program
+BLOCK_M = 64  # nodes of a program
+NUM_WARPS = 4
 PROGRAMS = 264  # of the weights' gradient, two for each multiprocessor of a large GPU
 
 
@@ -33,8 +34,7 @@ class FusedMixture(torch.autograd.Function):
         out = x.new_empty(x.shape[0], out_width)
         _forward[(triton.cdiv(x.shape[0], BLOCK_M),)](
             x, weight, e, out, x.shape[0], branches, width, out_width,
-            SHARED=x.dim() == 2, BLOCK_M=BLOCK_M, BLOCK_I=min(64, _block(width)),
-            BLOCK_O=_block(out_width),
+            SHARED=x.dim() == 2, **_tile(width, out_width),
         )  # fmt: skip
         ctx.save_for_backward(x, weight, e)
         return out
@@ -47,10 +47,10 @@ class FusedMixture(torch.autograd.Function):
         branches, width, out_width = weight.shape
         rows, shared = x.shape[0], x.dim() == 2
         grad_x, grad_e = torch.empty_like(x), torch.empty_like(e)
-        blocks = {"BLOCK_M": BLOCK_M, "BLOCK_I": _block(width), "BLOCK_O": _block(out_width)}
+        tile = _tile(width, out_width)
         _backward[(triton.cdiv(rows, BLOCK_M),)](
             x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
-            SHARED=shared, **blocks,
+            SHARED=shared, **tile,
         )  # fmt: skip
         tiles = triton.cdiv(rows, BLOCK_M)
         splits = max(1, min(tiles, PROGRAMS // branches))
@@ -58,14 +58,18 @@ class FusedMixture(torch.autograd.Function):
         part = x.new_empty(splits, branches, width, out_width)
         _backward_weight[(branches, splits)](
             x, e, grad, part, rows, rows_of_split, branches, width, out_width,
-            SHARED=shared, **blocks,
+            SHARED=shared, **tile,
         )  # fmt: skip
         return grad_x, part.sum(dim=0), grad_e
 
 
-def _block(width: int) -> int:
-    """A tile's side: a power of two that tensor cores take."""
-    return max(16, triton.next_power_of_2(width))
+def _tile(width: int, out_width: int) -> dict[str, int]:
+    """Sizes of a program's tile: powers of two that tensor cores take."""
+    sides = (max(16, triton.next_power_of_2(side)) for side in (width, out_width))
+    return dict(zip(("BLOCK_I", "BLOCK_O"), sides, strict=True)) | {
+        "BLOCK_M": BLOCK_M,
+        "num_warps": NUM_WARPS,
+    }
 
 
 @triton.jit
@@ -74,20 +78,21 @@ def _forward(
     SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    o = tl.arange(0, BLOCK_O)
-    in_m, in_o = m < rows, o < out_width
+    i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
+    in_m, in_i, in_o = m < rows, i < width, o < out_width
+    inside = in_m[:, None] & in_i[None, :]
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
+    x_at = x + row[:, None] + i[None, :]
+    if SHARED:
+        inputs = tl.load(x_at, mask=inside, other=0.0)
     total = tl.zeros([BLOCK_M, BLOCK_O], tl.float32)
     for k in range(branches):
+        if not SHARED:
+            inputs = tl.load(x_at + k * width, mask=inside, other=0.0)
         share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
-        for first in range(0, width, BLOCK_I):
-            i = first + tl.arange(0, BLOCK_I)
-            in_i = i < width
-            x_at = x + row[:, None] + i[None, :] + (0 if SHARED else k * width)
-            inputs = tl.load(x_at, mask=in_m[:, None] & in_i[None, :], other=0.0)
-            weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
-            of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
-            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
+        weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
+        of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
+        total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
     out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
     tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
 
