@@ -26,13 +26,15 @@ def test_without_a_terminal_a_line_tells_count_time_left_and_score(
 ) -> None:
     clock = Clock(monkeypatch)
     with JobProgress(10, done=4, quiet=False).showing() as shown:
-        shown.running([ONE], "cora erm-gcn seed 0", 0.5, 50.0)
+        clock.now += 60
+        shown.running([ONE], "cora erm-gcn seed 0", 0.0, 50.0)
         clock.now += 60
         shown.ended(ONE, failed=True)
         clock.now += 60
         shown.running([TWO], "cora erm-gcn seed 1", 0.2, 81.23)
         shown.running([TWO], "cora erm-gcn seed 1", 0.3, 82.0)
     assert capsys.readouterr().err.splitlines() == [
+        "4/10 jobs; cora erm-gcn seed 0, valid 50.0",
         "5/10 jobs, 1 failed; about 5 min left; cora erm-gcn seed 0, valid 50.0",
         "5/10 jobs, 1 failed; about 8 min left; cora erm-gcn seed 1, valid 81.2",
     ]

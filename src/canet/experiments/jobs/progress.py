@@ -24,12 +24,13 @@ class JobProgress:
     """
 
     def __init__(self, total: int, done: int, quiet: bool) -> None:
-        self._total, self._done, self._before = total, done, done
+        self._total, self._done = total, done
         self._failed = 0
         self._parts: dict[Path, float] = {}  # of running jobs
         self._text = ""
         self._quiet = quiet
-        self._begin = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
+        self._first: tuple[float, float] | None = None  # time and jobs done at the first report
         self._bar: Progress | None = None
         if not quiet and sys.stderr.isatty():
             self._bar = Progress(
@@ -53,6 +54,8 @@ class JobProgress:
     def running(self, jobs: Sequence[Path], label: str, fraction: float, score: float) -> None:
         """Jobs have come so far, with this validation score."""
         self._parts.update(dict.fromkeys(jobs, fraction))
+        if self._first is None:
+            self._first = time.monotonic(), self._reached()
         self._text = f"{label}, valid {score:.1f}"
         self._show()
 
@@ -73,22 +76,28 @@ class JobProgress:
         self._show()
 
     def _show(self) -> None:
-        reached = self._done + sum(self._parts.values())
         if self._bar:
             task = self._bar.tasks[0].id
-            self._bar.update(task, completed=reached, count=self._count(), description=self._text)
+            self._bar.update(
+                task, completed=self._reached(), count=self._count(), description=self._text
+            )
         elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
-            parts = [self._count(), self._time_left(reached), self._text]
+            parts = [self._count(), self._time_left(), self._text]
             print("; ".join(part for part in parts if part), file=sys.stderr)
+
+    def _reached(self) -> float:
+        return self._done + sum(self._parts.values())
 
     def _count(self) -> str:
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._done}/{self._total} jobs{failed}"
 
-    def _time_left(self, reached: float) -> str:
-        here = reached - self._before
+    def _time_left(self) -> str:
+        """At the pace since the first report; nothing before there is one to go by."""
+        begin, before = self._first or (0.0, self._total)
+        here = self._reached() - before
         if here <= 0:
             return ""
-        minutes = (time.monotonic() - self._begin) / here * (self._total - reached) / 60
+        minutes = (time.monotonic() - begin) / here * (self._total - self._reached()) / 60
         return f"about {max(1, round(minutes))} min left"
