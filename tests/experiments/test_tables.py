@@ -101,10 +101,19 @@ def test_a_text_among_scores_has_no_line_in_the_csv() -> None:
 def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
     scores = [Score([value], 1) for value in (1.0, 2.0, 3.0)]
     wide = Table("name", "Title", ["method", "a", "b", "c"], [["ERM", *scores]])
-    assert wide.parts(3) == [wide]
+    assert len(wide.parts(3)) == 1
     assert [part.texts() for part in wide.parts(2)] == [
         (["method", "a", "b"], [["ERM", "1.00", "2.00"]]),
         (["method", "c"], [["ERM", "3.00"]]),
+    ]
+
+
+def test_a_published_number_stays_with_ours_where_a_table_is_cut() -> None:
+    scores = [Score([1.0], 1, Published("Table 1", 2.0, 0.5)), Score([3.0], 1)]
+    wide = Table("name", "Title", ["method", "a", "b"], [["ERM", *scores]])
+    assert [part.texts()[0] for part in wide.parts(2)] == [
+        ["method", "a", "paper"],
+        ["method", "b"],
     ]
 
 

@@ -22,12 +22,13 @@ METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software"
 
 
 class Style(NamedTuple):
-    """How a line or a bar looks."""
+    """How a line looks, and how opaque the band about it is."""
 
     colour: str
     marker: str = "o"
     dashes: str = "-"
     width: float = 1.4
+    band: float = 0.13
 
 
 def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> Figure:
@@ -69,7 +70,7 @@ def draw_band(
         label=label,
     )
     axes.fill_between(
-        x, centre - spread, centre + spread, color=style.colour, alpha=0.13, linewidth=0
+        x, centre - spread, centre + spread, color=style.colour, alpha=style.band, linewidth=0
     )
 
 

@@ -14,8 +14,8 @@ from canet.training import RunConfig
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
-WIDEST = 5
-"""Columns of scores that a printed table has at most; a file has them all."""
+WIDEST = 9
+"""Columns of numbers that a printed table has at most; a file has them all."""
 
 
 def reproduce(

@@ -134,20 +134,20 @@ class Table:
                 temporary.write_text(content, encoding="utf-8")
 
     def parts(self, widest: int) -> list[Table]:
-        """The table cut into ones with at most `widest` columns of scores, each with its texts."""
-        scored = self._scored()
+        """The table cut into ones with at most `widest` columns of numbers, each with its texts."""
+        scored, beside = self._scored(), self._beside()
         texts = [i for i in range(len(self.columns)) if i not in scored]
-        if len(scored) <= widest:
-            return [self]
-        kept = [[*texts, *scored[i : i + widest]] for i in range(0, len(scored), widest)]
-        return [
-            replace(
-                self,
-                columns=[self.columns[i] for i in columns],
-                rows=[[row[i] for i in columns] for row in self.rows],
-            )
-            for columns in kept
-        ]
+        groups: list[list[int]] = [[]]
+        for i in scored:
+            width = sum(1 + (j in beside) for j in [*groups[-1], i])
+            if width > widest:
+                groups.append([])
+            groups[-1].append(i)
+        return [self._only([*texts, *group]) for group in groups]
+
+    def _only(self, columns: Sequence[int]) -> Table:
+        rows = [[row[i] for i in columns] for row in self.rows]
+        return replace(self, columns=[self.columns[i] for i in columns], rows=rows)
 
     def _scored(self) -> list[int]:
         """Columns that hold scores."""

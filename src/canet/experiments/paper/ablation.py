@@ -116,7 +116,8 @@ class Ablation(Experiment):
             limits.append(axes.get_ylim())
             tidy(axes, f"CaNet-{BACKBONE_LABELS[backbone]}, {subject.label}")
         panels[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-        panels[0].set_ylabel(f"OOD {METRIC_NAMES[CATALOG[subject.task].metric]} %")
+        metric = METRIC_NAMES[CATALOG[subject.task].metric]
+        panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))

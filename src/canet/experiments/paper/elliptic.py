@@ -113,4 +113,4 @@ def method_style(method: str) -> Style:
     if method == "canet":
         return Style(ACCENT, "o", "-", 2.4)
     place = list(METHOD_LABELS).index(method)
-    return Style(PALETTE[place % len(PALETTE)], MARKERS[1 + place % (len(MARKERS) - 1)])
+    return Style(PALETTE[place % len(PALETTE)], MARKERS[1 + place % (len(MARKERS) - 1)], band=0.05)

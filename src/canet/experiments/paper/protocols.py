@@ -30,7 +30,7 @@ class Contestant(NamedTuple):
     features: str | None = None
 
 
-CEILING = Contestant("ERM without the spurious columns (ceiling)", "erm", NOT_MISLED)
+CEILING = Contestant("ceiling: ERM without spurious columns", "erm", NOT_MISLED)
 
 
 class Protocols(Experiment):
@@ -81,7 +81,9 @@ class Protocols(Experiment):
 
     def draw(self, finished: Finished, folder: Path) -> None:
         backbones = self._backbones()
-        figure = new_figure(len(backbones), len(self.subjects), 4.2, 3.0)
+        figure = new_figure(
+            len(backbones), len(self.subjects), max(4.2, 7 / len(self.subjects)), 3.0
+        )
         panels = figure.subplots(len(backbones), len(self.subjects), sharey="row", squeeze=False)
         for row, backbone in zip(panels, backbones, strict=True):
             for axes, subject in zip(row, self.subjects, strict=True):
