@@ -14,8 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-BLOCK_M = 64  # nodes of a program
-NUM_WARPS = 4
+MOST_INPUTS = 4096  # entries of a program's tile of inputs
 PROGRAMS = 264  # of the weights' gradient, two for each multiprocessor of a large GPU
 
 
@@ -32,9 +31,10 @@ class FusedMixture(torch.autograd.Function):
         x, weight, e = x.contiguous(), weight.contiguous(), e.contiguous()
         branches, width, out_width = weight.shape
         out = x.new_empty(x.shape[0], out_width)
-        _forward[(triton.cdiv(x.shape[0], BLOCK_M),)](
+        tile = _tile(width, out_width)
+        _forward[(triton.cdiv(x.shape[0], tile["BLOCK_M"]),)](
             x, weight, e, out, x.shape[0], branches, width, out_width,
-            SHARED=x.dim() == 2, **_tile(width, out_width),
+            SHARED=x.dim() == 2, **tile | {"BLOCK_I": min(64, tile["BLOCK_I"])},
         )  # fmt: skip
         ctx.save_for_backward(x, weight, e)
         return out
@@ -48,13 +48,13 @@ class FusedMixture(torch.autograd.Function):
         rows, shared = x.shape[0], x.dim() == 2
         grad_x, grad_e = torch.empty_like(x), torch.empty_like(e)
         tile = _tile(width, out_width)
-        _backward[(triton.cdiv(rows, BLOCK_M),)](
+        tiles = triton.cdiv(rows, tile["BLOCK_M"])
+        _backward[(tiles,)](
             x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
             SHARED=shared, **tile,
         )  # fmt: skip
-        tiles = triton.cdiv(rows, BLOCK_M)
         splits = max(1, min(tiles, PROGRAMS // branches))
-        rows_of_split = triton.cdiv(tiles, splits) * BLOCK_M
+        rows_of_split = triton.cdiv(tiles, splits) * tile["BLOCK_M"]
         part = x.new_empty(splits, branches, width, out_width)
         _backward_weight[(branches, splits)](
             x, e, grad, part, rows, rows_of_split, branches, width, out_width,
@@ -65,11 +65,9 @@ class FusedMixture(torch.autograd.Function):
 
 def _tile(width: int, out_width: int) -> dict[str, int]:
     """Sizes of a program's tile: powers of two that tensor cores take."""
-    sides = (max(16, triton.next_power_of_2(side)) for side in (width, out_width))
-    return dict(zip(("BLOCK_I", "BLOCK_O"), sides, strict=True)) | {
-        "BLOCK_M": BLOCK_M,
-        "num_warps": NUM_WARPS,
-    }
+    block_i, block_o = (max(16, triton.next_power_of_2(side)) for side in (width, out_width))
+    block_m = max(16, min(64, MOST_INPUTS // block_i))
+    return {"BLOCK_M": block_m, "BLOCK_I": block_i, "BLOCK_O": block_o}
 
 
 @triton.jit
@@ -78,21 +76,20 @@ def _forward(
     SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
-    in_m, in_i, in_o = m < rows, i < width, o < out_width
-    inside = in_m[:, None] & in_i[None, :]
+    o = tl.arange(0, BLOCK_O)
+    in_m, in_o = m < rows, o < out_width
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
-    x_at = x + row[:, None] + i[None, :]
-    if SHARED:
-        inputs = tl.load(x_at, mask=inside, other=0.0)
     total = tl.zeros([BLOCK_M, BLOCK_O], tl.float32)
     for k in range(branches):
-        if not SHARED:
-            inputs = tl.load(x_at + k * width, mask=inside, other=0.0)
         share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
-        weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
-        of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
-        total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
+        for first in range(0, width, BLOCK_I):
+            i = first + tl.arange(0, BLOCK_I)
+            in_i = i < width
+            x_at = x + row[:, None] + i[None, :] + (0 if SHARED else k * width)
+            inputs = tl.load(x_at, mask=in_m[:, None] & in_i[None, :], other=0.0)
+            weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
+            of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
+            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
     out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
     tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
 
