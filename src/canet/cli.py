@@ -392,6 +392,45 @@ def report(
     print(f"Report: {target}")
 
 
+@app.command()
+def bench(
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All tasks and growth, or a few minutes' worth.")
+    ] = False,
+    tasks: Annotated[str | None, typer.Option(help="Only these tasks, such as cora,arxiv.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="About how long to time each contestant.")
+    ] = None,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path, typer.Option(help="JSON file for the measurements; pictures go beside it.")
+    ] = Path("bench.json"),
+    quiet: Quiet = False,
+) -> None:
+    """Speed and memory of CaNet and ERM beside a plain implementation of the equations."""
+    command = ["canet", "bench", "--full" if full else "--quick", "--device", device.value]
+    command += ["--tasks", tasks] if tasks else []
+    command += ["--seconds", f"{seconds:g}"] if seconds is not None else []
+    _benchmarks().run_bench(
+        out, full, _names(tasks), device.value, seconds, data_root, quiet, shlex.join(command)
+    )
+
+
+def _benchmarks() -> Any:
+    """The harness: a part of the installed package, or a folder of a source checkout."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    if find_spec("canet.benchmarks"):
+        return import_module("canet.benchmarks.harness")
+    checkout = Path(__file__).parents[2]
+    if not (checkout / "benchmarks" / "harness.py").exists():
+        raise CanetError("the benchmarks are not part of this installation: run a source checkout")
+    sys.path.insert(0, str(checkout))
+    return import_module("benchmarks.harness")
+
+
 def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
     """Refuse a folder with other runs before the first of ours is trained."""
     from canet.training.checkpoint import CONFIG, RunFolder

@@ -1,0 +1,1 @@
+"""Speed and memory beside a plain implementation of the equations, as ratios on one machine."""

@@ -1,0 +1,131 @@
+"""What the machine can do at best, and the least that an epoch must do: the distance between them.
+
+Counting rule. Every array that an operation needs is read from memory once and every array that it
+makes is written once, as if caches were perfect within an operation and empty between two: a
+sparse product over E entries from n to m nodes moves 8 E (index and value) + 4 n H + 4 m H bytes
+and does 2 E H operations. Numbers have 4 bytes; a multiplication and an addition are two
+operations. Dropout, activations and the softmax of environments are taken as fused into their
+neighbours and cost nothing. The backward pass of an operation costs as much as its forward pass
+for each gradient that it makes: two for maps and attention, one where the input is data or the
+matrix is constant. Adam reads and writes seven numbers per parameter. An epoch is a forward and a
+backward pass over the training nodes' field and a forward pass over the validation nodes'.
+
+The floor of an operation is the larger of bytes ÷ bandwidth and operations ÷ matmul rate; that of
+an epoch is their sum, and the fraction of the ceiling is floor ÷ measured time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from canet.methods import Batch
+from canet.nn import CaNet, SparseMatrix
+
+REPEATS = 5
+COPY_BYTES = {"cpu": 2**29, "cuda": 2**32}
+MATMUL_SIZE = {"cpu": 2048, "cuda": 8192}
+ADAM_TRAFFIC = 7
+OPERATIONS_PER_SCORE = 10
+
+
+class Ceiling(NamedTuple):
+    """Measured rates of a machine."""
+
+    bytes_per_second: float
+    flops_per_second: float
+
+
+class Operation(NamedTuple):
+    """Floating-point operations and bytes of a forward pass, and gradients that it has."""
+
+    flops: float
+    bytes: float
+    gradients: int = 2
+
+
+def measure_ceiling(device: torch.device) -> Ceiling:
+    """Rate of a large copy, read and written, and of a large fp32 matrix product."""
+    source = torch.ones(COPY_BYTES[device.type] // 4, device=device)
+    target = torch.empty_like(source)
+    seconds = _shortest(lambda: target.copy_(source), device)
+    bandwidth = 2 * 4 * source.numel() / seconds
+    size = MATMUL_SIZE[device.type]
+    left, right = torch.randn(size, size, device=device), torch.randn(size, size, device=device)
+    seconds = _shortest(lambda: left @ right, device)
+    return Ceiling(bandwidth, 2 * size**3 / seconds)
+
+
+def epoch_cost(model: CaNet, train: Batch, valid: Batch) -> list[Operation]:
+    """The operations of an epoch, gradients multiplied out."""
+    step = [
+        Operation(op.flops * (1 + op.gradients), op.bytes * (1 + op.gradients), 0)
+        for op in forward_cost(model, train)
+    ]
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    adam = Operation(10 * parameters, 4 * ADAM_TRAFFIC * parameters, 0)
+    return [*step, adam, *forward_cost(model, valid)]
+
+
+def forward_cost(model: CaNet, batch: Batch) -> list[Operation]:
+    """The operations of a forward pass over a batch."""
+    hidden, features = model.phi_in.weight.shape
+    operations = [_input_map(batch, hidden, features)]
+    for layer, block in enumerate(batch.blocks):
+        n, k = block.num_dst, model.num_environments
+        for operator in model.operators:
+            entries = block.matrices[operator].pattern.nnz
+            if operator.kind == "attention":
+                flops = entries * k * (2 * hidden + OPERATIONS_PER_SCORE)
+                moved = 4 * entries + 4 * block.num_src * (hidden + k) + 4 * n * k * (1 + hidden)
+                operations.append(Operation(flops, moved))
+            else:
+                moved = 8 * entries + 4 * (block.num_src + n) * hidden
+                operations.append(Operation(2 * entries * hidden, moved, gradients=1))
+        if layer < len(model.estimators):
+            width = hidden if model.estimator_operator is None else 2 * hidden
+            operations.append(_map(n, width, k))
+        weight = model.branches[layer].get_parameter("weight")
+        width = weight.numel() // hidden  # of all branches' inputs side by side
+        read = n * (width if model.operator.kind == "attention" else width // k)
+        moved = 4 * (read + n * k + weight.numel() + n * hidden)
+        operations.append(Operation(2 * n * width * hidden, moved))
+    operations.append(_map(batch.y.numel(), hidden, model.phi_out.out_features))
+    return operations
+
+
+def floor_seconds(operations: Sequence[Operation], ceiling: Ceiling) -> float:
+    """The least time that the operations take, one after the other."""
+    return sum(
+        max(op.bytes / ceiling.bytes_per_second, op.flops / ceiling.flops_per_second)
+        for op in operations
+    )
+
+
+def _input_map(batch: Batch, hidden: int, features: int) -> Operation:
+    """The map of the features, of which only the weights have a gradient."""
+    if isinstance(batch.x, SparseMatrix):
+        entries, size = batch.x.pattern.nnz, 8
+    else:
+        entries, size = batch.x.numel(), 4
+    moved = size * entries + 4 * features * hidden + 4 * batch.x.shape[0] * hidden
+    return Operation(2 * entries * hidden, moved, gradients=1)
+
+
+def _map(rows: int, width: int, out: int) -> Operation:
+    return Operation(2 * rows * width * out, 4 * (rows * width + width * out + rows * out))
+
+
+def _shortest(work: Callable[[], object], device: torch.device) -> float:
+    """Shortest time of a few repeats, after one that warms up."""
+    times = []
+    for _ in range(REPEATS + 1):
+        begin = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - begin)
+    return min(times[1:])
