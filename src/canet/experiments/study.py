@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +27,13 @@ except ModuleNotFoundError:
     raise CanetError("canet search needs Optuna: pip install 'canet[search]'") from None
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 SamplerName = Literal["tpe", "random", "grid"]
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
-MOST_REPEATS = 100  # draws of settings that were tried before, until a search gives up
+MOST_REPEATS = 10  # draws of settings that were tried before, until one that was not is looked up
+LOCK_SECONDS = 10  # after which the lock of a process that died is taken; it is held for moments
 ERROR = "error"  # the attribute of a trial whose settings cannot be trained
 
 
@@ -48,7 +51,7 @@ class Plan:
     sampler: SamplerName
     seeds: int
 
-    @property
+    @cached_property
     def ranges(self) -> dict[str, list[Any]]:
         """The values that each setting is searched over, as its method declares them."""
         settings_type = get_method(self.base.method).settings_type
@@ -59,23 +62,32 @@ class Plan:
             if about["search"]
         }
 
-    @property
+    @cached_property
     def start(self) -> dict[str, Any]:
         """The searched settings as they are at the start; a published one may be out of range."""
         return {name: self.base.settings[name] for name in self.ranges}
 
-    @property
+    @cached_property
     def choices(self) -> dict[str, list[Any]]:
         """The ranges, and where the search starts."""
-        return {name: sorted({*r, self.start[name]}) for name, r in self.ranges.items()}
+        return {name: sorted({*values, self.start[name]}) for name, values in self.ranges.items()}
 
     @property
     def size(self) -> int:
         """How many settings there are to try."""
-        if self.sampler != "grid":
-            return math.prod(len(choices) for choices in self.choices.values())
-        outside = any(self.start[name] not in values for name, values in self.ranges.items())
-        return math.prod(len(values) for values in self.ranges.values()) + outside
+        outside = any(self.start[name] not in values for name, values in self._space.items())
+        return math.prod(len(values) for values in self._space.values()) + outside
+
+    def untried(self, tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The settings that are left to try."""
+        names = list(self._space)
+        gone = {tuple(settings[name] for name in names) for settings in tried}
+        points = itertools.product(*self._space.values())
+        return [dict(zip(names, point, strict=True)) for point in points if point not in gone]
+
+    @property
+    def _space(self) -> dict[str, list[Any]]:
+        return self.ranges if self.sampler == "grid" else self.choices
 
     @property
     def content(self) -> dict[str, Any]:
@@ -143,22 +155,34 @@ def try_settings(study: optuna.Study, plan: Plan, objective: Objective) -> bool:
     distributions: dict[str, BaseDistribution] = {
         name: CategoricalDistribution(choices) for name, choices in plan.choices.items()
     }
-    for _ in range(MOST_REPEATS):
+    repeats = 0
+    while True:
         trial = study.ask(distributions)
-        if any(trial.params == other.params for other in done_trials(study)):
-            study.tell(trial, state=TrialState.FAIL)
-            continue
-        try:
-            study.tell(trial, objective(trial.params, _reporter(trial, plan)))
-        except optuna.TrialPruned:
-            study.tell(trial, state=TrialState.PRUNED)
-        except CanetError as error:
-            _fail(study, trial, str(error))
-        except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            _fail(study, trial, "not enough memory on the device")
-        return True
-    return False
+        tried = [other.params for other in done_trials(study)]
+        if trial.params not in tried:
+            _score_trial(study, plan, objective, trial)
+            return True
+        study.tell(trial, state=TrialState.FAIL)
+        repeats += 1
+        if repeats >= MOST_REPEATS:
+            left = plan.untried(tried)
+            if not left:
+                return False
+            study.enqueue_trial(left[_seed(len(left)) % len(left)])
+
+
+def _score_trial(
+    study: optuna.Study, plan: Plan, objective: Objective, trial: optuna.Trial
+) -> None:
+    try:
+        study.tell(trial, objective(trial.params, _reporter(trial, plan)))
+    except optuna.TrialPruned:
+        study.tell(trial, state=TrialState.PRUNED)
+    except CanetError as error:
+        _fail(study, trial, str(error))
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        _fail(study, trial, "not enough memory on the device")
 
 
 class _NumberedSampler(BaseSampler):
@@ -213,10 +237,11 @@ def _seed(number: int) -> int:
 
 def _open_storage(storage: str) -> optuna.storages.BaseStorage:
     if "://" not in storage:
-        path = Path(storage)
+        path = Path(storage).absolute()
         path.parent.mkdir(parents=True, exist_ok=True)
-        backend = JournalFileBackend(storage)
-        _drop_torn_line(path)
+        lock = JournalFileOpenLock(str(path), LOCK_SECONDS)
+        backend = JournalFileBackend(str(path), lock)
+        _drop_torn_line(path, lock)
         return optuna.storages.JournalStorage(backend)
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -227,9 +252,8 @@ def _open_storage(storage: str) -> optuna.storages.BaseStorage:
         raise CanetError(f"cannot open the storage '{storage}' ({cause}): check its URL") from None
 
 
-def _drop_torn_line(path: Path) -> None:
+def _drop_torn_line(path: Path, lock: JournalFileOpenLock) -> None:
     """Cut off what a process that died while writing left at the end of a journal."""
-    lock = JournalFileSymlinkLock(str(path))
     lock.acquire()
     try:
         content = path.read_bytes()
