@@ -76,7 +76,9 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize(("branches", "width", "out"), [(1, 8, 4), (3, 128, 64), (10, 64, 64)])
+@pytest.mark.parametrize(
+    ("branches", "width", "out"), [(1, 8, 4), (3, 128, 64), (10, 64, 64), (2, 128, 128)]
+)
 def test_fused_mixture_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool
 ) -> None:

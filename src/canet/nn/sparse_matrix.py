@@ -195,7 +195,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
-        return matrix.csr @ dense
+        return _multiply(matrix.csr, dense)
 
     @staticmethod
     @once_differentiable
@@ -208,7 +208,7 @@ class _Product(torch.autograd.Function):
             zeros = _csr(matrix.pattern, torch.zeros_like(matrix.value))
             grad_value = torch.sparse.sampled_addmm(zeros, grad, dense.t(), beta=0.0).values()
         if ctx.needs_input_grad[1]:
-            grad_dense = matrix.transposed.csr @ grad
+            grad_dense = _multiply(matrix.transposed.csr, grad)
         return grad_value, grad_dense, None
 
 
@@ -219,13 +219,13 @@ class _BesideOwn(torch.autograd.Function):
     def forward(ctx: Any, dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
         ctx.matrix = matrix
         own = dense[: matrix.shape[0]]
-        return torch.cat([matrix.csr @ dense, own], dim=1), own
+        return torch.cat([_multiply(matrix.csr, dense), own], dim=1), own
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_both: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
         of_product, of_own = grad_both.chunk(2, dim=1)
-        grad = ctx.matrix.transposed.csr @ of_product.contiguous()
+        grad = _multiply(ctx.matrix.transposed.csr, of_product.contiguous())
         grad[: ctx.matrix.shape[0]] += grad_own
         grad[: ctx.matrix.shape[0]] += of_own
         return grad, None
@@ -272,6 +272,14 @@ class _SumRows(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad.index_select(0, ctx.pattern.row), None
+
+
+def _multiply(csr: Tensor, dense: Tensor) -> Tensor:
+    """Product of a sparse and a dense matrix; the plain one first clears and copies the result."""
+    if csr.is_cuda:
+        return csr @ dense
+    out = dense.new_empty(csr.shape[0], dense.shape[1])
+    return torch.addmm(out, csr, dense, beta=0, out=out)
 
 
 def _segment_sum(entries: Tensor, pattern: Pattern) -> Tensor:

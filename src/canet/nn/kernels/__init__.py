@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 HAVE_TRITON = find_spec("triton") is not None
 WIDEST = 256  # H of a tile that fits into a multiprocessor
+MOST_WEIGHTS = 2**14  # likewise, of one branch
 
 
 def fused_attention(z: Tensor) -> bool:
@@ -22,7 +23,7 @@ def fused_attention(z: Tensor) -> bool:
 
 def fused_mixture(x: Tensor, weight: Tensor) -> bool:
     """Whether `mix` can run on these inputs and weights $[K, I, O]$."""
-    return _on_gpu(x) and x.dtype == torch.float32 and max(weight.shape[1:]) <= WIDEST
+    return _on_gpu(x) and x.dtype == torch.float32 and weight[0].numel() <= MOST_WEIGHTS
 
 
 def attend(
