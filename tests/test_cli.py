@@ -134,6 +134,18 @@ def finished(
 
 # Help
 
+COMMANDS = [
+    "demo",
+    "datasets",
+    "methods",
+    "train",
+    "search",
+    "reproduce",
+    "evaluate",
+    "report",
+    "bench",
+]
+
 
 @pytest.mark.parametrize("arguments", [["--help"], []], ids=["asked", "no argument"])
 def test_help_lists_the_commands_without_importing_torch(
@@ -151,10 +163,10 @@ def test_help_lists_the_commands_without_importing_torch(
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: canet [OPTIONS] COMMAND" in done.stdout
     listed = [line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines()[1:]]
-    assert listed == ["demo", "datasets", "methods", "train", "evaluate"]
+    assert listed == COMMANDS
 
 
-@pytest.mark.parametrize("command", ["demo", "datasets", "methods", "train", "evaluate"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_its_options(command: str, canet: Canet) -> None:
     answer = canet(command, "--help")
     assert (answer.code, answer.err) == (0, "")
