@@ -211,12 +211,15 @@ def train(
     folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
     _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])
     finished = sum(RunFolder(folder / f"seed-{seed}").finished for seed in range(seeds))
+    groups = [list(range(seeds))] if trainer.together else [[seed] for seed in range(seeds)]
     runs: list[Scored] = []
-    with Reporter(seeds, quiet or as_json).showing() as reporter:
-        for seed in range(seeds):
-            progress = reporter.next_run(f"{task} {method}-{backbone} seed {seed}")
-            run = trainer.run(seed, folder / f"seed-{seed}", ood_curves, progress)
-            runs.append(Scored(run.config, run.result))
+    with Reporter(len(groups), quiet or as_json).showing() as reporter:
+        for group in groups:
+            which = f"seed {group[0]}" if len(group) == 1 else f"seeds {group[0]}-{group[-1]}"
+            progress = reporter.next_run(f"{task} {method}-{backbone} {which}")
+            folders = {seed: folder / f"seed-{seed}" for seed in group}
+            trained = trainer.run_together(folders, ood_curves, progress)
+            runs += [Scored(run.config, run.result) for run in trained]
     summary = summarise(runs, loaded.metric)
     if as_json:
         print(json.dumps(summary, indent=2))
