@@ -1,10 +1,19 @@
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from canet.data.catalog import CATALOG
 from canet.errors import CanetError
-from canet.experiments.presets import preset
+from canet.experiments import presets
+from canet.experiments.presets import collect, preset
+from canet.files import read_json, write_json
 from canet.methods import BACKBONES, METHODS, Settings
 from canet.methods.canet import CaNetSettings
+from canet.methods.irm import IRMSettings
 
 # The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.
 PUBLISHED = """
@@ -66,13 +75,124 @@ def test_a_task_without_published_settings_gets_the_defaults(backbone: str) -> N
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("task", CATALOG)
-def test_methods_on_one_task_share_its_loss(task: str, backbone: str) -> None:
-    assert len({preset(task, method, backbone).loss for method in METHODS}) == 1
+def test_methods_on_one_task_share_its_loss_and_direction(task: str, backbone: str) -> None:
+    settings = [preset(task, method, backbone) for method in METHODS]
+    assert len({(s.loss, s.direction) for s in settings}) == 1
 
 
-def test_erm_keeps_its_defaults_but_for_the_loss_of_two_class_tasks() -> None:
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file of searched settings in place of the package's, empty at first."""
+    path = tmp_path / "searched.json"
+    path.write_text("{}")
+    monkeypatch.setattr(presets, "SEARCHED", path)
+    presets._searched.cache_clear()
+    yield path
+    presets._searched.cache_clear()
+
+
+def best(
+    task: str = "cora", method: str = "irm", backbone: str = "gcn", **settings: object
+) -> dict[str, Any]:
+    """What a search of three settings leaves in its folder."""
+    command = f"canet search {task} --method {method} --backbone {backbone} --trials 16"
+    return {
+        "task": task,
+        "method": method,
+        "backbone": backbone,
+        "settings": {"hidden": 64, "dropout": 0.2, "learning_rate": 0.01} | settings,
+        "valid": 91.5,
+        "trials": 16,
+        "epochs": 200,
+        "features": "original",
+        "command": command + (" --features structural" if task == "arxiv" else ""),
+        "date": "2026-11-15",
+        "hardware": "NVIDIA H200",
+    }
+
+
+def write_best(folder: Path, **given: Any) -> None:
+    content = best(**given)
+    name = f"{content['task']}-{content['method']}-{content['backbone']}"
+    write_json(folder / name / "best.json", content)
+
+
+def test_without_a_search_competitors_keep_their_defaults_but_for_what_a_task_shares(
+    searched: Path,
+) -> None:
     assert preset("cora", "erm", "gcn") == Settings()
     assert preset("twitch", "erm", "gat") == Settings(loss="binary_cross_entropy")
+    assert preset("arxiv", "erm", "gcn") == Settings(direction="against")
+    elliptic = Settings(direction="against", loss="binary_cross_entropy")
+    assert preset("elliptic", "erm", "gat") == elliptic
+
+
+def test_searched_settings_are_where_competitors_start(searched: Path, tmp_path: Path) -> None:
+    write_best(tmp_path, task="arxiv", hidden=128, penalty_weight=10.0)
+    write_json(searched, collect([tmp_path]))
+    found = preset("arxiv", "irm", "gcn")
+    assert found == IRMSettings(hidden=128, penalty_weight=10.0, direction="against")
+    assert preset("arxiv", "irm", "gat") == IRMSettings(direction="against")
+
+
+def test_canet_keeps_what_its_authors_published(searched: Path, tmp_path: Path) -> None:
+    before = preset("cora", "canet", "gcn")
+    write_best(tmp_path, method="canet", hidden=128)
+    write_best(tmp_path, method="irm", hidden=128)
+    write_json(searched, collect([tmp_path]))
+    assert preset("cora", "canet", "gcn") == before
+    assert "canet" not in read_json(searched)["tasks"]["cora"]["gcn"]
+
+
+def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path) -> None:
+    write_best(tmp_path, hidden=128, dropout=0.2)
+    write_best(tmp_path, task="arxiv", method="erm", backbone="gat", dropout=0.5)
+    content = collect([tmp_path])
+    assert content["tasks"]["cora"]["gcn"]["irm"] == {
+        "settings": {"hidden": 128},
+        "valid": 91.5,
+        "trials": 16,
+        "epochs": 200,
+        "features": "original",
+    }
+    assert content["tasks"]["arxiv"]["gat"]["erm"]["settings"] == {"dropout": 0.5}
+    assert content["commands"] == [
+        "canet search TASK --method METHOD --backbone BACKBONE --trials 16",
+        "canet search TASK --method METHOD --backbone BACKBONE --trials 16 --features structural",
+    ]
+    assert (content["date"], content["hardware"]) == ("2026-11-15", "NVIDIA H200")
+
+
+def test_collection_does_not_depend_on_the_order_of_folders(tmp_path: Path) -> None:
+    write_best(tmp_path / "a", method="irm", hidden=32)
+    write_best(tmp_path / "b", method="coral", task="citeseer")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    text = json.dumps(collect(folders))
+    assert json.dumps(collect(folders[::-1])) == text
+    assert json.dumps(collect([tmp_path])) == text
+
+
+def test_two_searches_of_one_method_are_refused(tmp_path: Path) -> None:
+    write_best(tmp_path / "a")
+    write_best(tmp_path / "b")
+    with pytest.raises(CanetError, match="two searches of irm-gcn on cora: give only one"):
+        collect([tmp_path])
+
+
+def test_folder_without_searches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="no finished search of a competitor"):
+        collect([tmp_path])
+
+
+def test_searched_settings_of_the_package_fit_their_methods() -> None:
+    content = read_json(presets.SEARCHED)
+    for task, backbones in content.get("tasks", {}).items():
+        for backbone, methods in backbones.items():
+            for method, entry in methods.items():
+                settings = asdict(preset(task, method, backbone))
+                assert entry["settings"].items() <= settings.items()
+                assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
+                assert method != "canet"
 
 
 def test_unknown_method_is_refused() -> None:
