@@ -55,6 +55,14 @@ AXES: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 
+AXIS_NAMES = {
+    "nodes": "nodes",
+    "edges": "edges",
+    "k": "environments K",
+    "layers": "layers",
+    "hidden": "hidden size",
+}
+
 
 def points(device: str) -> list[tuple[str, int]]:
     """The measured places: an axis and the value on it."""

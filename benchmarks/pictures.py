@@ -7,17 +7,11 @@ from pathlib import Path
 
 from canet.experiments.figures import ACCENT, MARKERS, PALETTE, new_figure, save_figure, tidy
 
+from .growth import AXIS_NAMES
 from .results import Results
 from .targets import checks
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-AXIS_NAMES = {
-    "nodes": "nodes",
-    "edges": "edges",
-    "k": "environments K",
-    "layers": "layers",
-    "hidden": "hidden size",
-}
 
 
 def draw_ratios(runs: Sequence[Results], folder: Path, name: str) -> None:

@@ -96,13 +96,8 @@ class Results:
 
     def of(self, case: Case, contestant: str) -> dict[str, Any]:
         """What was measured of a contestant; nothing if it was not."""
-        entry = self._entry(case)
-        measured: dict[str, Any] = entry.get(contestant, {})
+        measured: dict[str, Any] = self._entry(case).get(contestant, {})
         return measured
-
-    def size(self, case: Case) -> dict[str, int]:
-        size: dict[str, int] = self._entry(case).get("size", {})
-        return size
 
     def spread(self, case: Case, contestant: str) -> Spread | None:
         """Seconds per epoch."""

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from canet.console import print_table
 
 from .cases import Case
+from .contestants import PUBLISHED_EPOCHS
+from .growth import AXIS_NAMES
 from .results import Results, Spread
 from .targets import Check, checks
 
@@ -60,10 +62,12 @@ def epochs(results: Results) -> Tabular:
             *(_time(results, case, contestant) for contestant in ("plain", "erm", "canet")),
             _number(results.ratio(case)),
             _number(results.beside_erm(case)),
+            _number(results.run_seconds(case)),
         ]
         for case in results.cases
     ]
     columns = ["case", "plain ms", "ERM ms", "CaNet ms", "plain ÷ CaNet", "CaNet ÷ ERM"]
+    columns.append(f"CaNet s, {PUBLISHED_EPOCHS} epochs")
     return Tabular("Epoch: training step and validation score", columns, rows)
 
 
@@ -71,14 +75,8 @@ def memory(results: Results) -> Tabular:
     """Peak memory in MB: in all, and above the level before a model was built."""
     rows = []
     for case in results.cases:
-        needed, extrapolated = results.needed_mb(case)
-        plain = (
-            f"≈ {needed:,.0f} (died)"
-            if extrapolated and needed
-            else _memory(results, case, "plain")
-        )
-        others = [_memory(results, case, contestant) for contestant in ("erm", "canet")]
-        rows.append([case.label, plain, *others, _number(results.memory_ratio(case))])
+        used = [_memory(results, case, contestant) for contestant in ("plain", "erm", "canet")]
+        rows.append([case.label, *used, _number(results.memory_ratio(case))])
     columns = ["case", "plain MB", "ERM MB", "CaNet MB", "plain ÷ CaNet"]
     return Tabular("Peak memory (above the level before)", columns, rows)
 
@@ -106,7 +104,7 @@ def growth(results: Results) -> Tabular:
     """Log-log slopes of time and memory along each axis."""
     rows = [
         [
-            f"{line.backbone.upper()} {line.axis}",
+            f"{line.backbone.upper()}, {AXIS_NAMES[line.axis]}",
             f"{line.values[0]:,} – {line.values[-1]:,}",
             f"{1000 * line.seconds[0]:,.1f} – {1000 * line.seconds[-1]:,.1f}",
             f"{line.time_slope:.2f}",
@@ -155,8 +153,11 @@ def _time(results: Results, case: Case, contestant: str) -> str:
 
 def _memory(results: Results, case: Case, contestant: str) -> str:
     measured = results.of(case, contestant)
-    if "died" in measured:
-        return f"died: {measured['died']}"
     if not measured:
         return "–"
+    if "died" in measured:
+        cap = f" at a cap of {measured['cap_mb']:,.0f}" if "cap_mb" in measured else ""
+        needed, extrapolated = results.needed_mb(case)
+        need = f"; ≈ {needed:,.0f}" if contestant == "plain" and extrapolated else ""
+        return f"died: {measured['died']}{cap}{need}"
     return f"{measured['peak_mb']:,.0f} ({measured['peak_mb'] - measured['level_mb']:,.0f})"

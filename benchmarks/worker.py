@@ -29,6 +29,8 @@ def work(order: dict[str, Any]) -> None:
     """Do the jobs of an order, one after the other."""
     device = torch.device(order["device"])
     root = Path(order["data_root"]) if order["data_root"] else None
+    if device.type == "cuda":
+        torch.cuda.init()
     allowance = cap_memory() if device.type == "cpu" else None
     for job in order["jobs"]:
         if job["kind"] == "ceiling":
