@@ -70,7 +70,7 @@ def points(device: str) -> list[tuple[str, int]]:
 
 
 def measure_point(backbone: str, axis: str, value: int, device: torch.device) -> dict[str, Any]:
-    """The cost of a place; the base, which every axis has, is measured once."""
+    """The cost of a place; a process measures the base, which every axis has, once."""
     return measure_size(replace(BASES[device.type], **{axis: value}), backbone, device)
 
 

@@ -56,7 +56,7 @@ def run_bench(
     harness = Harness(out, kind, seconds or SECONDS[kind], data_root, command)
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
     if full and not tasks:
-        batches.append(growth_batch(kind))
+        batches += growth_batches(kind)
     with _progress(sum(map(len, batches)), quiet) as tell:
         for batch in batches:
             harness.measure(batch, tell)
@@ -111,7 +111,7 @@ class Harness:
 
 
 def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:
-    """Jobs by process: contestants in turn, each alone on a CPU, a task's together on a GPU.
+    """The contestants of each case in turn, by process.
 
     What ERM costs does not depend on K, so it is measured once.
     """
@@ -126,17 +126,22 @@ def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[J
         ]
         for task in dict.fromkeys(case.task for case in chosen)
     }
-    if device == "cuda":
-        return list(jobs.values())
-    return [[job] for of_task in jobs.values() for job in of_task]
+    return [batch for of_task in jobs.values() for batch in _processes(of_task, device)]
 
 
-def growth_batch(device: str) -> list[Job]:
-    return [
+def growth_batches(device: str) -> list[list[Job]]:
+    """Every place of every axis, for both backbones."""
+    jobs = [
         {"kind": "growth", "backbone": backbone, "axis": axis, "value": value}
         for backbone in ("gcn", "gat")
         for axis, value in points(device)
     ]
+    return _processes(jobs, device)
+
+
+def _processes(jobs: list[Job], device: str) -> list[list[Job]]:
+    """One process for all on a GPU; one each on a CPU, where a process keeps what it freed."""
+    return [jobs] if device == "cuda" else [[job] for job in jobs]
 
 
 @contextmanager

@@ -232,6 +232,13 @@ def test_a_process_that_ends_takes_only_its_job_with_it(monkeypatch: pytest.Monk
     assert told == [{"told": "one"}, {"died": "ended by SIGKILL"}, {"told": "two"}]
 
 
+def test_on_a_cpu_every_measurement_has_a_process_to_itself() -> None:
+    chosen = cases(full=True)
+    for device, alone in (("cpu", True), ("cuda", False)):
+        batches = harness.case_batches(chosen, device, full=True) + harness.growth_batches(device)
+        assert (max(map(len, batches)) == 1) == alone
+
+
 def test_slopes_are_the_exponents_of_power_laws() -> None:
     values = [1.0, 2.0, 8.0]
     assert growth.slope(values, [3 * v**1.5 for v in values]) == pytest.approx(1.5)
