@@ -8,7 +8,7 @@ from torch import Tensor
 
 from canet.nn import Operator, kernels
 from canet.nn.blocks import operator_matrix
-from canet.nn.propagation import attend, mix_branches
+from canet.nn.propagation import attend_each, mix_branches
 from canet.nn.sparse_matrix import Pattern
 
 pytestmark = [
@@ -42,7 +42,9 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def value_and_gradients(pattern: Pattern, tensors: list[Tensor]) -> list[Tensor]:
-    out = attend(pattern, *tensors)
+    out = attend_each(pattern, *tensors)
+    if isinstance(out, list):
+        out = torch.stack(out, dim=1)
     direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
     return [out, *torch.autograd.grad((out * direction.view_as(out)).sum(), tensors)]
 

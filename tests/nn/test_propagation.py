@@ -15,7 +15,7 @@ from canet.nn.propagation import (
     NEGATIVE_SLOPE,
     AttentionBranches,
     ConvolutionBranches,
-    attend,
+    attend_each,
     attention_weights,
     mix_branches,
 )
@@ -55,6 +55,16 @@ def test_mixing_takes_an_input_for_each_branch_too() -> None:
         torch.testing.assert_close(mixed[u], expected)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (4, K, 2)])
+def test_mixing_branches_passes_gradcheck(shape: tuple[int, ...]) -> None:
+    inputs = (
+        torch.randn(shape, requires_grad=True),
+        torch.randn(K, 2, H, requires_grad=True),
+        torch.rand(4, K, requires_grad=True),
+    )
+    assert gradcheck(mix_branches, inputs)
+
+
 def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
     branches = ConvolutionBranches(H, K)
     own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
@@ -80,6 +90,12 @@ def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
                 assert weights[entry, k].item() == pytest.approx(term / sum(terms))
 
 
+def test_attention_weights_pass_gradcheck() -> None:
+    pattern = neighbourhood()
+    scores = [torch.randn(NUM_NODES, 2, requires_grad=True) for _ in range(2)]
+    assert gradcheck(lambda a, b: attention_weights(pattern, a, b), scores)
+
+
 def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None:
     pattern = neighbourhood()
     scores = (1e6 * torch.randn(NUM_NODES, K)).requires_grad_()
@@ -100,13 +116,13 @@ def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores
 def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> None:
     pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    gathered = attend(pattern, z, score_dst, score_src)
+    gathered = attend_each(pattern, z, score_dst, score_src)
     weights = attention_weights(pattern, score_dst, score_src)
     for u in range(NUM_NODES):
         for k in range(K):
             entries = (pattern.row == u).nonzero().flatten()
             expected = sum(weights[i, k] * z[pattern.col[i]] for i in entries)
-            torch.testing.assert_close(gathered[u, k], expected)
+            torch.testing.assert_close(gathered[k][u], expected)
 
 
 def test_attend_passes_gradcheck() -> None:
@@ -117,7 +133,7 @@ def test_attend_passes_gradcheck() -> None:
         torch.randn(3, 2, requires_grad=True),
         torch.randn(3, 2, requires_grad=True),
     )
-    assert gradcheck(lambda *tensors: attend(pattern, *tensors), inputs)
+    assert gradcheck(lambda *tensors: tuple(attend_each(pattern, *tensors)), inputs)
 
 
 @pytest.mark.parametrize("k", range(K))

@@ -97,8 +97,8 @@ def test_transpose_is_the_dense_transpose(make) -> None:
     matrix = make()
     torch.testing.assert_close(dense(matrix.transposed), dense(matrix).T)
     pattern, entry = matrix.pattern.transposed
-    assert pattern.row.equal(matrix.pattern.col.long()[entry])
-    assert pattern.col.long().equal(matrix.pattern.row[entry])
+    assert pattern.row.equal(matrix.pattern.col[entry])
+    assert pattern.col.equal(matrix.pattern.row[entry])
 
 
 @both
@@ -107,8 +107,8 @@ def test_gathers_read_the_row_and_the_column_of_every_entry(make) -> None:
     by_row, by_col = torch.randn(4, 2), torch.randn(5, 2)
     rows = [row for row in range(4) for _ in range(pattern.rowptr.diff()[row])]
     expected = torch.stack([by_row[row] for row in rows]) if rows else torch.empty(0, 2)
-    assert pattern.gather_rows(by_row).equal(expected)
-    assert pattern.gather_cols(by_col).equal(by_col[pattern.col.long()])
+    assert pattern.at_rows(by_row).equal(expected)
+    assert pattern.at_cols(by_col).equal(by_col[pattern.col.long()])
 
 
 def test_sums_and_maxima_are_taken_over_each_row() -> None:
@@ -123,27 +123,15 @@ def test_sums_and_maxima_are_taken_over_each_row() -> None:
                 assert largest[row].equal(own.max(dim=0).values)
 
 
+def test_sums_are_taken_over_each_column() -> None:
+    pattern = sample().pattern
+    entries = torch.randn(pattern.nnz, 2)
+    for col, total in enumerate(pattern.sum_cols(entries)):
+        torch.testing.assert_close(total, entries[pattern.col == col].sum(dim=0))
+
+
 def test_without_entries_sums_are_zero() -> None:
     assert without_entries().pattern.sum_rows(torch.empty(0, 2)).equal(torch.zeros(4, 2))
-
-
-@both
-def test_gathers_and_sums_pass_gradcheck(make) -> None:
-    pattern = make().pattern
-    assert gradcheck(pattern.gather_rows, (torch.randn(4, 2, requires_grad=True),))
-    assert gradcheck(pattern.gather_cols, (torch.randn(5, 2, requires_grad=True),))
-    if pattern.nnz:
-        assert gradcheck(pattern.sum_rows, (torch.randn(pattern.nnz, 2, requires_grad=True),))
-
-
-@both
-def test_gradients_of_gathers_are_zero_where_a_row_or_column_is_empty(make) -> None:
-    pattern = make().pattern
-    by_row, by_col = torch.randn(4, 2, requires_grad=True), torch.randn(5, 2, requires_grad=True)
-    (pattern.gather_rows(by_row).sum() + pattern.gather_cols(by_col).sum()).backward()
-    count = dense(SparseMatrix(pattern, torch.ones(pattern.nnz)))
-    assert by_row.grad.equal(count.sum(dim=1)[:, None].expand(4, 2))
-    assert by_col.grad.equal(count.sum(dim=0)[:, None].expand(5, 2))
 
 
 @pytest.mark.parametrize("rows", [[2, 0], [1], [3, 3, 1, 0], []])
@@ -154,27 +142,6 @@ def test_selected_rows_come_in_their_order(make, rows: list[int]) -> None:
     assert selected.shape == (len(rows), 5)
     expected = dense(matrix)[rows] if rows else torch.empty(0, 5)
     torch.testing.assert_close(selected @ torch.eye(5), expected)
-
-
-@pytest.mark.parametrize("k", [1, 3])
-@both
-def test_pattern_by_branch_repeats_each_row_with_its_own_or_the_branchs_columns(
-    make, k: int
-) -> None:
-    matrix = make()
-    same, branched = matrix.pattern.by_branch(k)
-    assert same.shape == (4 * k, 5)
-    assert branched.shape == (4 * k, 5 * k)
-    assert same.rowptr.equal(branched.rowptr)
-    expected = dense(SparseMatrix(matrix.pattern, torch.ones(matrix.pattern.nnz)))
-    ones = torch.ones(same.nnz)
-    repeated = dense(SparseMatrix(same, ones))
-    by_branch = dense(SparseMatrix(branched, ones))
-    for branch in range(k):
-        torch.testing.assert_close(repeated[branch::k], expected)
-        torch.testing.assert_close(by_branch[branch::k, branch::k], expected)
-    assert by_branch.sum() == k * expected.sum()
-    assert matrix.pattern.by_branch(k) == matrix.pattern.by_branch(k)
 
 
 @pytest.mark.parametrize("length", [1, 2, 256])

@@ -125,4 +125,4 @@ class GAT(GCN):
             vectors = self.phi_out.weight.t() @ vectors
         to_dst, to_src = (z @ vectors).split(1, dim=1)
         pattern = block.matrices[self.operator].pattern
-        return attend(pattern, z, to_dst[: block.num_dst], to_src).squeeze(1)
+        return attend(pattern, z, to_dst[: block.num_dst], to_src)

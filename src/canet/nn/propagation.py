@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from canet.nn import kernels
@@ -69,46 +72,111 @@ class AttentionBranches(nn.Module):
     def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
         score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
         score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
-        return mix_branches(attend(neighbourhood, z, score_dst, score_src), self.weight, e)
+        gathered = attend_each(neighbourhood, z, score_dst, score_src)
+        return mix_branches(gathered, self.weight, e)
 
 
-def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
+def mix_branches(inputs: Tensor | Sequence[Tensor], weight: Tensor, e: Tensor) -> Tensor:
     r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
 
     Shapes:
-        - inputs $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$,
-          e $[n, K]$ → $[n, O]$
+        - inputs $[n, I]$, the same for all branches, or $[n, K, I]$, or K times $[n, I]$,
+          weight $[K, I, O]$, e $[n, K]$ → $[n, O]$
     """
+    if not isinstance(inputs, Tensor):
+        mixed: Tensor = _Mixture.apply(weight, e, *inputs)
+        return mixed
     if kernels.fused_mixture(inputs, weight):
         return kernels.mix(inputs, weight, e)
     if inputs.dim() == 3:
-        return (inputs * e.unsqueeze(-1)).flatten(1) @ weight.flatten(0, 1)
+        return mix_branches(inputs.unbind(dim=1), weight, e)
     branches, width, out = weight.shape
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
     return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
 
 
-def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
+def attend_each(
+    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor
+) -> Tensor | list[Tensor]:
     r"""Attention of K branches over the same states: $\sum_v w_{uv}^{(k)} z_v$.
 
     Branches attend before their linear maps, which commute with the sum: a neighbour's state is
     read once for all of them, and nothing of size edges × H is stored.
 
     Shapes:
-        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$ where
+          branches are computed at once, else K times $[n_{dst}, H]$
     """
     if kernels.fused_attention(z):
         return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
-    branches = score_dst.shape[1]
-    of_states, of_scores = neighbourhood.by_branch(branches)
-    weights = attention_weights(of_scores, score_dst.reshape(-1, 1), score_src.reshape(-1, 1))
-    gathered = SparseMatrix(of_states, weights.flatten()) @ z
-    return gathered.view(-1, branches, z.shape[1])
+    pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
+    return [
+        SparseMatrix(neighbourhood, attention_weights(neighbourhood, *pair).flatten()) @ z
+        for pair in pairs
+    ]
+
+
+def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
+    """Attention of one branch: `attend_each` with K = 1, → $[n_{dst}, H]$."""
+    gathered = attend_each(neighbourhood, z, score_dst, score_src)
+    return gathered.squeeze(1) if isinstance(gathered, Tensor) else gathered[0]
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
-    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]): $[nnz, k]$."""
-    scores = pattern.gather_rows(score_dst) + pattern.gather_cols(score_src)
-    scores = F.leaky_relu(scores, NEGATIVE_SLOPE)
-    exponents = (scores - pattern.gather_rows(pattern.max_rows(scores))).exp()
-    return exponents / pattern.gather_rows(pattern.sum_rows(exponents))
+    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]).
+
+    Shapes:
+        - scores $[n_{dst}, k]$ and $[n_{src}, k]$ → $[nnz, k]$
+    """
+    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern)
+    return weights
+
+
+class _AttentionWeights(torch.autograd.Function):
+    """Keeps the weights and the signs of the scores, and nothing else of the size of the edges."""
+
+    @staticmethod
+    def forward(ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern) -> Tensor:
+        scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
+        positive = scores > 0
+        scores = F.leaky_relu_(scores, NEGATIVE_SLOPE)
+        weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
+        weights.div_(pattern.at_rows(pattern.sum_rows(weights)))
+        ctx.pattern = pattern
+        ctx.save_for_backward(weights, positive)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        weights, positive = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        grad = grad * weights
+        grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
+        grad = torch.where(positive, grad, NEGATIVE_SLOPE * grad)
+        return pattern.sum_rows(grad), pattern.sum_cols(grad), None
+
+
+class _Mixture(torch.autograd.Function):
+    """Branch after branch: nothing is kept besides the inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, e: Tensor, *inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, e, *inputs)
+        mixed = weight.new_zeros(e.shape[0], weight.shape[2])
+        for k, of_branch in enumerate(inputs):
+            mixed.addcmul_(of_branch @ weight[k], e[:, k : k + 1])
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        weight, e, *inputs = ctx.saved_tensors
+        grad_weight, grad_e, grad_inputs = torch.empty_like(weight), torch.empty_like(e), []
+        for k, of_branch in enumerate(inputs):
+            share = e[:, k : k + 1]
+            back = grad @ weight[k].t()
+            grad_inputs.append(back * share)
+            torch.mm(of_branch.t(), grad * share, out=grad_weight[k])
+            grad_e[:, k] = back.mul_(of_branch).sum(dim=1)
+        return grad_weight, grad_e, *grad_inputs

@@ -42,7 +42,6 @@ class Pattern:
         self.rowptr = rowptr.int()
         self.col = col.int()
         self.shape = (rowptr.numel() - 1, num_cols)
-        self._by_branch: dict[int, tuple[Pattern, Pattern]] = {}
 
     @property
     def nnz(self) -> int:
@@ -51,13 +50,13 @@ class Pattern:
     @cached_property
     def row(self) -> Tensor:
         """Row of each entry $[nnz]$."""
-        rows = torch.arange(self.shape[0], device=self.col.device)
+        rows = torch.arange(self.shape[0], dtype=torch.int32, device=self.col.device)
         return rows.repeat_interleave(self.rowptr.diff(), output_size=self.nnz)
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
         """The transpose and, for each of its entries $[nnz]$, the entry here."""
-        order = torch.argsort(self.col, stable=True)
+        order = torch.argsort(self.col, stable=True).int()
         rowptr = _row_pointer(self.col, self.shape[1])
         return Pattern(rowptr, self.row[order], self.shape[0]), order
 
@@ -85,46 +84,28 @@ class Pattern:
             int(first_slot[-1]),
         )
 
-    def by_branch(self, k: int) -> tuple[Pattern, Pattern]:
-        r"""The pattern with each row u repeated k times, as rows $u k, \dots, u k + k - 1$.
-
-        Returns two patterns with the same entries: $[n k, m]$, whose columns are those here, and
-        $[n k, m k]$, where the b-th copy of a row has columns $v k + b$.
-        """
-        if k == 1:
-            return self, self
-        if k not in self._by_branch:
-            length = self.rowptr.diff().repeat_interleave(k)
-            rowptr = torch.cat([length.new_zeros(1), length.cumsum(0)])
-            row = torch.arange(length.numel(), device=length.device)
-            row = row.repeat_interleave(length, output_size=k * self.nnz)
-            entry = torch.arange(k * self.nnz, device=length.device) - rowptr[row]
-            col = self.col[entry + self.rowptr[row // k]]
-            m = self.shape[1]
-            same = Pattern(rowptr, col, m)
-            self._by_branch[k] = same, Pattern(rowptr, col * k + row % k, m * k)
-        return self._by_branch[k]
-
-    def gather_rows(self, dense: Tensor) -> Tensor:
+    def at_rows(self, dense: Tensor) -> Tensor:
         """Row u of a dense $[n, k]$ at every entry $(u, v)$: $[nnz, k]$."""
-        gathered: Tensor = _GatherRows.apply(dense, self)
-        return gathered
+        return dense.index_select(0, self.row)
 
-    def gather_cols(self, dense: Tensor) -> Tensor:
+    def at_cols(self, dense: Tensor) -> Tensor:
         """Row v of a dense $[m, k]$ at every entry $(u, v)$: $[nnz, k]$."""
-        gathered: Tensor = _GatherCols.apply(dense, self)
-        return gathered
+        return dense.index_select(0, self.col)
 
     def sum_rows(self, entries: Tensor) -> Tensor:
         """Sum of per-entry values $[nnz, k]$ over each row: $[n, k]$."""
-        total: Tensor = _SumRows.apply(entries, self)
-        return total
+        return torch.segment_reduce(
+            entries, "sum", offsets=self.rowptr.long(), axis=0, initial=0, unsafe=True
+        )
+
+    def sum_cols(self, entries: Tensor) -> Tensor:
+        """Sum of per-entry values $[nnz, k]$ over each column: $[m, k]$, in a fixed order."""
+        pattern, order = self.transposed
+        return pattern.sum_rows(entries.index_select(0, order))
 
     def max_rows(self, entries: Tensor) -> Tensor:
-        """Largest of the per-entry values $[nnz, k]$ in each row: $[n, k]$, not differentiable."""
-        return torch.segment_reduce(
-            entries.detach(), "max", offsets=self.rowptr.long(), axis=0, unsafe=True
-        )
+        """Largest of the per-entry values $[nnz, k]$ in each row: $[n, k]$."""
+        return torch.segment_reduce(entries, "max", offsets=self.rowptr.long(), axis=0, unsafe=True)
 
 
 class SparseMatrix:
@@ -231,61 +212,12 @@ class _BesideOwn(torch.autograd.Function):
         return grad, None
 
 
-class _GatherRows(torch.autograd.Function):
-    """Indexing whose gradient is a sum over segments: fast, and the same bits each time."""
-
-    @staticmethod
-    def forward(ctx: Any, dense: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        return dense.index_select(0, pattern.row)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _segment_sum(grad.contiguous(), ctx.pattern), None
-
-
-class _GatherCols(torch.autograd.Function):
-    """Likewise for columns, whose segments are those of the transpose."""
-
-    @staticmethod
-    def forward(ctx: Any, dense: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        return dense.index_select(0, pattern.col)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        pattern, order = ctx.pattern.transposed
-        return _segment_sum(grad.index_select(0, order), pattern), None
-
-
-class _SumRows(torch.autograd.Function):
-    """The transpose of `gather_rows`."""
-
-    @staticmethod
-    def forward(ctx: Any, entries: Tensor, pattern: Pattern) -> Tensor:
-        ctx.pattern = pattern
-        return _segment_sum(entries, pattern)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad.index_select(0, ctx.pattern.row), None
-
-
 def _multiply(csr: Tensor, dense: Tensor) -> Tensor:
     """Product of a sparse and a dense matrix; the plain one first clears and copies the result."""
     if csr.is_cuda:
         return csr @ dense
     out = dense.new_empty(csr.shape[0], dense.shape[1])
     return torch.addmm(out, csr, dense, beta=0, out=out)
-
-
-def _segment_sum(entries: Tensor, pattern: Pattern) -> Tensor:
-    return torch.segment_reduce(
-        entries, "sum", offsets=pattern.rowptr.long(), axis=0, initial=0, unsafe=True
-    )
 
 
 def _row_pointer(row: Tensor, num_rows: int) -> Tensor:

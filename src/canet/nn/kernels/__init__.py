@@ -29,7 +29,7 @@ def fused_mixture(x: Tensor, weight: Tensor) -> bool:
 def attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> Tensor:
-    """Attention of K branches in one pass over the neighbours; see `propagation.attend`."""
+    """Attention of K branches in one pass over the neighbours; see `propagation.attend_each`."""
     from canet.nn.kernels.attention import FusedAttention
 
     out: Tensor = FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
