@@ -215,7 +215,7 @@ def test_estimator_and_its_prior_learn_at_their_own_rate() -> None:
 
 def test_estimator_learns_at_the_common_rate_unless_told_otherwise() -> None:
     method, _ = make(learning_rate=0.02)
-    assert [group["lr"] for group in method.parameter_groups()] == [0.02, 0.02]
+    assert [group["lr"] for group in method.parameter_groups()] == [0.02]
 
 
 def test_settings_reach_the_model() -> None:

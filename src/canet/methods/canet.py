@@ -114,10 +114,13 @@ class CaNetMethod(Method):
         """The regulariser over the first `num_nodes` nodes, averaged over the layers, a scalar."""
         terms = []
         for layer, environment in enumerate(environments):
-            log_posterior = environment.log_posterior[:num_nodes]
-            log_ratio = log_posterior - self.log_prior(layer)
-            terms.append((environment.sample[:num_nodes] * log_ratio).sum(dim=1).mean())
-        return torch.stack(terms).mean()
+            sample, log_prior = environment.sample[:num_nodes], self.log_prior(layer)
+            terms.append((sample * environment.log_posterior[:num_nodes]).sum())
+            if isinstance(log_prior, Tensor):
+                terms.append(-sample.sum(dim=0) @ log_prior)
+            else:  # a node's e sums to one
+                terms[-1] = terms[-1] - num_nodes * log_prior
+        return sum(terms[1:], terms[0]) / (num_nodes * len(environments))
 
     def log_prior(self, layer: int) -> Tensor | float:
         """$\\log p_0$ of a layer's environments: $[K]$, or one number where it is uniform."""
@@ -135,9 +138,11 @@ class CaNetMethod(Method):
             estimator.append(self.prior.pseudo_inputs)
         members = {id(parameter) for parameter in estimator}
         predictor = [p for p in self.parameters() if id(p) not in members]
-        rate = self.settings.estimator_learning_rate or self.settings.learning_rate
-        groups = [{"params": predictor, "lr": self.settings.learning_rate}]
-        return groups + ([{"params": estimator, "lr": rate}] if estimator else [])
+        rate = self.settings.learning_rate
+        estimator_rate = self.settings.estimator_learning_rate or rate
+        if not estimator or estimator_rate == rate:
+            return [{"params": predictor + estimator, "lr": rate}]
+        return [{"params": predictor, "lr": rate}, {"params": estimator, "lr": estimator_rate}]
 
 
 class MixturePrior(nn.Module):

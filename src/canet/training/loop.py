@@ -67,7 +67,7 @@ class Loop:
             name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
             for name in ["loss", *curves]
         }
-        self.best = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+        self.best = Snapshot(method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
         self.at = torch.zeros(1, dtype=torch.long, device=self.device)
         self.epoch = 0
@@ -132,8 +132,7 @@ class Loop:
                 self.history[name].index_copy_(0, self.at, value.double().view(1))
             better = told["valid"] > self.best_score
             torch.where(better, told["valid"], self.best_score, out=self.best_score)
-            for name, tensor in self.method.state_dict().items():
-                torch.where(better, tensor, self.best[name], out=self.best[name])
+            self.best.take(self.method.state_dict(), better)
             self.at += 1
 
     def _capturable(self) -> bool:
@@ -172,7 +171,7 @@ class Loop:
         state = {
             **checkpoint.prefixed("method", self.method.state_dict()),
             **checkpoint.prefixed("training", self.method.training_state()),
-            **checkpoint.prefixed("best", self.best),
+            **checkpoint.prefixed("best", self.best.tensors),
             **checkpoint.prefixed("adam", checkpoint.optimizer_tensors(self.optimizer)),
             **checkpoint.prefixed("history", self.history),
             "best_score": self.best_score,
@@ -190,7 +189,7 @@ class Loop:
             tensor.detach().copy_(saved[f"training.{name}"])
         checkpoint.restore_optimizer(self.optimizer, checkpoint.without_prefix("adam", saved))
         for name, tensor in checkpoint.without_prefix("best", saved).items():
-            self.best[name] = tensor.to(self.device)
+            self.best.tensors[name].copy_(tensor)
         for name, tensor in checkpoint.without_prefix("history", saved).items():
             self.history[name] = tensor.to(self.device)
         self.best_score = saved["best_score"].to(self.device)
@@ -201,6 +200,30 @@ class Loop:
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
             if "rng.cuda" in saved:
                 self._generator.set_state(saved["rng.cuda"])
+
+
+class Snapshot:
+    """A copy of tensors in one piece of memory for each type, so that it is renewed in one go."""
+
+    def __init__(self, state: Mapping[str, Tensor]) -> None:
+        self._names: dict[torch.dtype, list[str]] = {}
+        for name, tensor in state.items():
+            self._names.setdefault(tensor.dtype, []).append(name)
+        self._flat = [self._joined(state, names) for names in self._names.values()]
+        self.tensors: dict[str, Tensor] = {}
+        for flat, names in zip(self._flat, self._names.values(), strict=True):
+            pieces = flat.split([state[name].numel() for name in names])
+            for name, piece in zip(names, pieces, strict=True):
+                self.tensors[name] = piece.view(state[name].shape)
+
+    def take(self, state: Mapping[str, Tensor], condition: Tensor) -> None:
+        """Copy the tensors where the condition, a scalar, holds."""
+        for flat, names in zip(self._flat, self._names.values(), strict=True):
+            torch.where(condition, self._joined(state, names), flat, out=flat)
+
+    @staticmethod
+    def _joined(state: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
+        return torch.cat([state[name].reshape(-1) for name in names])
 
 
 def go(

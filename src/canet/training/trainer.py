@@ -177,7 +177,7 @@ class Trainer:
     ) -> Run:
         """Score the selected epoch, and write the run."""
         history = {name: loop.curve(name) for name in loop.history}
-        loop.method.load_state_dict(loop.best)
+        loop.method.load_state_dict(loop.best.tensors)
         result = {
             "scores": self.scores(loop.method),
             "selection": BestValidation.name,
@@ -192,7 +192,7 @@ class Trainer:
             "versions": versions(),
         }
         if place:
-            place.finish(loop.best, history, result)
+            place.finish(loop.best.tensors, history, result)
         return Run(self.config(seed, ood_curves), result, history, loop.method)
 
     def load(self, place: RunFolder) -> Method:
