@@ -1,7 +1,8 @@
 """Fused mixing of K branches: no nodes × branches × H tensor is written, forward or backward.
 
 Products are of fp32 numbers on tensor cores, each split into three of lower precision, which keeps
-fp32's accuracy. Sums over nodes are made in a fixed order, so the same input gives the same bits.
+fp32's accuracy; under `torch.set_float32_matmul_precision("high")` they are not split. Sums over
+nodes are made in a fixed order, so the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -63,17 +64,20 @@ class FusedMixture(torch.autograd.Function):
         return grad_x, part.sum(dim=0), grad_e
 
 
-def _tile(width: int, out_width: int) -> dict[str, int]:
-    """Sizes of a program's tile: powers of two that tensor cores take."""
+def _tile(width: int, out_width: int) -> dict[str, Any]:
+    """Sizes of a program's tile, powers of two that tensor cores take, and how they multiply."""
     block_i, block_o = (max(16, triton.next_power_of_2(side)) for side in (width, out_width))
     block_m = max(16, min(64, MOST_INPUTS // block_i))
-    return {"BLOCK_M": block_m, "BLOCK_I": block_i, "BLOCK_O": block_o}
+    exact = torch.get_float32_matmul_precision() == "highest"
+    precision = "tf32x3" if exact else "tf32"
+    return {"BLOCK_M": block_m, "BLOCK_I": block_i, "BLOCK_O": block_o, "PRECISION": precision}
 
 
 @triton.jit
 def _forward(
     x, weight, e, out, rows, branches, width, out_width,
-    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     o = tl.arange(0, BLOCK_O)
@@ -89,7 +93,7 @@ def _forward(
             inputs = tl.load(x_at, mask=in_m[:, None] & in_i[None, :], other=0.0)
             weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
             of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
-            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision="tf32x3")
+            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision=PRECISION)
     out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
     tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
 
@@ -97,7 +101,8 @@ def _forward(
 @triton.jit
 def _backward(
     x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
-    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the inputs and of e."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -114,7 +119,7 @@ def _backward(
     for k in range(branches):
         weight_at = weight + (k * width + i[None, :]) * out_width + o[:, None]
         of_branch = tl.load(weight_at, mask=in_i[None, :] & in_o[:, None], other=0.0)
-        back = tl.dot(grad_out, of_branch, input_precision="tf32x3")
+        back = tl.dot(grad_out, of_branch, input_precision=PRECISION)
         share_at = m.to(tl.int64) * branches + k
         share = tl.load(e + share_at, mask=in_m, other=0.0)
         if SHARED:
@@ -130,7 +135,8 @@ def _backward(
 @triton.jit
 def _backward_weight(
     x, e, grad, part, rows, rows_of_split, branches, width, out_width,
-    SHARED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
+    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a branch's weight over some of the nodes."""
     k, split = tl.program_id(0), tl.program_id(1)
@@ -146,6 +152,6 @@ def _backward_weight(
         share = tl.load(e + m * branches + k, mask=in_m, other=0.0)
         grad_at = grad + m[:, None] * out_width + o[None, :]
         grad_out = tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0)
-        total = tl.dot(inputs * share[None, :], grad_out, total, input_precision="tf32x3")
+        total = tl.dot(inputs * share[None, :], grad_out, total, input_precision=PRECISION)
     part_at = part + ((split * branches + k) * width + i[:, None]) * out_width + o[None, :]
     tl.store(part_at, total, mask=in_i[:, None] & in_o[None, :])
