@@ -33,6 +33,7 @@ def run_bench(
     out: Path,
     full: bool = False,
     tasks: Sequence[str] = (),
+    growth: bool = False,
     device: str = "auto",
     seconds: float | None = None,
     data_root: Path | None = None,
@@ -45,24 +46,26 @@ def run_bench(
         out: JSON file, written anew after every measurement.
         full: All tasks and growth; else what takes a few minutes on two cores.
         tasks: Only these tasks, and no growth.
+        growth: Only growth.
         device: `auto`, `cpu` or `cuda`.
         seconds: About how long each contestant is measured.
         data_root: Folder of raw data.
         quiet: Neither progress nor tables.
         command: What the results say they came from.
     """
-    chosen = cases(full, tasks)
+    chosen = [] if growth else cases(full, tasks)
     kind = pick_device(device).type
     harness = Harness(out, kind, seconds or SECONDS[kind], data_root, command)
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
-    if full and not tasks:
+    if growth or (full and not tasks):
         batches += growth_batches(kind)
     with _progress(sum(map(len, batches)), quiet) as tell:
         for batch in batches:
             harness.measure(batch, tell)
         for job in harness.needed_to_extrapolate():
             harness.measure([job], tell)
-    draw_ratios([harness.results], out.parent, out.stem)
+    if chosen:
+        draw_ratios([harness.results], out.parent, out.stem)
     if harness.results.growth():
         draw_growth(harness.results, out.parent, f"{out.stem}-growth")
     if not quiet:

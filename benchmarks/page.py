@@ -3,7 +3,7 @@
     python -m benchmarks.page docs/performance.md RUN.json [RUN.json ...]
 
 A part of the page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for
-each run; all else stays. Pictures go to `images/` beside the page.
+each device; all else stays. Pictures go to `images/` beside the page.
 """
 
 from __future__ import annotations
@@ -35,10 +35,18 @@ def fill(text: str, runs: Sequence[Results]) -> str:
     """The page's text with every generated part made anew."""
     text = _replace(text, MACHINES, "\n".join(_machine(run) for run in runs))
     for name, make in PARTS.items():
-        made = [(run, make(run)) for run in runs]
+        made = [(run, make(run)) for run in by_device(runs)]
         parts = [_part(run, table) for run, table in made if table.rows]
         text = _replace(text, name, "\n\n".join(parts))
     return text
+
+
+def by_device(runs: Sequence[Results]) -> list[Results]:
+    """One set of results for each device; a case of two runs is taken whole from the later one."""
+    merged: dict[str, Results] = {}
+    for run in runs:
+        merged[run.device] = merged[run.device].with_later(run) if run.device in merged else run
+    return list(merged.values())
 
 
 def _machine(run: Results) -> str:
@@ -67,8 +75,9 @@ def main() -> None:
     with atomic_path(options.page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     images = options.page.parent / "images"
-    draw_ratios(runs, images, "performance")
-    for run in runs:
+    merged = by_device(runs)
+    draw_ratios(merged, images, "performance")
+    for run in merged:
         if run.growth():
             draw_growth(run, images, f"growth-{run.device}")
 

@@ -58,6 +58,19 @@ class Results:
         results.content = content
         return results
 
+    def with_later(self, later: Results) -> Results:
+        """These results with those of a later run on the same machine.
+
+        A case that both measured is taken from the later run, so that ratios stay within a run.
+        """
+        both = Results(self.device, later.content["command"], later.content["date"])
+        again = [entry["case"] for entry in later.content["cases"]]
+        kept = [entry for entry in self.content["cases"] if entry["case"] not in again]
+        both.content = self.content | later.content
+        both.content["cases"] = kept + later.content["cases"]
+        both.content["growth"] = later.content["growth"] or self.content["growth"]
+        return both
+
     @property
     def device(self) -> str:
         return str(self.content["device"])

@@ -162,6 +162,18 @@ def test_the_page_is_filled_from_the_measurements_alone(measured: Path) -> None:
     assert page.fill(filled, [Results.read(measured)]) == filled
 
 
+def test_a_case_of_two_runs_is_taken_whole_from_the_later_one(measured: Path) -> None:
+    earlier, later = Results.read(measured), Results.read(measured)
+    entry = earlier.content["cases"][0]
+    other = {**entry, "case": {**entry["case"], "k": 7}}
+    earlier.content["cases"].append(other)
+    later.content["cases"][0]["canet"]["times"] = [0.125]
+    (both,) = page.by_device([earlier, later])
+    assert [case.k for case in both.cases] == [7, entry["case"]["k"]]
+    assert both.spread(both.cases[1], "canet") == (0.125, 0.125, 0.125)
+    assert len(earlier.cases) == 2
+
+
 def test_a_page_without_a_part_is_refused(measured: Path) -> None:
     with pytest.raises(CanetError, match="no part"):
         page.fill("# Title", [Results.read(measured)])

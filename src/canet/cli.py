@@ -401,6 +401,9 @@ def bench(
         bool, typer.Option("--full/--quick", help="All tasks and growth, or a few minutes' worth.")
     ] = False,
     tasks: Annotated[str | None, typer.Option(help="Only these tasks, such as cora,arxiv.")] = None,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="Only how cost grows with the graph and the model.")
+    ] = False,
     seconds: Annotated[
         float | None, typer.Option(min=0, help="About how long to time each contestant.")
     ] = None,
@@ -412,11 +415,22 @@ def bench(
     quiet: Quiet = False,
 ) -> None:
     """Speed and memory of CaNet and ERM beside a plain implementation of the equations."""
-    command = ["canet", "bench", "--full" if full else "--quick", "--device", device.value]
+    if growth and (full or tasks):
+        raise CanetError("--growth measures nothing else: leave out --full and --tasks")
+    command = ["canet", "bench", *(["--growth"] if growth else ["--full" if full else "--quick"])]
+    command += ["--device", device.value]
     command += ["--tasks", tasks] if tasks else []
     command += ["--seconds", f"{seconds:g}"] if seconds is not None else []
     _benchmarks().run_bench(
-        out, full, _names(tasks), device.value, seconds, data_root, quiet, shlex.join(command)
+        out,
+        full,
+        _names(tasks),
+        growth,
+        device.value,
+        seconds,
+        data_root,
+        quiet,
+        shlex.join(command),
     )
 
 
