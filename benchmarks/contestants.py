@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from canet.data.task import ShiftTask
+from canet.memory import keep_freed_memory
 from canet.methods.canet import CaNetMethod
 from canet.training import Trainer
 from canet.training.loop import EPOCHS_BETWEEN_LOOKS
@@ -92,7 +93,11 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
 def _engine(
     case: Case, method: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """A short run that warms up and tells how long an epoch takes, then the one that counts."""
+    """A short run that warms up and tells how long an epoch takes, then the one that counts.
+
+    The process keeps freed memory, as those of the command line do.
+    """
+    keep_freed_memory()
     settings = case.settings() if method == "canet" else case.erm_settings()
     between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
     trainer = Trainer(

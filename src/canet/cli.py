@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from canet.errors import CanetError
+from canet.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from canet.training import RunConfig
@@ -462,6 +463,7 @@ def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
 
 def main() -> None:
     """Run the command line; whatever a user can cause ends in one line and exit code 2."""
+    keep_freed_memory()
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C

@@ -116,7 +116,7 @@ def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores
 def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> None:
     pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    gathered = attend_each(pattern, z, score_dst, score_src)
+    gathered = list(attend_each(pattern, z, score_dst, score_src))
     weights = attention_weights(pattern, score_dst, score_src)
     for u in range(NUM_NODES):
         for k in range(K):

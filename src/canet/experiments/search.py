@@ -41,6 +41,7 @@ from canet.experiments.study import (
     try_settings,
 )
 from canet.files import read_json, write_json
+from canet.memory import keep_freed_memory
 from canet.training.trainer import device_name, pick_device, versions
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def _worker(
     """A process that works with one thread until the work or its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    keep_freed_memory()
     parent = multiprocessing.parent_process()
 
     def end_with_parent() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -76,7 +76,7 @@ class AttentionBranches(nn.Module):
         return mix_branches(gathered, self.weight, e)
 
 
-def mix_branches(inputs: Tensor | Sequence[Tensor], weight: Tensor, e: Tensor) -> Tensor:
+def mix_branches(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor) -> Tensor:
     r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
 
     Shapes:
@@ -84,8 +84,10 @@ def mix_branches(inputs: Tensor | Sequence[Tensor], weight: Tensor, e: Tensor) -
           weight $[K, I, O]$, e $[n, K]$ → $[n, O]$
     """
     if not isinstance(inputs, Tensor):
-        mixed: Tensor = _Mixture.apply(weight, e, *inputs)
-        return mixed
+        if torch.is_grad_enabled():
+            mixed: Tensor = _Mixture.apply(weight, e, *inputs)
+            return mixed
+        return _mixed(inputs, weight, e)
     if kernels.fused_mixture(inputs, weight):
         return kernels.mix(inputs, weight, e)
     if inputs.dim() == 3:
@@ -97,7 +99,7 @@ def mix_branches(inputs: Tensor | Sequence[Tensor], weight: Tensor, e: Tensor) -
 
 def attend_each(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor
-) -> Tensor | list[Tensor]:
+) -> Tensor | Iterator[Tensor]:
     r"""Attention of K branches over the same states: $\sum_v w_{uv}^{(k)} z_v$.
 
     Branches attend before their linear maps, which commute with the sum: a neighbour's state is
@@ -105,21 +107,21 @@ def attend_each(
 
     Shapes:
         - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$ where
-          branches are computed at once, else K times $[n_{dst}, H]$
+          branches are computed at once, else K times $[n_{dst}, H]$, one after the other
     """
     if kernels.fused_attention(z):
         return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
     pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
-    return [
+    return (
         SparseMatrix(neighbourhood, attention_weights(neighbourhood, *pair).flatten()) @ z
         for pair in pairs
-    ]
+    )
 
 
 def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
     """Attention of one branch: `attend_each` with K = 1, → $[n_{dst}, H]$."""
     gathered = attend_each(neighbourhood, z, score_dst, score_src)
-    return gathered.squeeze(1) if isinstance(gathered, Tensor) else gathered[0]
+    return gathered.squeeze(1) if isinstance(gathered, Tensor) else next(gathered)
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
@@ -163,10 +165,7 @@ class _Mixture(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, e: Tensor, *inputs: Tensor) -> Tensor:
         ctx.save_for_backward(weight, e, *inputs)
-        mixed = weight.new_zeros(e.shape[0], weight.shape[2])
-        for k, of_branch in enumerate(inputs):
-            mixed.addcmul_(of_branch @ weight[k], e[:, k : k + 1])
-        return mixed
+        return _mixed(inputs, weight, e)
 
     @staticmethod
     @once_differentiable
@@ -180,3 +179,10 @@ class _Mixture(torch.autograd.Function):
             torch.mm(of_branch.t(), grad * share, out=grad_weight[k])
             grad_e[:, k] = back.mul_(of_branch).sum(dim=1)
         return grad_weight, grad_e, *grad_inputs
+
+
+def _mixed(inputs: Iterable[Tensor], weight: Tensor, e: Tensor) -> Tensor:
+    mixed = weight.new_zeros(e.shape[0], weight.shape[2])
+    for k, of_branch in enumerate(inputs):
+        mixed.addcmul_(of_branch @ weight[k], e[:, k : k + 1])
+    return mixed

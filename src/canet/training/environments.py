@@ -23,9 +23,12 @@ def inferred_environments(method: Method, fields: TaskFields) -> dict[str, Any] 
         environment and its true one; None where the task has no labels for them.
     """
     method.eval()
-    by_split = {split: method.posteriors(fields.batch(split)) for split in fields.nodes}
-    if not by_split["train"]:
-        return None
+    by_split: dict[str, list[Tensor]] = {}
+    for batch, splits in fields.by_pass():
+        layers = method.posteriors(batch)
+        if not layers:
+            return None
+        by_split |= {split: [layer[rows] for layer in layers] for split, rows in splits.items()}
     true = fields.batch("train").environment
     return {
         "posterior": {

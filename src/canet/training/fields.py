@@ -41,6 +41,7 @@ class TaskFields:
         self._device = device
         self._graphs: dict[bool, Graph] = {}
         self._batches: dict[str, Batch] = {}
+        self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
         x = task.data.x
         self._x = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
 
@@ -49,6 +50,20 @@ class TaskFields:
         if split not in self._batches:
             self._batches[split] = self._build(split)
         return self._batches[split]
+
+    def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
+        """Batches that hold every split, and the rows of each split in them.
+
+        Test sets that read the same graph share a batch, since their receptive fields overlap.
+        """
+        if not self._passes:
+            for split in ("train", "valid"):
+                self._passes.append((self.batch(split), {split: slice(None)}))
+            rest = [split for split in self.nodes if split not in ("train", "valid")]
+            for hidden in (True, False):
+                if splits := [split for split in rest if self._hidden(split) == hidden]:
+                    self._passes.append(self._together(splits))
+        return self._passes
 
     def view(self) -> TrainingView:
         """What a method may see of the task besides the training batch."""
@@ -60,10 +75,22 @@ class TaskFields:
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
         )
 
+    def _hidden(self, split: str) -> bool:
+        """Whether a split reads the graph without the nodes that training must not see."""
+        return self.task.inductive and split in AT_TRAINING_TIME
+
+    def _together(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
+        """One batch for splits that read the same graph, and the rows of each in it."""
+        nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
+        x, blocks = self._read(nodes, self._hidden(splits[0]))
+        batch = Batch(x, blocks, self.task.data.y[nodes].to(self._device))
+        sizes = [self.nodes[split].numel() for split in splits]
+        pieces = rows.to(self._device).split(sizes)
+        return batch, dict(zip(splits, pieces, strict=True))
+
     def _build(self, split: str) -> Batch:
         nodes = self.nodes[split]
-        hidden = self.task.inductive and split in AT_TRAINING_TIME
-        x, blocks = self._read(nodes, hidden)
+        x, blocks = self._read(nodes, self._hidden(split))
         environment = None
         if split == "train" and self.task.has_environments:
             ids = self.task.data.environment[nodes]

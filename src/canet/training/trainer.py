@@ -206,13 +206,20 @@ class Trainer:
     def scores(self, method: Method) -> dict[str, float]:
         """Score of every split, by its name in `task.splits()`."""
         method.eval()
-        return {split: float(self.score(method, split)) for split in self.fields.nodes}
+        scores: dict[str, float] = {}
+        for batch, splits in self.fields.by_pass():
+            logits = method.predict(batch)
+            for split, rows in splits.items():
+                scores[split] = float(self._scored(logits[rows], batch.y[rows]))
+        return scores
 
     def score(self, method: Method, split: str) -> Tensor:
         """Score of one split, a tensor on the device; NaN if a logit is not finite."""
         batch = self.fields.batch(split)
-        logits = method.predict(batch)
-        return torch.where(logits.isfinite().all(), self.metric(logits, batch.y), torch.nan)
+        return self._scored(method.predict(batch), batch.y)
+
+    def _scored(self, logits: Tensor, y: Tensor) -> Tensor:
+        return torch.where(logits.isfinite().all(), self.metric(logits, y), torch.nan)
 
     def _check_environments(self) -> None:
         """A method that needs environment labels gets training nodes with at least two of them."""

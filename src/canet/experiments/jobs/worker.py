@@ -26,6 +26,7 @@ from canet.errors import CanetError
 from canet.experiments.evaluate import open_trainer
 from canet.experiments.jobs.claims import Claim, clear_claims, take_claim
 from canet.files import read_json, write_json
+from canet.memory import keep_freed_memory
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer
@@ -162,6 +163,7 @@ def _last_lines(error: Exception) -> list[str]:
 
 def main() -> None:
     """Take jobs from standard input until it ends."""
+    keep_freed_memory()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever a library prints is no answer
     orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
