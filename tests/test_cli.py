@@ -313,7 +313,7 @@ def test_interrupted_command_says_how_to_go_on(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "run", interrupt)
+    monkeypatch.setattr(Trainer, "run_together", interrupt)
     answer = canet("train", "synthetic", *QUICK)
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == "canet: interrupted; the same command goes on where it stopped\n"
@@ -325,7 +325,7 @@ def test_fault_of_our_own_keeps_its_traceback(
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(Trainer, "run", fail)
+    monkeypatch.setattr(Trainer, "run_together", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         canet("train", "synthetic", *QUICK)
 
