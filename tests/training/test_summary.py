@@ -8,7 +8,7 @@ import pytest
 
 from canet.errors import CanetError
 from canet.training.checkpoint import RunConfig
-from canet.training.summary import NEEDED, Scored, summarise
+from canet.training.summary import NEEDED, Scored, deviation, summarise
 
 CONFIGURATION = RunConfig(
     task="tiny",
@@ -96,3 +96,9 @@ def test_result_of_another_version_is_refused_in_one_line(key: str) -> None:
     kept = {name: value for name, value in run.result.items() if name != key}
     with pytest.raises(CanetError, match=f"seed 1 lacks {key}: delete its folder"):
         summarise([scored(0), Scored(run.config, kept)], "accuracy")
+
+
+def test_deviation_of_a_sample_is_told_even_if_a_score_is_not_a_number() -> None:
+    assert deviation([1.0]) == 0
+    assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert math.isnan(deviation([1.0, math.nan, 2.0]))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 from canet.training import RunConfig, RunFolder, find_runs
-from canet.training.summary import Scored
+from canet.training.summary import Scored, deviation
 
 OOD_MEAN = "ood"
 """Stands for the mean over a task's OOD sets where the name of a split is asked for."""
@@ -40,7 +40,7 @@ class Result:
     def std(self, split: str) -> float:
         """Standard deviation of a sample, 0 for one run."""
         scores = self.scores(split)
-        return stdev(scores) if len(scores) > 1 else 0.0
+        return deviation(scores)
 
 
 def read_results(root: Path) -> list[Result]:

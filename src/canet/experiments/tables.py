@@ -8,10 +8,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 from canet.experiments.published import Published
 from canet.files import atomic_path
+from canet.training.summary import deviation
 
 METHOD_LABELS = {
     "erm": "ERM",
@@ -52,7 +53,7 @@ class Score:
     @property
     def std(self) -> float:
         """Standard deviation of a sample, 0 for one run."""
-        return stdev(self.values) if len(self.values) > 1 else 0.0
+        return deviation(self.values)
 
     @property
     def text(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from canet.errors import CanetError
 from canet.training.checkpoint import RunConfig
@@ -36,6 +38,11 @@ class Scored:
         return mean(score for name, score in self.scores.items() if name.startswith(OOD))
 
 
+def deviation(values: Sequence[float]) -> float:
+    """Standard deviation of a sample: 0 for one value, NaN where a value is."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
 def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
     """Mean, standard deviation and values of each score, in percent, over runs with equal settings.
 
@@ -50,8 +57,7 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
             )
 
     def spread(values: Sequence[float]) -> dict[str, Any]:
-        deviation = stdev(values) if len(values) > 1 else 0.0
-        return {"mean": mean(values), "std": deviation, "values": list(values)}
+        return {"mean": mean(values), "std": deviation(values), "values": list(values)}
 
     def over_runs(split: str) -> dict[str, Any]:
         return spread([run.scores[split] for run in runs])
