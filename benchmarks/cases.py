@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
 
-from canet.data import arxiv, load_task, sources
-from canet.data.processed import processed
-from canet.data.raw import obtain
-from canet.data.splits import split_50_25_25
+from canet.data import arxiv, load_task
 from canet.data.task import ShiftTask
 from canet.errors import unknown_name
 from canet.experiments.presets import preset
@@ -83,33 +79,7 @@ def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
 
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
     """The Arxiv task without its features file: real graph, labels and splits."""
-    raw = obtain([f for f in sources.FILES["arxiv"] if "node-feat" not in f.path], data_root)
-    identity = f"{arxiv.READER_VERSION} {raw.digest}"
-    graph = processed("arxiv-graph", identity, lambda: arxiv._parse_graph(raw))
-    year = torch.from_numpy(graph["year"])
-    period = torch.bucketize(year, torch.tensor(list(arxiv.PERIODS.values())))
-    known = year < arxiv.FIRST_OOD_YEAR
-    generator = torch.Generator().manual_seed(0)
-    train, valid, test_id = split_50_25_25(known.nonzero().flatten(), generator)
-    return ShiftTask(
-        name="arxiv",
-        data=Data(
-            x=torch.randn(year.numel(), ARXIV_FEATURES, generator=generator),
-            edge_index=torch.from_numpy(graph["edge_index"]),
-            y=torch.from_numpy(graph["y"]),
-            environment=period,
-        ),
-        train=train,
-        valid=valid,
-        test_id=test_id,
-        test_ood={
-            name: (period == index).nonzero().flatten()
-            for index, (name, last) in enumerate(arxiv.PERIODS.items())
-            if last >= arxiv.FIRST_OOD_YEAR
-        },
-        metric="accuracy",
-        in_distribution=known,
-        shift="time attributes",
-        environments=tuple(arxiv.PERIODS),
-        features="random",
-    )
+    graph = arxiv.read_graph(data_root)
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(len(graph["y"]), ARXIV_FEATURES, generator=random)
+    return arxiv.make_task(graph | {"x": x.numpy()}, data_seed=0, features="random")

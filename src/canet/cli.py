@@ -81,6 +81,19 @@ DataRoot = Annotated[
         callback=_existing,
     ),
 ]
+TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
+MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
+BackboneName = Annotated[str, typer.Option(help="gcn or gat.")]
+DataSeed = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
+]
+Protocol = Annotated[str, typer.Option(help="paper, or disjoint: no test node known.")]
+Features = Annotated[
+    str | None, typer.Option(help="structural: features computed from the graph alone.")
+]
+Inductive = Annotated[
+    bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]
@@ -152,22 +165,14 @@ def methods(
 
 @app.command()
 def train(
-    task: Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")],
-    method: Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")] = "canet",
-    backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
+    task: TaskName,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
-    data_seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
-    ] = 0,
-    protocol: Annotated[
-        str, typer.Option(help="paper, or disjoint: no test node known.")
-    ] = "paper",
-    features: Annotated[
-        str | None, typer.Option(help="structural: features computed from the graph alone.")
-    ] = None,
-    inductive: Annotated[
-        bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
-    ] = False,
+    data_seed: DataSeed = 0,
+    protocol: Protocol = "paper",
+    features: Features = None,
+    inductive: Inductive = False,
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
@@ -238,9 +243,9 @@ def train(
 
 @app.command()
 def search(
-    task: Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")],
-    method: Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")] = "canet",
-    backbone: Annotated[str, typer.Option(help="gcn or gat.")] = "gcn",
+    task: TaskName,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
     trials: Annotated[
         int, typer.Option(min=1, help="Trials in all, those of earlier calls included.")
     ] = 32,
@@ -251,18 +256,10 @@ def search(
     seeds: Annotated[
         int, typer.Option(min=1, help="Runs of each trial; their mean score counts.")
     ] = 1,
-    data_seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
-    ] = 0,
-    protocol: Annotated[
-        str, typer.Option(help="paper, or disjoint: no test node known.")
-    ] = "paper",
-    features: Annotated[
-        str | None, typer.Option(help="structural: features computed from the graph alone.")
-    ] = None,
-    inductive: Annotated[
-        bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
-    ] = False,
+    data_seed: DataSeed = 0,
+    protocol: Protocol = "paper",
+    features: Features = None,
+    inductive: Inductive = False,
     storage: Annotated[
         str | None,
         typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),

@@ -39,6 +39,11 @@ def arxiv_task(
 ) -> ShiftTask:
     """The citation network; a node's environment is its period of publication."""
     arrays = _read(data_root, features, inductive)
+    return make_task(arrays, data_seed, features or "original")
+
+
+def make_task(arrays: Arrays, data_seed: int, features: str) -> ShiftTask:
+    """The task of a parsed graph with features `x`, split by a seed."""
     year = torch.from_numpy(arrays["year"])
     period = torch.bucketize(year, torch.tensor(list(PERIODS.values())))
     in_distribution = year < FIRST_OOD_YEAR
@@ -66,22 +71,32 @@ def arxiv_task(
         shift="time attributes",
         environments=tuple(PERIODS),
         data_seed=data_seed,
-        features=features or "original",
+        features=features,
     )
+
+
+def read_graph(data_root: Path | None) -> Arrays:
+    """The parsed graph alone, which needs no features file."""
+    raw = _without_features(data_root)
+    return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse_graph(raw))
 
 
 def _read(data_root: Path | None, features: str | None, inductive: bool) -> Arrays:
     """Parsed graph with its own features, or with structural ones and no features file."""
-    files = sources.FILES["arxiv"]
     if features is None:
-        raw = obtain(files, data_root)
+        raw = obtain(sources.FILES["arxiv"], data_root)
         return processed("arxiv", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-    raw = obtain([file for file in files if "node-feat" not in file.path], data_root)
+    raw = _without_features(data_root)
     return processed(
         "arxiv-structural",
         f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
         lambda: _parse_structural(raw, inductive),
     )
+
+
+def _without_features(data_root: Path | None) -> RawFiles:
+    files = [file for file in sources.FILES["arxiv"] if "node-feat" not in file.path]
+    return obtain(files, data_root)
 
 
 def _parse(raw: RawFiles) -> Arrays:

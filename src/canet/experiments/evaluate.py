@@ -8,6 +8,7 @@ from typing import Any
 
 from canet.data import load_task
 from canet.data.spurious import without_spurious_columns
+from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer, find_runs
@@ -35,14 +36,19 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
     return summarise(runs, trainer.task.metric)
 
 
-def open_trainer(config: RunConfig, device: str, data_root: Path | None) -> Trainer:
-    """The trainer whose run `config` describes, with its task loaded."""
+def open_trainer(
+    config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
+) -> Trainer:
+    """The trainer whose run `config` describes, with its task loaded unless it is given."""
+    task = task or _load(config, data_root)
+    settings = override(get_method(config.method).settings_type(), config.settings)
+    return Trainer(task, config.method, config.backbone, settings, device)
+
+
+def _load(config: RunConfig, data_root: Path | None) -> ShiftTask:
     misled = config.features != NOT_MISLED
     features = config.features if misled and config.features != "original" else None
     task = load_task(
         config.task, data_root, config.data_seed, config.protocol, features, config.inductive
     )
-    if not misled:
-        task = without_spurious_columns(task)
-    settings = override(get_method(config.method).settings_type(), config.settings)
-    return Trainer(task, config.method, config.backbone, settings, device)
+    return task if misled else without_spurious_columns(task)

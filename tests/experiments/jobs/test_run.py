@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.experiments import evaluate
 from canet.experiments.jobs import claims, job_folder, run, run_jobs, worker
 from canet.experiments.jobs.claims import CLAIMS, RELEASED, is_claimed, take_claim
 from canet.experiments.jobs.worker import FAILURE, JobRunner
@@ -100,14 +102,14 @@ def test_finished_jobs_are_not_run_again(tmp_path: Path, begun: Callable[[], lis
 def test_loaded_task_and_trainer_serve_all_jobs_that_share_them(
     tmp_path: Path, begun: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[RunConfig] = []
-    open_trainer = worker.open_trainer
+    loaded: list[int] = []
+    load_task = evaluate.load_task
 
-    def counted(config: RunConfig, *rest: Any) -> Trainer:
-        opened.append(config)
-        return open_trainer(config, *rest)
+    def counted(name: str, data_root: Path | None, data_seed: int, *rest: Any) -> ShiftTask:
+        loaded.append(data_seed)
+        return load_task(name, data_root, data_seed, *rest)
 
-    monkeypatch.setattr(worker, "open_trainer", counted)
+    monkeypatch.setattr(evaluate, "load_task", counted)
     first, other_data, other_method = (
         [tiny_job(seed, **changes) for seed in (0, 1)]
         for changes in ({}, {"data_seed": 1}, {"method": "canet"})
@@ -116,7 +118,7 @@ def test_loaded_task_and_trainer_serve_all_jobs_that_share_them(
     run_here(mixed, tmp_path)
     expected = [*first, *other_method, *other_data]
     assert begun() == [str(job_folder(tmp_path, job).path) for job in expected]
-    assert [config.data_seed for config in opened] == [0, 1]
+    assert loaded == [0, 1]
 
 
 def fail_with_seed_0(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,8 +27,6 @@ from canet.experiments.evaluate import open_trainer
 from canet.experiments.jobs.claims import Claim, clear_claims, take_claim
 from canet.files import read_json, write_json
 from canet.memory import keep_freed_memory
-from canet.methods import get_method
-from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer
 from canet.training.loop import Progress
 
@@ -140,11 +138,8 @@ class JobRunner:
         if last and last.config(seed, curves) == config:
             return last
         self._trainer = None
-        if last and data_of(last.config()) == data_of(config):
-            settings = override(get_method(config.method).settings_type(), config.settings)
-            trainer = Trainer(last.task, config.method, config.backbone, settings, self._device)
-        else:
-            trainer = open_trainer(config, self._device, self._data_root)
+        loaded = last.task if last and data_of(last.config()) == data_of(config) else None
+        trainer = open_trainer(config, self._device, self._data_root, loaded)
         if trainer.config(seed, curves) != config:
             raise CanetError(
                 f"job {config.name} does not say what its run is: give all settings of "
