@@ -69,6 +69,13 @@ def adam(method: EERM, **options: Any) -> torch.optim.Adam:
     return torch.optim.Adam(method.parameter_groups(), **options)
 
 
+def flipped(editors: Editors, draw: Tensor) -> Tensor:
+    """Edges (source, reader) after the flips $[N, s]$ of one editor."""
+    editor, *edges = editors.flip(draw[None])
+    assert not editor.any()
+    return torch.stack(edges)
+
+
 def edge_list(edge_index: Tensor) -> list[tuple[int, int]]:
     return sorted((int(u), int(v)) for u, v in edge_index.t())
 
@@ -144,16 +151,16 @@ def test_draws_come_as_often_as_their_probability_says() -> None:
 def test_flips_remove_edges_that_are_there_and_add_those_that_are_not() -> None:
     #                                       2 → 0 goes, 2 → 1 comes, 3 → 2 comes, 3 itself: nothing
     editors = literal_editors(torch.tensor([[2, 1], [2, 3], [3, 0], [3, 0]]))
-    edited = editors.flip(torch.zeros(4, 1, dtype=torch.long))
+    edited = flipped(editors, torch.zeros(4, 1, dtype=torch.long))
     assert edge_list(edited) == [(0, 1), (0, 3), (1, 0), (1, 1), (2, 1), (3, 1), (3, 2)]
     #                                       1 → 0 goes, 3 → 1 goes, 0 → 2 comes, 0 → 3 goes
-    edited = editors.flip(torch.ones(4, 1, dtype=torch.long))
+    edited = flipped(editors, torch.ones(4, 1, dtype=torch.long))
     assert edge_list(edited) == [(0, 1), (0, 2), (1, 1), (2, 0), (2, 0)]
 
 
 def test_edits_are_directed() -> None:
     editors = literal_editors(torch.tensor([[1], [1], [2], [3]]))
-    edited = edge_list(editors.flip(torch.zeros(4, 1, dtype=torch.long)))
+    edited = edge_list(flipped(editors, torch.zeros(4, 1, dtype=torch.long)))
     assert (1, 0) not in edited
     assert (0, 1) in edited
 
@@ -161,11 +168,11 @@ def test_edits_are_directed() -> None:
 def test_flipping_twice_gives_the_graph_back() -> None:
     editors = Editors(EDGES.unique(dim=1), 4, num_editors=2, edits_per_node=3, device=CPU)
     draw = editors.draw()[0]
-    once = editors.flip(draw)
+    once = flipped(editors, draw)
     again = Editors(once, 4, num_editors=2, edits_per_node=3, device=CPU)
     again.candidates = editors.candidates
     again.candidate_entry = find_entries((once[1] * 4 + once[0]).unique(), editors.candidates)
-    assert edge_list(again.flip(draw)) == edge_list(EDGES.unique(dim=1))
+    assert edge_list(flipped(again, draw)) == edge_list(EDGES.unique(dim=1))
 
 
 def test_candidates_are_up_to_half_edges_and_no_other_node_twice() -> None:
@@ -192,7 +199,7 @@ def test_every_edge_of_a_node_with_few_may_go() -> None:
 def test_graph_without_edges_can_be_edited() -> None:
     none = torch.empty(2, 0, dtype=torch.long)
     editors = Editors(none, 30, num_editors=2, edits_per_node=1, device=CPU)
-    edited = editors.flip(editors.draw()[0])
+    edited = flipped(editors, editors.draw()[0])
     assert 0 < edited.shape[1] <= 30
     assert (edited[0] != edited[1]).all()
 
@@ -238,13 +245,15 @@ def test_without_edits_the_risk_is_that_of_erm(
 def test_risks_are_those_of_a_model_on_each_edited_graph(backbone: str, direction: str) -> None:
     method, batch = make(backbone, direction=direction)
     editors, draw = editors_of(method), editors_of(method).draw()
+    view = TaskFields(tiny_task(), method.model.operators, 2, CPU).view()
+    x = view.x[training_components(view)[0]].double()  # type: ignore[index]
     risks = method.risks(batch.y, draw)
     assert len(set(risks.tolist())) == 3
     for k in range(3):
-        edges = editors.flip(draw[k])
+        edges = flipped(editors, draw[k])
         edges = edges if direction == "along" else edges.flip(0)
-        whole = Graph(edges, method.x.shape[0], method.model.operators).whole(2)
-        logits = method.model(method.x, whole.blocks).logits[: batch.y.numel()]
+        whole = Graph(edges, x.shape[0], method.model.operators).whole(2)
+        logits = method.model(x, whole.blocks).logits[: batch.y.numel()]
         torch.testing.assert_close(risks[k], F.cross_entropy(logits, batch.y))
 
 
@@ -276,8 +285,9 @@ def test_inductive_editors_never_meet_a_hidden_node() -> None:
     editors = editors_of(method)
     assert editors.candidates.max() < nodes.numel() <= NUM_ID
     assert method.x.isfinite().all()
-    for flips in editors.draw():
-        assert editors.flip(flips).max() < nodes.numel()
+    editor, *edges = editors.flip(editors.draw())
+    assert editor.unique().tolist() == [0, 1, 2]
+    assert torch.stack(edges).max() < nodes.numel()
 
 
 # The two players

@@ -64,14 +64,13 @@ class EERM(Method):
     capturable = False
     settings_type = EERMSettings
 
-    x: Features
+    x: Features  # of the nodes of all K graphs
+    copies: Tensor  # [K, N], the row of each graph's nodes in x
     editors: Editors | None = None
 
     def prepare(self, view: TrainingView) -> None:
         nodes, edge_index = training_components(view)
         device = self.model.phi_in.weight.device
-        rows = view.x[nodes] if isinstance(view.x, Tensor) else view.x.select_rows(nodes)
-        self.x = rows.to(device)
         self.editors = Editors(
             self._from_source_to_reader(edge_index),
             nodes.numel(),
@@ -79,6 +78,11 @@ class EERM(Method):
             self.settings.edits_per_node,
             device,
         )
+        copies = side_by_side(nodes.numel(), view.train.numel(), self.settings.num_editors)
+        read = torch.empty_like(copies.flatten())
+        read[copies.flatten()] = nodes.repeat(self.settings.num_editors)
+        rows = view.x[read] if isinstance(view.x, Tensor) else view.x.select_rows(read)
+        self.x, self.copies = rows.to(device), copies.to(device)
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         assert self.editors is not None
@@ -98,12 +102,12 @@ class EERM(Method):
     def risks(self, y: Tensor, draw: Tensor) -> Tensor:
         """Mean loss of the training nodes in each edited graph, $[K]$, for draws $[K, N, s]$."""
         assert self.editors is not None
-        risks = []
-        for flips in draw:
-            edges = self._from_source_to_reader(self.editors.flip(flips))
-            logits = self.model(self.x, self._blocks(edges, y.numel())).logits
-            risks.append(self.node_losses(logits, y).mean())
-        return torch.stack(risks)
+        editor, *edges = self.editors.flip(draw)
+        edge_index = self.copies[editor, self._from_source_to_reader(torch.stack(edges))]
+        num_editors = len(draw)
+        blocks = self._blocks(edge_index, num_editors * y.numel())
+        losses = self.node_losses(self.model(self.x, blocks).logits, y.repeat(num_editors))
+        return losses.view(num_editors, -1).mean(dim=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         groups = super().parameter_groups()
@@ -116,7 +120,7 @@ class EERM(Method):
         return {} if self.editors is None else {"editors.logits": self.editors.logits}
 
     def _blocks(self, edge_index: Tensor, num_train: int) -> list[Block]:
-        """The whole edited graph in each layer, in the last one what the training nodes read."""
+        """The whole edited graphs in each layer, in the last one what the training nodes read."""
         n = self.x.shape[0]
         train = torch.arange(num_train, device=edge_index.device)
         whole = {op: operator_matrix(edge_index, n, op) for op in self.model.operators}
@@ -175,14 +179,17 @@ class Editors:
         return drawn.view(*self.logits.shape[:2], -1)
 
     def flip(self, draw: Tensor) -> Tensor:
-        """Edges (source, reader) after one editor's flips $[N, s]$."""
-        chosen, entry = self.candidates.gather(1, draw), self.candidate_entry.gather(1, draw)
-        kept = torch.ones(self.num_entries + 1, dtype=torch.bool, device=draw.device)
-        kept[entry.flatten()] = False
-        reader = torch.arange(draw.shape[0], device=draw.device)[:, None].expand_as(chosen)
-        missing = (entry == self.num_entries) & (chosen != reader)
-        added = torch.stack([chosen[missing], reader[missing]])
-        return torch.cat([self.edge_index[:, kept[self.entry]], added], dim=1)
+        """Edges of all edited graphs, (editor, source, reader), after flips $[K, N, s]$."""
+        shape = draw.shape
+        chosen = self.candidates.expand(shape[0], -1, -1).gather(2, draw)
+        entry = self.candidate_entry.expand(shape[0], -1, -1).gather(2, draw)
+        kept = torch.ones(shape[0], self.num_entries + 1, dtype=torch.bool, device=draw.device)
+        kept.scatter_(1, entry.flatten(1), False)
+        editor, edge = kept[:, self.entry].nonzero(as_tuple=True)
+        own = torch.arange(shape[1], device=draw.device)[:, None]
+        adder, reader, slot = ((entry == self.num_entries) & (chosen != own)).nonzero(as_tuple=True)
+        left = torch.stack([editor, *self.edge_index[:, edge]])
+        return torch.cat([left, torch.stack([adder, chosen[adder, reader, slot], reader])], dim=1)
 
 
 def descend(loss: Tensor, optimizer: torch.optim.Optimizer) -> Tensor:
@@ -238,6 +245,13 @@ def find_entries(entries: Tensor, candidates: Tensor) -> Tensor:
     place = torch.searchsorted(entries, key)
     found = torch.cat([entries, entries.new_tensor([-1])])[place] == key
     return torch.where(found & (candidates != own), place, entries.numel())
+
+
+def side_by_side(num_nodes: int, num_train: int, num_graphs: int) -> Tensor:
+    """Rows $[K, N]$ for the nodes of K graphs, the training nodes of all before the others."""
+    train = torch.arange(num_graphs * num_train).view(num_graphs, -1)
+    others = torch.arange(train.numel(), num_graphs * num_nodes).view(num_graphs, -1)
+    return torch.cat([train, others], dim=1)
 
 
 def training_components(view: TrainingView) -> tuple[Tensor, Tensor]:
