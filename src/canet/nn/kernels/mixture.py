@@ -1,8 +1,8 @@
 """Fused mixing of K branches: no nodes × branches × H tensor is written, forward or backward.
 
-Products are of fp32 numbers on tensor cores, each split into three of lower precision, which keeps
-fp32's accuracy; under `torch.set_float32_matmul_precision("high")` they are not split. Sums over
-nodes are made in a fixed order, so the same input gives the same bits.
+A product of fp32 numbers on tensor cores is three of their TF32 parts, which keeps fp32's accuracy;
+under `torch.set_float32_matmul_precision("high")` it is one. Sums over nodes are made in a fixed
+order, so the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -69,14 +69,31 @@ def _tile(width: int, out_width: int) -> dict[str, Any]:
     block_i, block_o = (max(16, triton.next_power_of_2(side)) for side in (width, out_width))
     block_m = max(16, min(64, MOST_INPUTS // block_i))
     exact = torch.get_float32_matmul_precision() == "highest"
-    precision = "tf32x3" if exact else "tf32"
-    return {"BLOCK_M": block_m, "BLOCK_I": block_i, "BLOCK_O": block_o, "PRECISION": precision}
+    return {"BLOCK_M": block_m, "BLOCK_I": block_i, "BLOCK_O": block_o, "EXACT": exact}
+
+
+@triton.jit
+def _split(x):
+    """The TF32 part of fp32 numbers, and the rest."""
+    high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    return high, x - high
+
+
+@triton.jit
+def _product(a_high, a_low, b, EXACT: tl.constexpr):
+    """a b for a = a_high + a_low; the product of the low parts is below fp32's precision."""
+    if not EXACT:
+        return tl.dot(a_high + a_low, b, input_precision="tf32")
+    b_high, b_low = _split(b)
+    small = tl.dot(a_low, b_high, input_precision="tf32")
+    small = tl.dot(a_high, b_low, small, input_precision="tf32")
+    return tl.dot(a_high, b_high, small, input_precision="tf32")
 
 
 @triton.jit
 def _forward(
     x, weight, e, out, rows, branches, width, out_width,
-    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -84,16 +101,19 @@ def _forward(
     in_m, in_o = m < rows, o < out_width
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
     total = tl.zeros([BLOCK_M, BLOCK_O], tl.float32)
-    for k in range(branches):
-        share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
-        for first in range(0, width, BLOCK_I):
-            i = first + tl.arange(0, BLOCK_I)
-            in_i = i < width
-            x_at = x + row[:, None] + i[None, :] + (0 if SHARED else k * width)
-            inputs = tl.load(x_at, mask=in_m[:, None] & in_i[None, :], other=0.0)
+    for first in range(0, width, BLOCK_I):
+        i = first + tl.arange(0, BLOCK_I)
+        in_i = i < width
+        inside = in_m[:, None] & in_i[None, :]
+        x_at = x + row[:, None] + i[None, :]
+        high, low = _split(tl.load(x_at, mask=inside, other=0.0))
+        for k in range(branches):
+            if not SHARED:
+                high, low = _split(tl.load(x_at + k * width, mask=inside, other=0.0))
             weight_at = weight + (k * width + i[:, None]) * out_width + o[None, :]
             of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
-            total = tl.dot(inputs * share[:, None], of_branch, total, input_precision=PRECISION)
+            share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
+            total += share[:, None] * _product(high, low, of_branch, EXACT)
     out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
     tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
 
@@ -101,7 +121,7 @@ def _forward(
 @triton.jit
 def _backward(
     x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
-    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the inputs and of e."""
@@ -112,14 +132,13 @@ def _backward(
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
     at = row[:, None] + i[None, :]
     grad_at = grad + m[:, None].to(tl.int64) * out_width + o[None, :]
-    grad_out = tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0)
-    if SHARED:
-        inputs = tl.load(x + at, mask=inside, other=0.0)
+    high, low = _split(tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0))
+    inputs = tl.load(x + at, mask=inside, other=0.0)
     total = tl.zeros([BLOCK_M, BLOCK_I], tl.float32)
     for k in range(branches):
         weight_at = weight + (k * width + i[None, :]) * out_width + o[:, None]
         of_branch = tl.load(weight_at, mask=in_i[None, :] & in_o[:, None], other=0.0)
-        back = tl.dot(grad_out, of_branch, input_precision=PRECISION)
+        back = _product(high, low, of_branch, EXACT)
         share_at = m.to(tl.int64) * branches + k
         share = tl.load(e + share_at, mask=in_m, other=0.0)
         if SHARED:
@@ -135,7 +154,7 @@ def _backward(
 @triton.jit
 def _backward_weight(
     x, e, grad, part, rows, rows_of_split, branches, width, out_width,
-    SHARED: tl.constexpr, PRECISION: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a branch's weight over some of the nodes."""
@@ -148,10 +167,10 @@ def _backward_weight(
         in_m = m < rows
         row = m * width if SHARED else (m * branches + k) * width
         x_at = x + row[None, :] + i[:, None]
-        inputs = tl.load(x_at, mask=in_m[None, :] & in_i[:, None], other=0.0)
+        high, low = _split(tl.load(x_at, mask=in_m[None, :] & in_i[:, None], other=0.0))
         share = tl.load(e + m * branches + k, mask=in_m, other=0.0)
         grad_at = grad + m[:, None] * out_width + o[None, :]
         grad_out = tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0)
-        total = tl.dot(inputs * share[None, :], grad_out, total, input_precision=PRECISION)
+        total += _product(high, low, grad_out * share[:, None], EXACT)
     part_at = part + ((split * branches + k) * width + i[:, None]) * out_width + o[None, :]
     tl.store(part_at, total, mask=in_i[:, None] & in_o[None, :])
