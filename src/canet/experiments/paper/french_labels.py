@@ -12,6 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from canet.data import load_task
+from canet.data.task import ShiftTask
 from canet.experiments.evaluate import open_trainer
 from canet.experiments.results import results_of
 from canet.files import read_json, write_json
@@ -32,8 +34,11 @@ def shifted(y: Tensor) -> Tensor:
 def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | None) -> None:
     """Score the runs that are not yet, from their weights; the score is kept in their folder."""
     missing = [place for place in places if not (place.path / FILE).exists()]
-    for result in results_of(missing):
-        trainer = open_trainer(result.config, device, data_root)
+    task: ShiftTask | None = None
+    for result in sorted(results_of(missing), key=lambda result: result.config.data_seed):
+        if task is None or task.data_seed != result.config.data_seed:
+            task = load_task(result.config.task, data_root, result.config.data_seed)
+        trainer = open_trainer(result.config, device, data_root, task)
         batch = trainer.fields.batch(SPLIT)
         for place in result.places:
             with torch.no_grad():

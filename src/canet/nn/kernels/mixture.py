@@ -35,7 +35,7 @@ class FusedMixture(torch.autograd.Function):
         tile = _tile(width, out_width)
         _forward[(triton.cdiv(x.shape[0], tile["BLOCK_M"]),)](
             x, weight, e, out, x.shape[0], branches, width, out_width,
-            SHARED=x.dim() == 2, **tile | {"BLOCK_I": min(64, tile["BLOCK_I"])},
+            SHARED=x.dim() == 2, num_stages=2, **tile | {"BLOCK_I": min(32, tile["BLOCK_I"])},
         )  # fmt: skip
         ctx.save_for_backward(x, weight, e)
         return out
