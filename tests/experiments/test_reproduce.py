@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,21 @@ def test_all_of_the_paper_takes_every_job_once() -> None:
     jobs = jobs_of(experiments)
     assert len(jobs) == len({(job.name, job.seed) for job in jobs})
     assert len(jobs) < sum(len(experiment.configs()) for experiment in experiments)
+
+
+def test_a_job_with_curves_serves_those_without(made_up: list[RunConfig], tmp_path: Path) -> None:
+    scope = Scope(methods=("erm",), tasks=("cora",))
+    apart = [choose("table1", scope), choose("protocols", scope)]
+    jobs = jobs_of([*apart[0], *apart[1]])
+    assert len({repr(replace(job, ood_curves=False)) for job in jobs}) == len(jobs)
+    assert len(jobs) < sum(len(jobs_of(experiments)) for experiments in apart)
+    reproduce("protocols", tmp_path, scope, quiet=True)
+    before = len(made_up)
+    reproduce("table1", tmp_path, scope, quiet=True)
+    assert [job.seed for job in made_up[before:] if job.data_seed == 0] == 2 * [1, 2, 3, 4]
+    assert not [job for job in made_up[before:] if job.data_seed > 0]
+    page = (tmp_path / "tables" / "table1.md").read_text(encoding="utf-8")
+    assert "of 5" not in page
 
 
 def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from canet.console import print_table
 from canet.errors import CanetError, unknown_name
 from canet.experiments.jobs import FailedJob, job_folder, run_jobs
 from canet.experiments.paper import EXPERIMENTS, Experiment, Finished, Scope
+from canet.experiments.paper.finished import serving_folder, with_curves
 from canet.training import RunConfig
 
 ALL = "all"
@@ -43,7 +44,11 @@ def reproduce(
     """
     scope = scope or Scope()
     experiments = choose(what, scope)
-    configs = jobs_of(experiments)
+    configs = [
+        config
+        for config in jobs_of(experiments)
+        if serving_folder(out / RUNS, config).path == job_folder(out / RUNS, config).path
+    ]
     if not quiet:
         _announce(experiments, configs, out)
     failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet)
@@ -83,13 +88,17 @@ def choose(what: str, scope: Scope) -> list[Experiment]:
 
 
 def jobs_of(experiments: Sequence[Experiment]) -> list[RunConfig]:
-    """Every job once, though experiments share some; those of one task stay together."""
-    jobs = {
-        (config.name, config.seed): config
-        for experiment in experiments
-        for config in experiment.configs()
-    }
-    return sorted(jobs.values(), key=lambda config: (config.task, config.protocol))
+    """Every job once, though experiments share some; those of one task stay together.
+
+    Of a job with curves and the same without, the first serves both.
+    """
+    jobs = {_key(config): config for e in experiments for config in e.configs()}
+    needed = [c for c in jobs.values() if c.ood_curves or _key(with_curves(c)) not in jobs]
+    return sorted(needed, key=lambda config: (config.task, config.protocol))
+
+
+def _key(config: RunConfig) -> tuple[str, int]:
+    return config.name, config.seed
 
 
 def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], out: Path) -> None:

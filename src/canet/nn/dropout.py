@@ -22,5 +22,5 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     dropped = min(round(p * STEPS), STEPS - 1)
     draws = torch.empty((x.numel() + LANES - 1) // LANES, dtype=torch.int64, device=x.device)
     lanes = draws.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-    kept = (lanes >= dropped - STEPS // 2).to(x.dtype)
-    return x * kept.mul_(1 / (1 - p))
+    kept = lanes >= dropped - STEPS // 2
+    return (x * kept).mul_(1 / (1 - p))

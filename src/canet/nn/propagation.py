@@ -84,10 +84,10 @@ def mix_branches(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor) -
           weight $[K, I, O]$, e $[n, K]$ → $[n, O]$
     """
     if not isinstance(inputs, Tensor):
-        if torch.is_grad_enabled():
-            mixed: Tensor = _Mixture.apply(weight, e, *inputs)
-            return mixed
-        return _mixed(inputs, weight, e)
+        mixed = weight.new_zeros(e.shape[0], weight.shape[2])
+        for of_branch in zip(inputs, weight.unbind(), e.unbind(dim=1), strict=True):
+            mixed = _WithBranch.apply(mixed, *of_branch)
+        return mixed
     if kernels.fused_mixture(inputs, weight):
         return kernels.mix(inputs, weight, e)
     if inputs.dim() == 3:
@@ -159,30 +159,24 @@ class _AttentionWeights(torch.autograd.Function):
         return pattern.sum_rows(grad), pattern.sum_cols(grad), None
 
 
-class _Mixture(torch.autograd.Function):
-    """Branch after branch: nothing is kept besides the inputs."""
+class _WithBranch(torch.autograd.Function):
+    """Adds one branch to a mixture in place; keeps the branch's input, and not its output.
+
+    Backward, a branch is done with before the next one's gradients exist.
+    """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, e: Tensor, *inputs: Tensor) -> Tensor:
-        ctx.save_for_backward(weight, e, *inputs)
-        return _mixed(inputs, weight, e)
+    def forward(ctx: Any, mixed: Tensor, inputs: Tensor, weight: Tensor, share: Tensor) -> Tensor:
+        share = share.unsqueeze(1)
+        ctx.save_for_backward(inputs, weight, share)
+        ctx.mark_dirty(mixed)
+        return mixed.addcmul_(inputs @ weight, share)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        weight, e, *inputs = ctx.saved_tensors
-        grad_weight, grad_e, grad_inputs = torch.empty_like(weight), torch.empty_like(e), []
-        for k, of_branch in enumerate(inputs):
-            share = e[:, k : k + 1]
-            back = grad @ weight[k].t()
-            grad_inputs.append(back * share)
-            torch.mm(of_branch.t(), grad * share, out=grad_weight[k])
-            grad_e[:, k] = back.mul_(of_branch).sum(dim=1)
-        return grad_weight, grad_e, *grad_inputs
-
-
-def _mixed(inputs: Iterable[Tensor], weight: Tensor, e: Tensor) -> Tensor:
-    mixed = weight.new_zeros(e.shape[0], weight.shape[2])
-    for k, of_branch in enumerate(inputs):
-        mixed.addcmul_(of_branch @ weight[k], e[:, k : k + 1])
-    return mixed
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        inputs, weight, share = ctx.saved_tensors
+        back = grad @ weight.t()
+        grad_inputs = back * share
+        grad_weight = inputs.t() @ (grad * share)
+        return grad, grad_inputs, grad_weight, back.mul_(inputs).sum(dim=1)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from canet.experiments.jobs import job_folder
 from canet.experiments.results import Result, results_of
 from canet.training import RunConfig, RunFolder
+
+
+def with_curves(config: RunConfig) -> RunConfig:
+    """The same job, every split scored at every epoch: it serves whoever needs no curves, too."""
+    return replace(config, ood_curves=True)
+
+
+def serving_folder(root: Path, config: RunConfig) -> RunFolder:
+    """Where the run that serves a job is: its own folder, or that of the job with curves."""
+    fuller = job_folder(root, with_curves(config))
+    return fuller if fuller.finished else job_folder(root, config)
 
 
 class Finished:
@@ -34,7 +46,7 @@ class Finished:
         for config in configs:
             key = (config.name, config.seed)
             if key not in self._results:
-                place = job_folder(self.root, config)
+                place = serving_folder(self.root, config)
                 self._results[key] = results_of([place] if place.finished else [])
             found += self._results[key]
         return found
