@@ -82,12 +82,16 @@ def forward_cost(model: CaNet, batch: Batch) -> list[Operation]:
                 flops = entries * k * (2 * hidden + OPERATIONS_PER_SCORE)
                 moved = 4 * entries + 4 * block.num_src * (hidden + k) + 4 * n * k * (1 + hidden)
                 operations.append(Operation(flops, moved))
-            else:
-                moved = 8 * entries + 4 * (block.num_src + n) * hidden
-                operations.append(Operation(2 * entries * hidden, moved, gradients=1))
+            else:  # an estimator with a propagation of its own maps to k columns before
+                width = hidden if operator == model.operator else k
+                moved = 8 * entries + 4 * (block.num_src + n) * width
+                operations.append(Operation(2 * entries * width, moved, gradients=1))
         if layer < len(model.estimators):
-            width = hidden if model.estimator_operator is None else 2 * hidden
-            operations.append(_map(n, width, k))
+            if model.estimator_operator in (None, model.operator):
+                width = hidden if model.estimator_operator is None else 2 * hidden
+                operations.append(_map(n, width, k))
+            else:
+                operations.append(_map(block.num_src, hidden, 2 * k))
         weight = model.branches[layer].get_parameter("weight")
         width = weight.numel() // hidden  # of all branches' inputs side by side
         read = n * (width if model.operator.kind == "attention" else width // k)

@@ -10,6 +10,7 @@ from torch import Tensor
 from canet.nn import EnvironmentEstimator
 from canet.nn import environment as environment_module
 from canet.nn.environment import gumbel_noise
+from canet.nn.sparse_matrix import SparseMatrix
 
 N, H, K = 6, 4, 3
 
@@ -46,6 +47,24 @@ def test_graph_posterior_reads_neighbours_with_the_first_half_and_itself_with_th
     for v in range(N):
         logits = [float(of_neighbours[k] @ neighbours[v] + of_self[k] @ own[v]) for k in range(K)]
         torch.testing.assert_close(environment.log_posterior[v].exp(), softmax_by_hand(logits))
+
+
+def test_mapping_before_propagating_is_the_same_posterior_with_the_same_gradients() -> None:
+    estimator = EnvironmentEstimator(H, K, "graph").double().eval()
+    dense = torch.rand(N, N + 2, dtype=torch.double) * (torch.rand(N, N + 2) < 0.5)
+    matrix = SparseMatrix.from_torch(dense.to_sparse_csr())
+    z = torch.randn(N + 2, H, dtype=torch.double, requires_grad=True)
+    leaves = [z, estimator.linear.weight]
+    direction = torch.randn(N, K, dtype=torch.double)
+    ours = estimator.propagate(matrix, z).log_posterior
+    slow = estimator(torch.cat([dense @ z, z[:N]], dim=1)).log_posterior
+    torch.testing.assert_close(ours, slow)
+    for mine, right in zip(
+        torch.autograd.grad((ours * direction).sum(), leaves),
+        torch.autograd.grad((slow * direction).sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, right)
 
 
 @kinds

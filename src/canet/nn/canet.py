@@ -97,35 +97,31 @@ class CaNet(GraphModel):
         environments: list[Environment] = []
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
-            inputs, own = self._inputs(layer, z, block)
-            if layer < len(self.estimators):
-                seen = inputs.get(self.estimator_operator, own)
-                environments.append(self.estimators[layer](seen))
-            e = self._mixture(environments, own)
+            own, both = z[: block.num_dst], None
             if isinstance(branches, ConvolutionBranches):
-                mixed = branches(inputs[self.operator], e)
+                both, own = block.matrices[self.operator].beside_own(z)
+            if layer < len(self.estimators):
+                environments.append(self._infer(layer, z, own, both, block))
+            e = self._mixture(environments, own)
+            if both is not None:
+                mixed = branches(both, e)
             else:
                 mixed = branches(z, block.matrices[self.operator].pattern, e)
             z = F.relu(mixed + own)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
-    def _inputs(
-        self, layer: int, z: Tensor, block: Block
-    ) -> tuple[dict[Operator | None, Tensor], Tensor]:
-        """What a layer reads of z $[n_{src}, H]$: $[\\hat A z \\| z]$ $[n_{dst}, 2H]$ for each
-        operator of its convolutions and its estimator, and z of the readers $[n_{dst}, H]$.
+    def _infer(
+        self, layer: int, z: Tensor, own: Tensor, both: Tensor | None, block: Block
+    ) -> Environment:
+        """A layer's environment from z $[n_{src}, H]$, its rows `own` $[n_{dst}, H]$ of the readers
+        and, of a convolution, `both` $[\\hat A z \\| z]$ $[n_{dst}, 2H]$, which may serve here too.
         """
-        needed: list[Operator | None] = []
-        if isinstance(self.branches[layer], ConvolutionBranches):
-            needed.append(self.operator)
-        if layer < len(self.estimators):
-            needed.append(self.estimator_operator)
-        inputs: dict[Operator | None, Tensor] = {}
-        own = z[: block.num_dst]
-        for operator in dict.fromkeys(needed):
-            if operator is not None:
-                inputs[operator], own = block.matrices[operator].beside_own(z)
-        return inputs, own
+        estimator = self.estimators[layer]
+        assert isinstance(estimator, EnvironmentEstimator)
+        if self.estimator_operator not in (None, self.operator):
+            return estimator.propagate(block.matrices[self.estimator_operator], z)
+        environment: Environment = estimator(own if self.estimator_operator is None else both)
+        return environment
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.nn.sparse_matrix import SparseMatrix
+
 EstimatorKind = Literal["node", "graph"]
 
 
@@ -55,7 +57,20 @@ class EnvironmentEstimator(nn.Module):
             nn.init.uniform_(self.linear.weight, -bound, bound)
 
     def forward(self, inputs: Tensor) -> Environment:
-        log_posterior = F.log_softmax(self.linear(inputs), dim=-1)
+        return self._sampled(self.linear(inputs))
+
+    def propagate(self, matrix: SparseMatrix, z: Tensor) -> Environment:
+        r"""`graph` from $\hat A$ $[n, n_{src}]$, z $[n_{src}, H]$, where only it needs $\hat A z$.
+
+        $W_N (\hat A z) = \hat A (W_N z)$: K columns are propagated in place of H.
+        """
+        of_neighbours, of_own = self.linear.weight.chunk(2, dim=1)
+        mapped = z @ torch.cat([of_neighbours, of_own]).t()
+        neighbours, own = mapped.chunk(2, dim=1)
+        return self._sampled(matrix @ neighbours.contiguous() + own[: matrix.shape[0]])
+
+    def _sampled(self, logits: Tensor) -> Environment:
+        log_posterior = F.log_softmax(logits, dim=-1)
         if not self.training:
             return Environment(log_posterior, log_posterior.exp())
         noisy = log_posterior + gumbel_noise(log_posterior)

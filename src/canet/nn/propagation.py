@@ -70,9 +70,10 @@ class AttentionBranches(nn.Module):
         self.attention_src = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
 
     def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
-        score_dst = z[: e.shape[0]] @ torch.einsum("kio,ko->ik", self.weight, self.attention_dst)
-        score_src = z @ torch.einsum("kio,ko->ik", self.weight, self.attention_src)
-        gathered = attend_each(neighbourhood, z, score_dst, score_src)
+        vectors = torch.stack([self.attention_dst, self.attention_src])
+        scores = z @ torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
+        score_dst, score_src = scores.chunk(2, dim=1)
+        gathered = attend_each(neighbourhood, z, score_dst[: e.shape[0]], score_src)
         return mix_branches(gathered, self.weight, e)
 
 
