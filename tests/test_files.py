@@ -1,5 +1,8 @@
 import hashlib
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +80,22 @@ def test_cache_is_where_the_variable_says_or_in_the_home_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "canet"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
+def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    with atomic_path(tmp_path / "a.svg") as temporary:
+        temporary.write_text("new")
+        name = temporary.name
+    left = tmp_path / name.replace(str(os.getpid()), str(killed.pid))
+    alive = tmp_path / name.replace(str(os.getpid()), str(os.getppid()))
+    elsewhere = tmp_path / f".a.svg.elsewhere.{killed.pid}.tmp"
+    for file in (left, alive, elsewhere):
+        file.touch()
+    with atomic_path(tmp_path / "a.svg") as temporary:
+        temporary.write_text("newer")
+    assert not left.exists()
+    assert alive.exists()
+    assert elsewhere.exists()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +22,13 @@ def cache_dir() -> Path:
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path` and move it into place when the block succeeds.
 
-    A reader sees the old file or the new one, never a part; a failed block leaves nothing.
+    A reader sees the old file or the new one, never a part; a failed block leaves nothing, and what
+    a killed process left is gone with the next write.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    prefix = f".{path.name}.{socket.gethostname()}."
+    _clear_leftovers(path.parent, prefix)
+    temporary = path.with_name(f"{prefix}{os.getpid()}.tmp")
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -31,6 +36,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _clear_leftovers(folder: Path, prefix: str) -> None:
+    """Remove the temporaries with this prefix whose process is gone, where /proc can tell."""
+    if Path("/proc/self").exists():
+        for leftover in folder.glob(f"{glob.escape(prefix)}*.tmp"):
+            pid = leftover.name.removeprefix(prefix).removesuffix(".tmp")
+            if pid.isdigit() and not Path("/proc", pid).exists():
+                leftover.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -158,7 +158,7 @@ def test_runs_that_tell_no_environments_have_no_bars(tmp_path: Path) -> None:
 
 
 def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> None:
-    write(tmp_path, make_config("twitch", hidden=8))
+    write(tmp_path, make_config("twitch", hidden=8, learning_rate=0.01))
     (setup,) = section(tmp_path).setups
     assert setup.changed == [("hidden", 8), ("loss", "binary_cross_entropy")]
     assert dict(setup.every)["epochs"] == 500
