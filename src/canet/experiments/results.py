@@ -39,8 +39,7 @@ class Result:
 
     def std(self, split: str) -> float:
         """Standard deviation of a sample, 0 for one run."""
-        scores = self.scores(split)
-        return deviation(scores)
+        return deviation(self.scores(split))
 
 
 def read_results(root: Path) -> list[Result]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from canet.data import load_task
 from canet.data.task import ShiftTask
 from canet.experiments.evaluate import open_trainer
 from canet.experiments.results import results_of
@@ -36,9 +35,10 @@ def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | No
     missing = [place for place in places if not (place.path / FILE).exists()]
     task: ShiftTask | None = None
     for result in sorted(results_of(missing), key=lambda result: result.config.data_seed):
-        if task is None or task.data_seed != result.config.data_seed:
-            task = load_task(result.config.task, data_root, result.config.data_seed)
+        if task is not None and task.data_seed != result.config.data_seed:
+            task = None
         trainer = open_trainer(result.config, device, data_root, task)
+        task = trainer.task
         batch = trainer.fields.batch(SPLIT)
         for place in result.places:
             with torch.no_grad():
