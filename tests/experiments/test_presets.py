@@ -1,6 +1,6 @@
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,25 @@ def test_canet_keeps_what_its_authors_published(searched: Path, tmp_path: Path) 
     write_best(tmp_path, method="irm", hidden=128)
     write_json(searched, collect([tmp_path]))
     assert preset("cora", "canet", "gcn") == before
-    assert "canet" not in read_json(searched)["tasks"]["cora"]["gcn"]
+
+
+def test_what_was_searched_of_canet_is_told_apart_from_what_was_published(
+    searched: Path, tmp_path: Path
+) -> None:
+    write_best(tmp_path, task="arxiv", method="canet", hidden=128, dropout=0.2, tau=3.0)
+    write_json(searched, collect([tmp_path]))
+    entry = read_json(searched)["tasks"]["arxiv"]["gcn"]["canet"]
+    assert entry["settings"] == {"hidden": 128, "tau": 3.0}
+    published = preset("arxiv", "canet", "gcn")
+    assert presets.searched("arxiv", "canet", "gcn") == replace(published, hidden=128, tau=3.0)
+    assert presets.searched("arxiv", "canet", "gat") is None
+
+
+def test_competitors_start_from_their_search(searched: Path, tmp_path: Path) -> None:
+    write_best(tmp_path, hidden=128)
+    write_json(searched, collect([tmp_path]))
+    assert presets.searched("cora", "irm", "gcn") == preset("cora", "irm", "gcn")
+    assert presets.searched("cora", "erm", "gcn") is None
 
 
 def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path) -> None:
@@ -180,7 +198,7 @@ def test_two_searches_of_one_method_are_refused(tmp_path: Path) -> None:
 
 
 def test_folder_without_searches_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CanetError, match="no finished search of a competitor"):
+    with pytest.raises(CanetError, match="no finished search there"):
         collect([tmp_path])
 
 
@@ -189,10 +207,11 @@ def test_searched_settings_of_the_package_fit_their_methods() -> None:
     for task, backbones in content.get("tasks", {}).items():
         for backbone, methods in backbones.items():
             for method, entry in methods.items():
-                settings = asdict(preset(task, method, backbone))
+                found = presets.searched(task, method, backbone)
+                assert found
+                settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()
                 assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
-                assert method != "canet"
 
 
 def test_unknown_method_is_refused() -> None:

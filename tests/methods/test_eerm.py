@@ -225,10 +225,12 @@ def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
 @pytest.mark.parametrize("direction", ["along", "against"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 def test_without_edits_the_risk_is_that_of_erm(
-    backbone: str, direction: str, sparse: bool, num_layers: int
+    backbone: str, direction: str, sparse: bool, num_layers: int, far: bool
 ) -> None:
     method, batch = make(backbone, sparse=sparse, direction=direction, num_layers=num_layers)
+    method.far = far
     editors = editors_of(method)
     editors.candidates = torch.arange(editors.candidates.shape[0])[:, None].expand(
         -1, NUM_CANDIDATES
@@ -242,8 +244,12 @@ def test_without_edits_the_risk_is_that_of_erm(
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
 @pytest.mark.parametrize("direction", ["along", "against"])
-def test_risks_are_those_of_a_model_on_each_edited_graph(backbone: str, direction: str) -> None:
+@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+def test_risks_are_those_of_a_model_on_each_edited_graph(
+    backbone: str, direction: str, far: bool
+) -> None:
     method, batch = make(backbone, direction=direction)
+    method.far = far
     editors, draw = editors_of(method), editors_of(method).draw()
     view = TaskFields(tiny_task(), method.model.operators, 2, CPU).view()
     x = view.x[training_components(view)[0]].double()  # type: ignore[index]
@@ -390,3 +396,15 @@ def test_editors_learn_at_their_own_rate_without_decay_and_stay_out_of_the_weigh
     assert fresh.state_dict().keys() == method.state_dict().keys()
     assert fresh.training_state() == {}
     assert method.training_state()["editors.logits"] is editors_of(method).logits
+
+
+@pytest.mark.parametrize(("train", "far"), [([1, 2], True), (list(range(9)), False)])
+def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
+    train: list[int], far: bool
+) -> None:
+    chain = torch.stack([torch.arange(9), torch.arange(1, 10)])
+    nodes = torch.tensor(train)
+    view = TrainingView(torch.rand(10, 3), chain, nodes, nodes, read=lambda nodes: ((), ()))
+    method = EERM(EERMSettings(num_layers=2), "gcn", 3, 2)
+    method.prepare(view)
+    assert method.far == far

@@ -1,7 +1,8 @@
 """The settings that each task, method and backbone start from: published, or found by search.
 
-CaNet keeps what its authors published. For its competitors nothing is: their settings come from
-`searched.json`, which `collect` makes of many searches on validation data.
+CaNet starts from what its authors published. For its competitors nothing is: they start from
+`searched.json`, which `collect` makes of many searches on validation data. Searches of CaNet stand
+there too, for whoever compares it on equal terms.
 """
 
 from __future__ import annotations
@@ -63,11 +64,17 @@ _COMMON: dict[str, dict[str, Any]] = {
 
 
 def preset(task: str, method: str, backbone: str) -> Settings:
-    """The settings that a task, method and backbone start from."""
-    if method == "canet":
-        return override(get_method(method).settings_type(), _CANET.get((task, backbone), {}))
-    found = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method, {})
-    return override(_unsearched(task, method), found.get("settings", {}))
+    """The settings that a task, method and backbone start from: published, or else searched."""
+    found = None if method == "canet" else searched(task, method, backbone)
+    return found or _unsearched(task, method, backbone)
+
+
+def searched(task: str, method: str, backbone: str) -> Settings | None:
+    """The settings that a search on validation data found, None where there was no search."""
+    entry = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
+    if entry is None:
+        return None
+    return override(_unsearched(task, method, backbone), entry["settings"])
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -90,20 +97,21 @@ def read_settings(path: Path) -> dict[str, Any]:
 def collect(folders: Iterable[Path]) -> dict[str, Any]:
     """The content of `searched.json` from the searches at or below some folders, in any order.
 
-    An entry holds what differs from the settings without search, the best validation score, and
-    how many trials of how many epochs it took. Searches of CaNet are left out.
+    An entry holds what differs from the settings without search, CaNet's published ones or what a
+    task's competitors share, the best validation score, and how many trials of how many epochs it
+    took.
     """
     found = sorted({path for folder in folders for path in folder.rglob(BEST)})
-    searches = [content for path in found if (content := read_json(path))["method"] != "canet"]
+    searches = [read_json(path) for path in found]
     if not searches:
-        raise CanetError("no finished search of a competitor there: give the folders of searches")
+        raise CanetError("no finished search there: give the folders of searches")
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
     for search in sorted(searches, key=lambda s: (s["task"], s["backbone"], s["method"])):
         task, backbone, method = search["task"], search["backbone"], search["method"]
         methods = tasks.setdefault(task, {}).setdefault(backbone, {})
         if method in methods:
             raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
-        before = asdict(_unsearched(task, method))
+        before = asdict(_unsearched(task, method, backbone))
         methods[method] = {
             "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
             **{key: search[key] for key in ("valid", "trials", "epochs", "features")},
@@ -116,8 +124,9 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
     }
 
 
-def _unsearched(task: str, method: str) -> Settings:
-    return override(get_method(method).settings_type(), _COMMON.get(task, {}))
+def _unsearched(task: str, method: str, backbone: str) -> Settings:
+    own = _CANET.get((task, backbone), {}) if method == "canet" else _COMMON.get(task, {})
+    return override(get_method(method).settings_type(), own)
 
 
 def _template(search: dict[str, Any]) -> str:

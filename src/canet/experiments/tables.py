@@ -26,6 +26,10 @@ METHOD_LABELS = {
     "vrex": "V-REx",
     "canet": "CaNet",
 }
+SEARCHED_LABEL = "CaNet, searched"
+SEARCHED_NOTE = (
+    "CaNet has its published settings; CaNet, searched those of a search like its competitors'."
+)
 BACKBONE_LABELS = {"gcn": "GCN", "gat": "GAT"}
 GAP = "–"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,8 @@ import torch
 from torch import Tensor
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
-from canet.nn import Block, Features
-from canet.nn.blocks import operator_matrix
+from canet.nn import Block, Features, Graph
+from canet.nn.model import rows_of
 from canet.settings import setting
 from canet.sparse import components
 
@@ -66,6 +67,7 @@ class EERM(Method):
 
     x: Features  # of the nodes of all K graphs
     copies: Tensor  # [K, N], the row of each graph's nodes in x
+    far: bool  # whether most nodes are out of the training nodes' reach
     editors: Editors | None = None
 
     def prepare(self, view: TrainingView) -> None:
@@ -78,11 +80,13 @@ class EERM(Method):
             self.settings.edits_per_node,
             device,
         )
+        graph = Graph(edge_index, nodes.numel(), self.model.operators)
+        field = graph.receptive_field(torch.arange(view.train.numel()), self.model.num_layers)
+        self.far = field.nodes.numel() < nodes.numel() / 2
         copies = side_by_side(nodes.numel(), view.train.numel(), self.settings.num_editors)
         read = torch.empty_like(copies.flatten())
         read[copies.flatten()] = nodes.repeat(self.settings.num_editors)
-        rows = view.x[read] if isinstance(view.x, Tensor) else view.x.select_rows(read)
-        self.x, self.copies = rows.to(device), copies.to(device)
+        self.x, self.copies = rows_of(view.x, read).to(device), copies.to(device)
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         assert self.editors is not None
@@ -105,8 +109,8 @@ class EERM(Method):
         editor, *edges = self.editors.flip(draw)
         edge_index = self.copies[editor, self._from_source_to_reader(torch.stack(edges))]
         num_editors = len(draw)
-        blocks = self._blocks(edge_index, num_editors * y.numel())
-        losses = self.node_losses(self.model(self.x, blocks).logits, y.repeat(num_editors))
+        x, blocks = self._read(edge_index, num_editors * y.numel())
+        losses = self.node_losses(self.model(x, blocks).logits, y.repeat(num_editors))
         return losses.view(num_editors, -1).mean(dim=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -119,13 +123,21 @@ class EERM(Method):
     def training_state(self) -> dict[str, Tensor]:
         return {} if self.editors is None else {"editors.logits": self.editors.logits}
 
-    def _blocks(self, edge_index: Tensor, num_train: int) -> list[Block]:
-        """The whole edited graphs in each layer, in the last one what the training nodes read."""
-        n = self.x.shape[0]
+    def _read(self, edge_index: Tensor, num_train: int) -> tuple[Features, Sequence[Block]]:
+        """Features and blocks of the training nodes in the edited graphs.
+
+        Where most nodes are within reach, finding those that are not costs more than it saves:
+        then every layer but the last has all.
+        """
+        graph = Graph(edge_index, self.x.shape[0], self.model.operators)
         train = torch.arange(num_train, device=edge_index.device)
-        whole = {op: operator_matrix(edge_index, n, op) for op in self.model.operators}
-        last = {op: matrix.select_rows(train) for op, matrix in whole.items()}
-        return [Block(n, n, whole)] * (self.model.num_layers - 1) + [Block(n, num_train, last)]
+        if self.far:
+            field = graph.receptive_field(train, self.model.num_layers)
+            return rows_of(self.x, field.nodes), field.blocks
+        last = {op: matrix.select_rows(train) for op, matrix in graph.matrices.items()}
+        whole = Block(graph.num_nodes, graph.num_nodes, graph.matrices)
+        above = Block(graph.num_nodes, num_train, last)
+        return self.x, [whole] * (self.model.num_layers - 1) + [above]
 
     def _from_source_to_reader(self, edge_index: Tensor) -> Tensor:
         """Edges turned so that the second node reads the first, or turned back."""

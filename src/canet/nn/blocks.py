@@ -94,14 +94,16 @@ class Graph:
     def receptive_field(self, nodes: Tensor, num_layers: int) -> Field:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
         blocks: list[Block] = []
-        position = torch.full((self.num_nodes,), -1)
-        position[nodes] = torch.arange(nodes.numel())
+        position = nodes.new_full((self.num_nodes,), -1)
+        position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
         for _ in range(num_layers):
             selected = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
-            reached = torch.cat([rows.pattern.col for rows in selected.values()]).unique()
-            new = reached[position[reached] < 0]
+            reached = torch.zeros_like(position, dtype=torch.bool)
+            for rows in selected.values():
+                reached[rows.pattern.col] = True
+            (new,) = (reached & (position < 0)).nonzero(as_tuple=True)
             sources = torch.cat([nodes, new])
-            position[new] = torch.arange(nodes.numel(), sources.numel())
+            position[new] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
             matrices = {
                 op: SparseMatrix(
                     Pattern(rows.pattern.rowptr, position[rows.pattern.col], sources.numel()),

@@ -16,6 +16,11 @@ from canet.nn.sparse_matrix import SparseMatrix
 Features = Tensor | SparseMatrix
 
 
+def rows_of(x: Features, nodes: Tensor) -> Features:
+    """The features of some nodes $[n]$, in their order."""
+    return x[nodes] if isinstance(x, Tensor) else x.select_rows(nodes)
+
+
 class Prediction(NamedTuple):
     """A forward pass for n predicted nodes.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, TrainingView
 from canet.nn import Block, Features, Graph, Operator, SparseMatrix
+from canet.nn.model import rows_of
 
 AT_TRAINING_TIME = ("train", "valid", "test_id")
 
@@ -102,12 +103,7 @@ class TaskFields:
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Features and blocks of some nodes, in the graph with or without hidden nodes."""
         field = self._graph(hidden).receptive_field(nodes, self._num_layers)
-        rows = (
-            self._x[field.nodes]
-            if isinstance(self._x, Tensor)
-            else self._x.select_rows(field.nodes)
-        )
-        return rows.to(self._device), field.to(self._device).blocks
+        return rows_of(self._x, field.nodes).to(self._device), field.to(self._device).blocks
 
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:

@@ -11,6 +11,7 @@ from canet.experiments.paper.elliptic import LEFT_OUT
 from canet.experiments.paper.experiment import Experiment
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS
+from canet.experiments.tables import Score, Table
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig
@@ -39,6 +40,13 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
         settings = override(method.settings_type(), config.settings)
         torch.manual_seed(config.seed)
         write_tensors(place.path / WEIGHTS, method(settings, config.backbone, 5, 2).state_dict())
+
+
+def cell(table: Table, backbone: str, method: str, column: str) -> Score:
+    (row,) = [row for row in table.rows if (row[0], row[1]) == (backbone, method)]
+    score = row[list(table.columns).index(column)]
+    assert isinstance(score, Score)
+    return score
 
 
 def names(folder: Path) -> set[str]:

@@ -8,17 +8,10 @@ from canet.experiments.paper.comparison import Table1, Table2
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.french_labels import FILE, SHIFTED
 from canet.experiments.paper.scope import Scope
-from canet.experiments.tables import Score, Table
 from canet.files import write_json
 from canet.training import RunConfig
-from tests.experiments.paper.made_up import write_made_up, write_runs
-
-
-def cell(table: Table, backbone: str, method: str, column: str) -> Score:
-    (row,) = [row for row in table.rows if (row[0], row[1]) == (backbone, method)]
-    score = row[list(table.columns).index(column)]
-    assert isinstance(score, Score)
-    return score
+from tests.experiments.conftest import SearchCaNet
+from tests.experiments.paper.made_up import cell, write_made_up, write_runs
 
 
 def by_draw(config: RunConfig) -> float:
@@ -32,7 +25,9 @@ def table1(fresh_cache: Path) -> Table1:
     return Table1(Scope(methods=("erm", "vrex", "canet"), tasks=("cora", "citeseer")))
 
 
-def test_every_cell_of_table_1_takes_five_draws_and_four_further_runs(fresh_cache: Path) -> None:
+def test_every_cell_of_table_1_takes_five_draws_and_four_further_runs(
+    fresh_cache: Path, search_canet: SearchCaNet
+) -> None:
     configs = Table1(Scope()).configs()
     assert len(configs) == 3 * 2 * 9 * 9
     cora = [c for c in configs if (c.task, c.method, c.backbone) == ("cora", "erm", "gcn")]

@@ -8,6 +8,7 @@ from canet.experiments.paper.elliptic import Elliptic
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import Scope
 from canet.training import RunConfig
+from tests.experiments.conftest import SearchCaNet
 from tests.experiments.paper.made_up import names, write_runs
 
 
@@ -20,7 +21,9 @@ def score_of(config: RunConfig) -> float:
     return 60.0 + config.seed + (10 if config.method == "canet" else 0)
 
 
-def test_all_methods_run_five_times_on_one_split(small_root: Path) -> None:
+def test_all_methods_run_five_times_on_one_split(
+    small_root: Path, search_canet: SearchCaNet
+) -> None:
     configs = Elliptic(Scope(data_root=small_root)).configs()
     assert len(configs) == 2 * 9 * 5
     assert {config.data_seed for config in configs} == {0}

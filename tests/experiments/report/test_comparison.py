@@ -11,6 +11,7 @@ from canet.experiments.report.comparison import Comparison, Contestant, compare
 from canet.experiments.results import OOD_MEAN, read_results
 from canet.files import write_json
 from canet.training import RunConfig
+from tests.experiments.conftest import SearchCaNet
 from tests.experiments.finished import make_config, write_run
 
 
@@ -91,6 +92,29 @@ def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
     (chosen,) = comparison.contestants
     assert chosen.config.settings["epochs"] == 20
     assert len(comparison.variants) == 2
+
+
+def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
+    search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", hidden=128)
+    write(tmp_path, 80.0, "canet", task="cora")
+    write(tmp_path, 90.0, "canet", task="cora", hidden=128)
+    write(tmp_path, 70.0, "canet", task="cora", hidden=32)
+    write(tmp_path, 60.0, task="cora")
+    comparison = only(tmp_path)
+    assert [c.searched for c in comparison.of("gcn")] == [True, False, False]
+    assert [c.config.settings["hidden"] for c in comparison.variants] == [32]
+    verdict = comparison.verdict("gcn")
+    assert verdict
+    assert (verdict.winner.spread(OOD_MEAN).mean, verdict.lead) == (80.0, 20.0)
+
+
+def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Path) -> None:
+    search_canet("cora", hidden=128)
+    write(tmp_path, 90.0, "canet", task="cora", hidden=128)
+    assert not contestant(tmp_path).searched
+    assert only(tmp_path).verdict("gcn")
 
 
 def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> None:

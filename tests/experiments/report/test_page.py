@@ -12,6 +12,7 @@ from canet.errors import CanetError
 from canet.experiments.report import write_report
 from canet.files import read_json, write_json
 from canet.training.checkpoint import CONFIG, RESULT
+from tests.experiments.conftest import SearchCaNet
 from tests.experiments.finished import make_config
 from tests.experiments.report.reproduction import Maker, spoil
 
@@ -84,6 +85,23 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
         *("cora eerm-gcn, seed 3", "paper: CaNet, 3.4 above Mixup", "not in the paper"),
     ):
         assert text in page
+
+
+def test_searched_canet_is_a_ring_that_is_not_named_the_winner(
+    search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", hidden=128)
+    maker = Maker(tmp_path)
+    maker.run(make_config("cora", "erm"), 50.0)
+    maker.run(make_config("cora", "canet"), 70.0)
+    maker.run(make_config("cora", "canet", hidden=128), 90.0)
+    write_report(tmp_path, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert headline(page).startswith("CaNet is best under shift, by ")
+    assert '<span class="dot of-searched" ' in page
+    assert '<span class="dot of-canet winner" ' in page
+    assert "a ring is CaNet with searched settings" in page
+    assert "CaNet-GCN, searched, K = 3" in page
 
 
 def test_texts_from_files_are_escaped(page: str) -> None:

@@ -8,11 +8,13 @@ from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
 from canet.experiments.report.comparison import compare
 from canet.experiments.report.curves import Histories
-from canet.experiments.report.score_table import Row, number, setting_text
+from canet.experiments.report.score_table import Row, label_of, number, setting_text
 from canet.experiments.report.sections import Section, make_section
 from canet.experiments.results import read_results
+from canet.experiments.tables import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.files import write_json
 from canet.training import RunConfig
+from tests.experiments.conftest import SearchCaNet
 from tests.experiments.finished import make_config, write_run
 from tests.experiments.report.reproduction import Maker
 
@@ -66,6 +68,26 @@ def test_no_published_number_stands_beside_other_settings(tmp_path: Path) -> Non
     assert row.about == "GCN, num_environments = 5"
     assert not any(cell.below.startswith("paper") for cell in row.cells)
     assert not any(cell.best for cell in row.cells)
+
+
+def test_searched_canet_has_a_name_and_a_curve_of_its_own_and_no_published_number(
+    search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", hidden=128)
+    maker = Maker(tmp_path)
+    for changes in ({}, {"hidden": 128}, {"hidden": 32}):
+        maker.run(make_config("cora", "canet", **changes))
+    shown = section(tmp_path)
+    found = rows(shown)
+    assert set(found) == {"CaNet", SEARCHED_LABEL}
+    assert found["CaNet"].cells[0].below == "paper 96.12 ± 1.04"
+    assert all("paper" not in cell.below for cell in found[SEARCHED_LABEL].cells)
+    assert [label_of(c) for c in shown.legend] == ["CaNet", SEARCHED_LABEL]
+    _, chart = shown.charts[0]
+    assert {label_of(line.contestant) for line in chart.lines} == set(found)
+    assert shown.variants
+    assert [row.about for row in shown.variants.rows] == ["GCN, hidden = 32"]
+    assert any(SEARCHED_NOTE in note for note in shown.notes)
 
 
 def test_structural_results_are_labelled(tmp_path: Path) -> None:

@@ -7,53 +7,45 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from canet.experiments.paper import french_labels
-from canet.experiments.paper.experiment import Experiment, score
+from canet.experiments.paper.contest import OURS, Contest, Entrant
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import Repeat, Subject, split_label
 from canet.experiments.published import (
     ARXIV_LEAD,
     BACKBONES,
     COLUMNS,
-    PAPER_METHODS,
     SPURIOUS,
     TABLES,
+    Published,
     published,
 )
-from canet.experiments.tables import BACKBONE_LABELS, GAP, METHOD_LABELS, Score, Table
+from canet.experiments.tables import (
+    BACKBONE_LABELS,
+    GAP,
+    METHOD_LABELS,
+    SEARCHED_LABEL,
+    Score,
+    Table,
+)
 from canet.training import RunConfig
 
-OURS = "canet"
 
-
-class Comparison(Experiment):
+class Comparison(Contest):
     """Methods and backbones down, splits of the tasks across."""
 
-    methods = PAPER_METHODS
-
-    def configs(self) -> list[RunConfig]:
-        return [
-            config
-            for subject in self.subjects
-            for backbone in BACKBONES
-            for method in self.chosen_methods
-            for config in self.jobs(subject, method, backbone, self.all_repeats(subject))
-        ]
-
-    def jobs(
-        self, subject: Subject, method: str, backbone: str, repeats: Sequence[Repeat]
-    ) -> list[RunConfig]:
-        return [self.scope.job(subject, method, backbone, repeat) for repeat in repeats]
-
-    def all_repeats(self, subject: Subject) -> list[Repeat]:
-        """Draws of the data, and further runs on the first of them."""
-        return list(dict.fromkeys([*self.scope.repeats(subject), *self.scope.reruns(subject)]))
+    def repeats(self, subject: Subject, entrant: Entrant) -> list[Repeat]:
+        """Draws of the data, and of a preset further runs on the first of them."""
+        reruns = [] if entrant.searched else self.scope.reruns(subject)
+        return list(dict.fromkeys([*self.scope.repeats(subject), *reruns]))
 
     def splits(self, subject: Subject) -> tuple[str, ...]:
         return COLUMNS.get(subject.task, SPURIOUS)
 
-    def score(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> Score:
-        scores = finished.scores(configs, split)
-        return Score(scores, len(configs), published(configs[0], split))
+    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
+        return finished.scores(configs, split)
+
+    def published(self, config: RunConfig, split: str) -> Published | None:
+        return published(config, split)
 
     def tables(self, finished: Finished) -> list[Table]:
         main = self._table(finished, "", self.scope.repeats, self.subjects)
@@ -74,12 +66,11 @@ class Comparison(Experiment):
         columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
         rows: list[list[str | Score]] = []
         for backbone in BACKBONES:
-            for method in self.chosen_methods:
-                scores = [
-                    self.score(finished, self.jobs(s, method, backbone, repeats(s)), split)
-                    for s, split in columns
-                ]
-                rows.append([BACKBONE_LABELS[backbone], METHOD_LABELS[method], *scores])
+            entrants = [e for e in self.entrants(backbone) if not (part and e.searched)]
+            for entrant in entrants:
+                jobs = {s: self.jobs(s, entrant, backbone, repeats(s)) for s in subjects}
+                scores = [self._score(finished, entrant, jobs[s], split) for s, split in columns]
+                rows.append([BACKBONE_LABELS[backbone], entrant.label, *scores])
         heads = [f"{subject.label} {split_label(split)}" for subject, split in columns]
         about, notes = "every method", self.notes()
         if part:
@@ -95,14 +86,22 @@ class Comparison(Experiment):
             ranked=True,
         )
 
+    def _score(
+        self, finished: Finished, entrant: Entrant, configs: Sequence[RunConfig], split: str
+    ) -> Score:
+        """Ours beside the published number, which does not belong to searched settings."""
+        told = None if entrant.searched else self.published(configs[0], split)
+        return Score(self.scores(finished, configs, split), len(configs), told)
+
     def remarks(self) -> list[str]:
         return []
 
     def _lead(self, main: Table) -> Table:
-        """Rank of CaNet in every column and its distance to the best of the others."""
+        """Rank of CaNet with its preset in every column, and its distance to the best other."""
         rows = []
+        presets = [row for row in main.rows if row[1] != SEARCHED_LABEL]
         for backbone in (BACKBONE_LABELS[b] for b in BACKBONES):
-            block = [row for row in main.rows if row[0] == backbone]
+            block = [row for row in presets if row[0] == backbone]
             for i, head in enumerate(main.columns[2:], start=2):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
                 ours = _standing({name: cell.mean for name, cell in cells.items()})
@@ -154,14 +153,17 @@ class Table2(Comparison):
         place = splits.index(french_labels.SPLIT) + 1
         return (*splits[:place], french_labels.SHIFTED, *splits[place:])
 
-    def score(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> Score:
+    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
+        if split == french_labels.SHIFTED:
+            return french_labels.read(finished.places(configs))
+        return super().scores(finished, configs, split)
+
+    def published(self, config: RunConfig, split: str) -> Published | None:
         """FR's published column is set beside the shifted labels, which it was scored with."""
         if split == french_labels.SPLIT:
-            return score(finished, configs, split)
-        if split == french_labels.SHIFTED:
-            values = french_labels.read(finished.places(configs))
-            return Score(values, len(configs), published(configs[0], french_labels.SPLIT))
-        return super().score(finished, configs, split)
+            return None
+        shifted = split == french_labels.SHIFTED
+        return super().published(config, french_labels.SPLIT if shifted else split)
 
     def score_again(self, finished: Finished, device: str) -> None:
         places = finished.places(config for config in self.configs() if config.task == "twitch")

@@ -15,10 +15,11 @@ from canet.experiments.figures import (
     save_figure,
     tidy,
 )
-from canet.experiments.paper.experiment import Experiment, score
+from canet.experiments.paper.contest import Contest, Entrant
+from canet.experiments.paper.experiment import score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
-from canet.experiments.published import BACKBONES, ELLIPTIC_LEAD, PAPER_METHODS
+from canet.experiments.published import BACKBONES, ELLIPTIC_LEAD
 from canet.experiments.results import OOD_MEAN
 from canet.experiments.tables import BACKBONE_LABELS, METHOD_LABELS, Table
 from canet.training import RunConfig
@@ -26,23 +27,13 @@ from canet.training import RunConfig
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 
 
-class Elliptic(Experiment):
-    """One line per method over the OOD groups, a panel per backbone."""
+class Elliptic(Contest):
+    """One line per method over the OOD groups, a panel per backbone; none for searched CaNet."""
 
     name = "elliptic"
     title = "Elliptic"
     tasks = ("elliptic",)
     quick_tasks = ("elliptic",)
-    methods = PAPER_METHODS
-
-    def configs(self) -> list[RunConfig]:
-        return [
-            config
-            for subject in self.subjects
-            for backbone in BACKBONES
-            for method in self.chosen_methods
-            for config in self._jobs(subject, method, backbone)
-        ]
 
     def tables(self, finished: Finished) -> list[Table]:
         (subject,) = self.subjects
@@ -64,7 +55,7 @@ class Elliptic(Experiment):
         for axes, backbone in zip(panels, BACKBONES, strict=True):
             for method in self.chosen_methods:
                 style = method_style(method)
-                jobs = self._jobs(subject, method, backbone)
+                jobs = self._jobs(subject, Entrant(method), backbone)
                 values = [finished.scores(jobs, split) for split in groups]
                 draw_band(axes, inner, [values[x] for x in inner], style, METHOD_LABELS[method])
                 for x in set(places) - set(inner):
@@ -80,17 +71,16 @@ class Elliptic(Experiment):
         figure.legend(handles, labels, loc="outside right center", frameon=False)
         save_figure(figure, folder, self.file_name())
 
-    def _jobs(self, subject: Subject, method: str, backbone: str) -> list[RunConfig]:
-        repeats = self.scope.repeats(subject)
-        return [self.scope.job(subject, method, backbone, repeat) for repeat in repeats]
+    def _jobs(self, subject: Subject, entrant: Entrant, backbone: str) -> list[RunConfig]:
+        return self.jobs(subject, entrant, backbone, self.repeats(subject, entrant))
 
     def _table(self, finished: Finished, part: str, about: str, splits: tuple[str, ...]) -> Table:
         (subject,) = self.subjects
         rows = [
-            [BACKBONE_LABELS[backbone], METHOD_LABELS[method]]
-            + [score(finished, self._jobs(subject, method, backbone), split) for split in splits]
+            [BACKBONE_LABELS[backbone], entrant.label]
+            + [score(finished, self._jobs(subject, entrant, backbone), split) for split in splits]
             for backbone in BACKBONES
-            for method in self.chosen_methods
+            for entrant in self.entrants(backbone)
         ]
         notes = self.notes()
         if subject.features == "original" and subject.task == "elliptic":

@@ -15,7 +15,7 @@ from canet.data import CATALOG
 from canet.errors import CanetError
 from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
-from canet.experiments.presets import preset
+from canet.experiments.presets import preset, searched
 from canet.experiments.results import OOD_MEAN, Result
 from canet.methods import METHODS
 from canet.training import RunConfig, RunFolder
@@ -61,10 +61,13 @@ class Contestant:
     Args:
         config: What its runs share; both seeds are 0.
         draws: Data seed → run seed → run.
+        searched: Whether it has the settings of a search, beside its method with published ones;
+            it then has no part in who wins.
     """
 
     config: RunConfig
     draws: dict[int, dict[int, Trained]] = field(default_factory=dict)
+    searched: bool = False
 
     @cached_property
     def trained(self) -> list[Trained]:
@@ -103,6 +106,10 @@ class Contestant:
     def is_ceiling(self) -> bool:
         """Whether it never sees the spurious columns, so that it is no competitor."""
         return self.config.features == NOT_MISLED
+
+    @property
+    def competes(self) -> bool:
+        return not self.is_ceiling and not self.searched
 
 
 @dataclass(frozen=True)
@@ -148,7 +155,8 @@ class Comparison:
 
     Args:
         config: What all of it shares: task, protocol, features, inductive.
-        contestants: For each method and backbone the settings nearest to its preset.
+        contestants: For each method and backbone the settings nearest to its preset, and the
+            searched ones where the preset is published.
         variants: The same methods with other settings.
     """
 
@@ -174,7 +182,7 @@ class Comparison:
         ranked = [
             contestant
             for contestant in self.of(backbone)
-            if not contestant.is_ceiling and math.isfinite(contestant.spread(OOD_MEAN).mean)
+            if contestant.competes and math.isfinite(contestant.spread(OOD_MEAN).mean)
         ]
         return Verdict(backbone, ranked) if ranked else None
 
@@ -237,7 +245,11 @@ def _comparison(found: list[Contestant]) -> Comparison:
     for group in rivals.values():
         first, *others = sorted(group, key=_distance_from_preset)
         chosen.append(first)
-        variants += others
+        for other in others:
+            if _is_searched(other.config):
+                chosen.append(replace(other, searched=True))
+            else:
+                variants.append(other)
     chosen.sort(key=lambda c: _order_of(c.config.backbone, ("gcn", "gat")))
     return Comparison(_shared(found[0].config), chosen, variants)
 
@@ -250,6 +262,11 @@ def _distance_from_preset(contestant: Contestant) -> tuple[int, bool, int]:
     expected = asdict(preset(config.task, config.method, config.backbone))
     names = {name for name, _ in differences(config.settings, expected)}
     return len(names - {"epochs"}), "epochs" in names, -len(contestant.trained)
+
+
+def _is_searched(config: RunConfig) -> bool:
+    found = searched(config.task, config.method, config.backbone)
+    return found is not None and config.settings == asdict(found)
 
 
 def differences(settings: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any]]:

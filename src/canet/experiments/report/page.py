@@ -87,7 +87,7 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
         standings=standings,
         axis=_axis(standings),
         legend=legend(contestants),
-        methods=[*METHODS, "ceiling", "other"],
+        methods=[*METHODS, "searched", "ceiling", "other"],
         num_runs=len(runs),
         num_configurations=len(contestants) + len(variants),
         rules=sorted({run.result["selection"] for run in runs}),

@@ -10,7 +10,7 @@ from canet.experiments.paper.french_labels import SHIFTED, SPLIT
 from canet.experiments.published import published
 from canet.experiments.report.comparison import Contestant, Spread
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import GAP, METHOD_LABELS
+from canet.experiments.tables import GAP, METHOD_LABELS, SEARCHED_LABEL
 from canet.training.summary import LEFT_OUT, OOD
 
 
@@ -111,7 +111,7 @@ def _cell(contestant: Contestant, split: str, best: float | None) -> Cell:
 def _paper_text(contestant: Contestant, split: str) -> str:
     """The paper's number; that of FR belongs to the score with shifted labels."""
     told = published(contestant.config, SPLIT if split == SHIFTED else split)
-    if told is None or split == SPLIT:
+    if told is None or split == SPLIT or contestant.searched:
         return ""
     return "paper OOM" if told.mean is None else f"paper {told.mean:.2f} ± {told.std:.2f}"
 
@@ -134,6 +134,8 @@ def sort_key(value: float) -> float | str:
 
 def label_of(contestant: Contestant) -> str:
     """The method as tables name it."""
+    if contestant.searched:
+        return SEARCHED_LABEL
     name = METHOD_LABELS.get(contestant.config.method, contestant.config.method)
     return f"{name} ceiling" if contestant.is_ceiling else name
 

@@ -22,6 +22,7 @@ from canet.experiments.report.score_table import (
     setting_text,
     sort_key,
 )
+from canet.experiments.tables import SEARCHED_NOTE
 from canet.methods import METHODS, Settings
 from canet.training.summary import LEFT_OUT, OOD
 
@@ -100,9 +101,10 @@ def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
     order = ["canet", *METHODS]
     unique = {label_of(contestant): contestant for contestant in contestants}
 
-    def place(contestant: Contestant) -> tuple[bool, int]:
+    def place(contestant: Contestant) -> tuple[bool, int, bool]:
         method = contestant.config.method
-        return contestant.is_ceiling, order.index(method) if method in order else len(order)
+        number = order.index(method) if method in order else len(order)
+        return contestant.is_ceiling, number, contestant.searched
 
     return sorted(unique.values(), key=place)
 
@@ -130,6 +132,8 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         )
     if shortened := _shortened(comparison):
         yield f"Trained for fewer epochs than the published settings have: {shortened}."
+    if any(contestant.searched for contestant in comparison.contestants):
+        yield f"{SEARCHED_NOTE} The overview names winners without the searched one."
     if any(contestant.is_ceiling for contestant in comparison.contestants):
         yield (
             "The ceiling never sees the spurious columns: it is no competitor, but tells what "
@@ -158,7 +162,7 @@ def _variants(comparison: Comparison, metric: str) -> Table:
         config = contestant.config
         return config.backbone, config.method, config.features
 
-    main = {key(contestant): contestant for contestant in comparison.contestants}
+    main = {key(c): c for c in comparison.contestants if not c.searched}
     rows = []
     for variant in sorted(comparison.variants, key=key):
         changed = differences(variant.config.settings, main[key(variant)].config.settings)
