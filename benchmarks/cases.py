@@ -50,6 +50,11 @@ class Case:
         assert isinstance(settings, CaNetSettings)
         return settings
 
+    @property
+    def reads_both_ways(self) -> bool:
+        """Whether CaNet's estimator reads along the edges and its branches against them."""
+        return self.backbone == "gat" and self.settings().direction == "against"
+
     def erm_settings(self) -> Settings:
         """The same width, depth, direction and optimiser without environments."""
         own = asdict(self.settings())

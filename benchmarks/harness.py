@@ -17,7 +17,7 @@ from canet.files import write_json
 from canet.training.trainer import pick_device
 
 from .cases import PUBLISHED_K, Case, cases
-from .contestants import CONTESTANTS
+from .contestants import CONTESTANTS, SAME_NODES
 from .growth import points
 from .pictures import draw_growth, draw_ratios
 from .process import Job, measure_jobs
@@ -116,7 +116,8 @@ class Harness:
 def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:
     """The contestants of each case in turn, by process.
 
-    What ERM costs does not depend on K, so it is measured once.
+    What ERM costs does not depend on K, so it is measured once; and on the same nodes as CaNet
+    only where its own are others.
     """
     jobs = {
         task: [
@@ -125,7 +126,8 @@ def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[J
             if case.task == task
             for _ in range(ROUNDS if full and device == "cpu" else 1)
             for contestant in CONTESTANTS
-            if contestant != "erm" or case.k == PUBLISHED_K
+            if contestant in ("plain", "canet") or case.k == PUBLISHED_K
+            if contestant != SAME_NODES or case.reads_both_ways
         ]
         for task in dict.fromkeys(case.task for case in chosen)
     }

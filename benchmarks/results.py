@@ -121,9 +121,9 @@ class Results:
         """Plain ÷ CaNet, seconds per epoch."""
         return _ratio(self.spread(case, "plain"), self.spread(case, "canet"))
 
-    def beside_erm(self, case: Case) -> float | None:
-        """CaNet ÷ ERM, seconds per epoch."""
-        return _ratio(self.spread(case, "canet"), self.spread(case, "erm"))
+    def beside_erm(self, case: Case, contestant: str = "erm") -> float | None:
+        """CaNet ÷ ERM, seconds per epoch; ERM may be that on the same nodes."""
+        return _ratio(self.spread(case, "canet"), self.spread(case, contestant))
 
     def in_k(self, case: Case, other: Case) -> float | None:
         """Seconds per epoch of CaNet in a case ÷ those in another."""

@@ -97,6 +97,26 @@ def test_a_misspelt_task_is_refused() -> None:
         cases(full=False, only=["coar"])
 
 
+def test_only_attention_on_arxiv_reads_both_ways() -> None:
+    both = {(case.task, case.backbone) for case in cases(full=True) if case.reads_both_ways}
+    assert both == {("arxiv", "gat")}
+
+
+def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("synthetic", "gat")
+    against = replace(case.settings(), direction="against")
+    monkeypatch.setattr(Case, "settings", lambda case: against)
+    task = load_task("synthetic")
+    ours, erm, same = (
+        contestants._trainer(case, name, task, torch.device("cpu"))
+        for name in ("canet", "erm", contestants.SAME_NODES)
+    )
+    assert same.method_type is erm.method_type is not ours.method_type
+    assert same.settings == erm.settings
+    assert len(same.fields.batch("train").blocks[0].matrices) == 2
+    assert same.fields.batch("train").x.shape == ours.fields.batch("train").x.shape
+
+
 COMMAND = "canet bench --quick --device cpu --tasks synthetic --seconds 0"
 
 
@@ -112,6 +132,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     ):
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setattr(harness, "cases", lambda full, tasks: [Case(tasks[0], "gat")])
+        patch.setattr(Case, "reads_both_ways", True)
         cli.app([*COMMAND.split()[1:], "--out", str(out)], standalone_mode=False)
     return out, printed.getvalue(), progress.getvalue()
 

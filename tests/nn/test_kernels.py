@@ -8,7 +8,7 @@ from torch import Tensor
 
 from canet.nn import Operator, kernels
 from canet.nn.blocks import operator_matrix
-from canet.nn.propagation import attend_each, mix_branches
+from canet.nn.propagation import attend_each, next_states
 from canet.nn.sparse_matrix import Pattern
 
 pytestmark = [
@@ -81,26 +81,37 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
 @pytest.mark.parametrize(
     ("branches", "width", "out"), [(1, 8, 4), (3, 128, 64), (10, 64, 64), (2, 128, 128)]
 )
-def test_fused_mixture_and_its_gradients_are_those_of_double_precision(
+def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool
 ) -> None:
     random = torch.Generator().manual_seed(1)
-    shapes = (1000, width) if shared else (1000, branches, width), (branches, width, out)
+    x = (1000, width) if shared else (1000, branches, width)
+    shapes = x, (branches, width, out), (1000, branches), (1000, out)
     exact = [
         torch.randn(shape, generator=random, dtype=torch.double).cuda().requires_grad_()
-        for shape in (*shapes, (1000, branches))
+        for shape in shapes
     ]
     direction = torch.randn(1000, out, generator=random, dtype=torch.double).cuda()
-    oracle = mix_branches(*exact)
-    oracle_grads = torch.autograd.grad((oracle * direction).sum(), exact)
     rounded = [tensor.detach().float().requires_grad_() for tensor in exact]
-    assert kernels.fused_mixture(rounded[0], rounded[1])
-    ours = mix_branches(*rounded)
-    our_grads = torch.autograd.grad((ours * direction.float()).sum(), rounded)
-    again = torch.autograd.grad((mix_branches(*rounded) * direction.float()).sum(), rounded)
-    for mine, twice, right in zip(
-        (ours, *our_grads), (ours, *again), (oracle, *oracle_grads), strict=True
+    assert kernels.fused_mixture(*rounded[:2])
+    assert not kernels.fused_mixture(*exact[:2])
+
+    def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
+        states = next_states(*tensors)
+        total = (states * direction.to(states)).sum()
+        return [states, *torch.autograd.grad(total, tensors)]
+
+    for mine, twice, oracle in zip(
+        with_gradients(rounded), with_gradients(rounded), with_gradients(exact), strict=True
     ):
         assert mine.equal(twice)
-        scale = right.abs().max()
-        torch.testing.assert_close(mine.double() / scale, right / scale, rtol=0, atol=2e-6)
+        scale = oracle.abs().max()
+        torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=2e-6)
+
+
+def test_fused_layer_lets_nan_through() -> None:
+    x, weight, e, z = (
+        torch.ones(shape, device="cuda") for shape in ((4, 2), (1, 2, 3), (4, 1), (4, 3))
+    )
+    z[1, 2] = torch.nan
+    assert next_states(x, weight, e, z).isnan().sum() == 1

@@ -68,13 +68,13 @@ def test_mixing_branches_passes_gradcheck(shape: tuple[int, ...]) -> None:
 def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
     branches = ConvolutionBranches(H, K)
     own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
-    mixed = branches(torch.cat([neighbours, own], dim=1), e)
+    states = branches(torch.cat([neighbours, own], dim=1), own, e)
     for u in range(5):
-        expected = torch.zeros(H)
+        expected = own[u]
         for k in range(K):
             of_neighbours, of_self = branches.weight[k, :H], branches.weight[k, H:]
             expected = expected + e[u, k] * (neighbours[u] @ of_neighbours + own[u] @ of_self)
-        torch.testing.assert_close(mixed[u], expected)
+        torch.testing.assert_close(states[u], expected.clamp(min=0))
 
 
 def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
@@ -141,7 +141,7 @@ def test_one_hot_environment_picks_one_head_of_gat_conv(k: int) -> None:
     branches, z = AttentionBranches(H, K), torch.randn(NUM_NODES, H)
     e = F.one_hot(torch.full((NUM_NODES,), k), K).double()
     heads = gat_conv(branches)(z, EDGES).view(NUM_NODES, K, H)
-    torch.testing.assert_close(branches(z, neighbourhood(), e), heads[:, k])
+    torch.testing.assert_close(branches(z, neighbourhood(), e), F.relu(heads[:, k] + z))
 
 
 def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads() -> None:
@@ -151,7 +151,8 @@ def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_head
     z = torch.randn(NUM_NODES, H).requires_grad_()
     z_conv = z.detach().clone().requires_grad_()
     ours = branches(z, neighbourhood(), e)
-    theirs = (conv(z_conv, EDGES).view(NUM_NODES, K, H) * e[..., None]).sum(dim=1)
+    mixed = (conv(z_conv, EDGES).view(NUM_NODES, K, H) * e[..., None]).sum(dim=1)
+    theirs = F.relu(mixed + z_conv)
     torch.testing.assert_close(ours, theirs)
     (ours * target).sum().backward()
     (theirs * target).sum().backward()

@@ -104,10 +104,9 @@ class CaNet(GraphModel):
                 environments.append(self._infer(layer, z, own, both, block))
             e = self._mixture(environments, own)
             if both is not None:
-                mixed = branches(both, e)
+                z = branches(both, own, e)
             else:
-                mixed = branches(z, block.matrices[self.operator].pattern, e)
-            z = F.relu(mixed + own)
+                z = branches(z, block.matrices[self.operator].pattern, e)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
     def _infer(

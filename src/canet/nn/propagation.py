@@ -18,9 +18,10 @@ NEGATIVE_SLOPE = 0.2
 
 
 class ConvolutionBranches(nn.Module):
-    r"""K graph convolutions, mixed per node (CaNet-GCN),
+    r"""K graph convolutions, mixed per node, and the residual link (CaNet-GCN),
 
-    .. math:: \sum_k e_{uk} \left( W_D^{(k)} \sum_v \hat a_{uv} z_v + W_S^{(k)} z_u \right).
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} \left( W_D^{(k)} \sum_v \hat a_{uv} z_v
+              + W_S^{(k)} z_u \right) + z_u \right), \quad \sigma = \mathrm{ReLU}.
 
     Propagation is linear, so the branches share one $\hat A z$, whatever K is.
 
@@ -29,7 +30,7 @@ class ConvolutionBranches(nn.Module):
         num_branches: $K$.
 
     Shapes:
-        - inputs $[\hat A z \,\|\, z]$ $[n, 2H]$, e $[n, K]$ → $[n, H]$
+        - inputs $[\hat A z \,\|\, z]$ $[n, 2H]$, z $[n, H]$, e $[n, K]$ → $[n, H]$
     """
 
     def __init__(self, hidden: int, num_branches: int) -> None:
@@ -38,15 +39,15 @@ class ConvolutionBranches(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_branches, 2 * hidden, hidden))
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, inputs: Tensor, e: Tensor) -> Tensor:
-        return mix_branches(inputs, self.weight, e)
+    def forward(self, inputs: Tensor, z: Tensor, e: Tensor) -> Tensor:
+        return next_states(inputs, self.weight, e, z)
 
 
 class AttentionBranches(nn.Module):
-    r"""K attention networks, mixed per node (CaNet-GAT),
+    r"""K attention networks, mixed per node, and the residual link (CaNet-GAT),
 
-    .. math:: \sum_k e_{uk} \sum_v w_{uv}^{(k)} W_D^{(k)} z_v, \qquad
-              w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} \sum_v w_{uv}^{(k)} W_D^{(k)} z_v + z_u \right),
+              \qquad w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
               b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
 
     over the neighbours of $u$ and $u$ itself.
@@ -74,7 +75,14 @@ class AttentionBranches(nn.Module):
         scores = z @ torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
         score_dst, score_src = scores.chunk(2, dim=1)
         gathered = attend_each(neighbourhood, z, score_dst[: e.shape[0]], score_src)
-        return mix_branches(gathered, self.weight, e)
+        return next_states(gathered, self.weight, e, z[: e.shape[0]])
+
+
+def next_states(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    """`mix_branches`, the residual link z $[n, O]$ and ReLU, in one kernel where there is one."""
+    if isinstance(inputs, Tensor) and kernels.fused_mixture(inputs, weight):
+        return kernels.mix(inputs, weight, e, z)
+    return F.relu(mix_branches(inputs, weight, e) + z)
 
 
 def mix_branches(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor) -> Tensor:
@@ -89,8 +97,6 @@ def mix_branches(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor) -
         for of_branch in zip(inputs, weight.unbind(), e.unbind(dim=1), strict=True):
             mixed = _WithBranch.apply(mixed, *of_branch)
         return mixed
-    if kernels.fused_mixture(inputs, weight):
-        return kernels.mix(inputs, weight, e)
     if inputs.dim() == 3:
         return mix_branches(inputs.unbind(dim=1), weight, e)
     branches, width, out = weight.shape

@@ -36,11 +36,11 @@ def attend(
     return out
 
 
-def mix(x: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-    """K linear maps mixed per node; see `propagation.mix_branches`."""
+def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    """K linear maps mixed per node, residual link and ReLU; see `propagation.next_states`."""
     from canet.nn.kernels.mixture import FusedMixture
 
-    out: Tensor = FusedMixture.apply(x, weight, e)
+    out: Tensor = FusedMixture.apply(x, weight, e, z)
     return out
 
 

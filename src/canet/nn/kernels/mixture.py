@@ -1,4 +1,4 @@
-"""Fused mixing of K branches: no nodes × branches × H tensor is written, forward or backward.
+"""Fused layer of K branches: no nodes × branches × H tensor is written, forward or backward.
 
 A product of fp32 numbers on tensor cores is three of their TF32 parts, which keeps fp32's accuracy;
 under `torch.set_float32_matmul_precision("high")` it is one. Sums over nodes are made in a fixed
@@ -20,48 +20,47 @@ PROGRAMS = 264  # of the weights' gradient, two for each multiprocessor of a lar
 
 
 class FusedMixture(torch.autograd.Function):
-    r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$.
 
     Shapes:
-        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, e $[n, K]$
-          → $[n, O]$
+        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, e $[n, K]$,
+          z $[n, O]$ → $[n, O]$
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-        x, weight, e = x.contiguous(), weight.contiguous(), e.contiguous()
+    def forward(ctx: Any, x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+        x, weight, e, z = x.contiguous(), weight.contiguous(), e.contiguous(), z.contiguous()
         branches, width, out_width = weight.shape
         out = x.new_empty(x.shape[0], out_width)
         tile = _tile(width, out_width)
         _forward[(triton.cdiv(x.shape[0], tile["BLOCK_M"]),)](
-            x, weight, e, out, x.shape[0], branches, width, out_width,
+            x, weight, e, z, out, x.shape[0], branches, width, out_width,
             SHARED=x.dim() == 2, num_stages=2, **tile | {"BLOCK_I": min(32, tile["BLOCK_I"])},
         )  # fmt: skip
-        ctx.save_for_backward(x, weight, e)
+        ctx.save_for_backward(x, weight, e, out)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight, e = ctx.saved_tensors
-        grad = grad.contiguous()
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        x, weight, e, out = ctx.saved_tensors
         branches, width, out_width = weight.shape
         rows, shared = x.shape[0], x.dim() == 2
-        grad_x, grad_e = torch.empty_like(x), torch.empty_like(e)
+        grad_x, grad_e, grad_z = (torch.empty_like(tensor) for tensor in (x, e, out))
         tile = _tile(width, out_width)
         tiles = triton.cdiv(rows, tile["BLOCK_M"])
         _backward[(tiles,)](
-            x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
-            SHARED=shared, **tile,
+            x, weight, e, out, grad.contiguous(), grad_x, grad_e, grad_z,
+            rows, branches, width, out_width, SHARED=shared, **tile,
         )  # fmt: skip
         splits = max(1, min(tiles, PROGRAMS // branches))
         rows_of_split = triton.cdiv(tiles, splits) * tile["BLOCK_M"]
         part = x.new_empty(splits, branches, width, out_width)
         _backward_weight[(branches, splits)](
-            x, e, grad, part, rows, rows_of_split, branches, width, out_width,
+            x, e, grad_z, part, rows, rows_of_split, branches, width, out_width,
             SHARED=shared, **tile,
         )  # fmt: skip
-        return grad_x, part.sum(dim=0), grad_e
+        return grad_x, part.sum(dim=0), grad_e, grad_z
 
 
 def _tile(width: int, out_width: int) -> dict[str, Any]:
@@ -92,7 +91,7 @@ def _product(a_high, a_low, b, EXACT: tl.constexpr):
 
 @triton.jit
 def _forward(
-    x, weight, e, out, rows, branches, width, out_width,
+    x, weight, e, z, out, rows, branches, width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
@@ -114,25 +113,31 @@ def _forward(
             of_branch = tl.load(weight_at, mask=in_i[:, None] & in_o[None, :], other=0.0)
             share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
             total += share[:, None] * _product(high, low, of_branch, EXACT)
-    out_at = out + m[:, None].to(tl.int64) * out_width + o[None, :]
-    tl.store(out_at, total, mask=in_m[:, None] & in_o[None, :])
+    at = m[:, None].to(tl.int64) * out_width + o[None, :]
+    inside = in_m[:, None] & in_o[None, :]
+    total += tl.load(z + at, mask=inside, other=0.0)
+    tl.store(out + at, tl.where(total <= 0, 0.0, total), mask=inside)  # NaN stays
 
 
 @triton.jit
 def _backward(
-    x, weight, e, grad, grad_x, grad_e, rows, branches, width, out_width,
+    x, weight, e, out, grad, grad_x, grad_e, grad_z, rows, branches, width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the inputs and of e."""
+    """Gradients of x, of e and of z; the last is that of what ReLU reads."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
     in_m, in_i, in_o = m < rows, i < width, o < out_width
     inside = in_m[:, None] & in_i[None, :]
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
     at = row[:, None] + i[None, :]
-    grad_at = grad + m[:, None].to(tl.int64) * out_width + o[None, :]
-    high, low = _split(tl.load(grad_at, mask=in_m[:, None] & in_o[None, :], other=0.0))
+    out_at = m[:, None].to(tl.int64) * out_width + o[None, :]
+    out_inside = in_m[:, None] & in_o[None, :]
+    idle = tl.load(out + out_at, mask=out_inside, other=0.0) <= 0
+    of_sum = tl.where(idle, 0.0, tl.load(grad + out_at, mask=out_inside, other=0.0))
+    tl.store(grad_z + out_at, of_sum, mask=out_inside)
+    high, low = _split(of_sum)
     inputs = tl.load(x + at, mask=inside, other=0.0)
     total = tl.zeros([BLOCK_M, BLOCK_I], tl.float32)
     for k in range(branches):
