@@ -17,6 +17,7 @@ from canet.nn.propagation import (
     ConvolutionBranches,
     attend_each,
     attention_weights,
+    mix_attention,
     mix_branches,
 )
 from canet.nn.sparse_matrix import Pattern
@@ -116,13 +117,13 @@ def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores
 def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> None:
     pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    gathered = list(attend_each(pattern, z, score_dst, score_src))
+    gathered = attend_each(pattern, z, score_dst, score_src)
     weights = attention_weights(pattern, score_dst, score_src)
     for u in range(NUM_NODES):
         for k in range(K):
             entries = (pattern.row == u).nonzero().flatten()
             expected = sum(weights[i, k] * z[pattern.col[i]] for i in entries)
-            torch.testing.assert_close(gathered[k][u], expected)
+            torch.testing.assert_close(gathered[u, k], expected)
 
 
 def test_attend_passes_gradcheck() -> None:
@@ -133,7 +134,27 @@ def test_attend_passes_gradcheck() -> None:
         torch.randn(3, 2, requires_grad=True),
         torch.randn(3, 2, requires_grad=True),
     )
-    assert gradcheck(lambda *tensors: tuple(attend_each(pattern, *tensors)), inputs)
+    assert gradcheck(lambda *tensors: attend_each(pattern, *tensors), inputs)
+
+
+def test_mixed_attention_and_its_gradients_are_those_of_attending_and_mixing() -> None:
+    pattern, sizes = neighbourhood(), ((NUM_NODES, H), *[(NUM_NODES, K)] * 2, (K, H, 5))
+    inputs = [torch.randn(size, requires_grad=True) for size in (*sizes, (NUM_NODES, K))]
+
+    def composed(z: Tensor, dst: Tensor, src: Tensor, weight: Tensor, e: Tensor) -> Tensor:
+        return mix_branches(attend_each(pattern, z, dst, src), weight, e)
+
+    target = torch.randn(NUM_NODES, 5)
+    mixed, expected = mix_attention(pattern, *inputs), composed(*inputs)
+    torch.testing.assert_close(mixed, expected)
+    pairs = zip(
+        *(torch.autograd.grad(out, inputs, target) for out in (mixed, expected)), strict=True
+    )
+    for ours, oracle in pairs:
+        torch.testing.assert_close(ours, oracle)
+    assert gradcheck(lambda *tensors: mix_attention(pattern, *tensors), inputs)
+    with torch.no_grad():
+        assert mix_attention(pattern, *inputs).equal(mixed)
 
 
 @pytest.mark.parametrize("k", range(K))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -74,61 +73,71 @@ class AttentionBranches(nn.Module):
         vectors = torch.stack([self.attention_dst, self.attention_src])
         scores = z @ torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
         score_dst, score_src = scores.chunk(2, dim=1)
-        gathered = attend_each(neighbourhood, z, score_dst[: e.shape[0]], score_src)
-        return next_states(gathered, self.weight, e, z[: e.shape[0]])
+        score_dst, own = score_dst[: e.shape[0]], z[: e.shape[0]]
+        if kernels.fused_attention(z):
+            gathered = attend_each(neighbourhood, z, score_dst, score_src)
+            return next_states(gathered, self.weight, e, own)
+        return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e) + own)
 
 
-def next_states(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+def next_states(inputs: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
     """`mix_branches`, the residual link z $[n, O]$ and ReLU, in one kernel where there is one."""
-    if isinstance(inputs, Tensor) and kernels.fused_mixture(inputs, weight):
+    if kernels.fused_mixture(inputs, weight):
         return kernels.mix(inputs, weight, e, z)
     return F.relu(mix_branches(inputs, weight, e) + z)
 
 
-def mix_branches(inputs: Tensor | Iterable[Tensor], weight: Tensor, e: Tensor) -> Tensor:
+def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
     r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$.
 
     Shapes:
-        - inputs $[n, I]$, the same for all branches, or $[n, K, I]$, or K times $[n, I]$,
-          weight $[K, I, O]$, e $[n, K]$ → $[n, O]$
+        - inputs $[n, I]$, the same for all branches, or $[n, K, I]$, weight $[K, I, O]$,
+          e $[n, K]$ → $[n, O]$
     """
-    if not isinstance(inputs, Tensor):
-        mixed = weight.new_zeros(e.shape[0], weight.shape[2])
-        for of_branch in zip(inputs, weight.unbind(), e.unbind(dim=1), strict=True):
-            mixed = _WithBranch.apply(mixed, *of_branch)
-        return mixed
     if inputs.dim() == 3:
-        return mix_branches(inputs.unbind(dim=1), weight, e)
+        return torch.einsum("nki,kio,nk->no", inputs, weight, e)
     branches, width, out = weight.shape
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
     return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
 
 
-def attend_each(
-    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor
-) -> Tensor | Iterator[Tensor]:
+def mix_attention(
+    neighbourhood: Pattern,
+    z: Tensor,
+    score_dst: Tensor,
+    score_src: Tensor,
+    weight: Tensor,
+    e: Tensor,
+) -> Tensor:
+    """`attend_each` and `mix_branches`, branch after branch in the same memory.
+
+    Shapes:
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, O]$,
+          e $[n_{dst}, K]$ → $[n_{dst}, O]$
+    """
+    keep = torch.is_grad_enabled()
+    mixed: Tensor = _MixedAttention.apply(z, score_dst, score_src, weight, e, neighbourhood, keep)
+    return mixed
+
+
+def attend_each(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
     r"""Attention of K branches over the same states: $\sum_v w_{uv}^{(k)} z_v$.
 
     Branches attend before their linear maps, which commute with the sum: a neighbour's state is
     read once for all of them, and nothing of size edges × H is stored.
 
     Shapes:
-        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$ where
-          branches are computed at once, else K times $[n_{dst}, H]$, one after the other
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
     """
     if kernels.fused_attention(z):
         return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
-    pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
-    return (
-        SparseMatrix(neighbourhood, attention_weights(neighbourhood, *pair).flatten()) @ z
-        for pair in pairs
-    )
+    weights = attention_weights(neighbourhood, score_dst, score_src).unbind(dim=1)
+    return torch.stack([SparseMatrix(neighbourhood, w) @ z for w in weights], dim=1)
 
 
 def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
     """Attention of one branch: `attend_each` with K = 1, → $[n_{dst}, H]$."""
-    gathered = attend_each(neighbourhood, z, score_dst, score_src)
-    return gathered.squeeze(1) if isinstance(gathered, Tensor) else next(gathered)
+    return attend_each(neighbourhood, z, score_dst, score_src).squeeze(1)
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
@@ -146,11 +155,7 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern) -> Tensor:
-        scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
-        positive = scores > 0
-        scores = F.leaky_relu_(scores, NEGATIVE_SLOPE)
-        weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
-        weights.div_(pattern.at_rows(pattern.sum_rows(weights)))
+        weights, positive = _weigh(pattern, score_dst, score_src)
         ctx.pattern = pattern
         ctx.save_for_backward(weights, positive)
         return weights
@@ -159,31 +164,80 @@ class _AttentionWeights(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         weights, positive = ctx.saved_tensors
-        pattern: Pattern = ctx.pattern
-        grad = grad * weights
-        grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
-        grad = torch.where(positive, grad, NEGATIVE_SLOPE * grad)
-        return pattern.sum_rows(grad), pattern.sum_cols(grad), None
+        return *_unweigh(ctx.pattern, weights, positive, grad), None
 
 
-class _WithBranch(torch.autograd.Function):
-    """Adds one branch to a mixture in place; keeps the branch's input, and not its output.
+class _MixedAttention(torch.autograd.Function):
+    """Keeps what each branch attended to and its weights, and not what it made of it.
 
-    Backward, a branch is done with before the next one's gradients exist.
+    Backward, all branches add to one gradient of z and compute theirs in two buffers.
     """
 
     @staticmethod
-    def forward(ctx: Any, mixed: Tensor, inputs: Tensor, weight: Tensor, share: Tensor) -> Tensor:
-        share = share.unsqueeze(1)
-        ctx.save_for_backward(inputs, weight, share)
-        ctx.mark_dirty(mixed)
-        return mixed.addcmul_(inputs @ weight, share)
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        score_dst: Tensor,
+        score_src: Tensor,
+        weight: Tensor,
+        e: Tensor,
+        pattern: Pattern,
+        keep: bool,
+    ) -> Tensor:
+        mixed = z.new_zeros(e.shape[0], weight.shape[2])
+        kept = []
+        for k, of_branch in enumerate(weight):
+            one = slice(k, k + 1)
+            weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one])
+            gathered = SparseMatrix(pattern, weights.flatten()) @ z
+            mixed.addcmul_(gathered @ of_branch, e[:, one])
+            if keep:
+                kept += [weights, positive, gathered]
+        ctx.pattern = pattern
+        ctx.save_for_backward(z, weight, e, *kept)
+        return mixed
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        inputs, weight, share = ctx.saved_tensors
-        back = grad @ weight.t()
-        grad_inputs = back * share
-        grad_weight = inputs.t() @ (grad * share)
-        return grad, grad_inputs, grad_weight, back.mul_(inputs).sum(dim=1)
+    def backward(
+        ctx: Any, grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None]:
+        z, weight, e, *kept = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        grad_z, grad_weight, grad_e = torch.zeros_like(z), torch.empty_like(weight), []
+        grad_dst, grad_src = [], []
+        product, back = (grad.new_empty(grad.shape[0], z.shape[1]) for _ in range(2))
+        for k, of_branch in enumerate(weight):
+            weights, positive, gathered = kept[3 * k : 3 * k + 3]
+            share = e[:, k : k + 1]
+            torch.mm(gathered.t(), grad * share, out=grad_weight[k])
+            torch.mm(grad, of_branch.t(), out=back)
+            grad_e.append(torch.mul(back, gathered, out=product).sum(dim=1))
+            back.mul_(share)
+            matrix = SparseMatrix(pattern, weights.flatten())
+            matrix.add_transposed_product(back, grad_z)
+            of_weights = matrix.sampled_product(back, z).unsqueeze(1)
+            of_dst, of_src = _unweigh(pattern, weights, positive, of_weights)
+            grad_dst.append(of_dst)
+            grad_src.append(of_src)
+        of_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
+        return grad_z, *of_scores, grad_weight, torch.stack(grad_e, dim=1), None, None
+
+
+def _weigh(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> tuple[Tensor, Tensor]:
+    """`attention_weights`, and where the scores are positive, both $[nnz, k]$."""
+    scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
+    positive = scores > 0
+    scores = F.leaky_relu_(scores, NEGATIVE_SLOPE)
+    weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
+    return weights.div_(pattern.at_rows(pattern.sum_rows(weights))), positive
+
+
+def _unweigh(
+    pattern: Pattern, weights: Tensor, positive: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the scores, $[n_{dst}, k]$ and $[n_{src}, k]$, from those of the weights."""
+    grad = grad * weights
+    grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
+    grad = torch.where(positive, grad, NEGATIVE_SLOPE * grad)
+    return pattern.sum_rows(grad), pattern.sum_cols(grad)

@@ -160,6 +160,15 @@ class SparseMatrix:
         product: Tensor = _Product.apply(self.value, dense, self)
         return product
 
+    def add_transposed_product(self, dense: Tensor, out: Tensor) -> None:
+        """Add the product of the transpose with a dense $[n, h]$ to `out` $[m, h]$; no gradient."""
+        torch.addmm(out, self.transposed.csr, dense, out=out)
+
+    def sampled_product(self, left: Tensor, right: Tensor) -> Tensor:
+        """$[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$; no gradient."""
+        zeros = _csr(self.pattern, torch.zeros_like(self.value))
+        return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
+
     def beside_own(self, dense: Tensor) -> tuple[Tensor, Tensor]:
         """$[A z \\| z_{1..n}]$ $[n, 2h]$ and $z_{1..n}$ $[n, h]$ for a dense z $[m, h]$.
 
@@ -186,8 +195,7 @@ class _Product(torch.autograd.Function):
         grad_value = grad_dense = None
         grad = grad.contiguous()
         if ctx.needs_input_grad[0]:
-            zeros = _csr(matrix.pattern, torch.zeros_like(matrix.value))
-            grad_value = torch.sparse.sampled_addmm(zeros, grad, dense.t(), beta=0.0).values()
+            grad_value = matrix.sampled_product(grad, dense)
         if ctx.needs_input_grad[1]:
             grad_dense = _multiply(matrix.transposed.csr, grad)
         return grad_value, grad_dense, None
