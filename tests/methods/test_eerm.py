@@ -404,7 +404,10 @@ def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
 ) -> None:
     chain = torch.stack([torch.arange(9), torch.arange(1, 10)])
     nodes = torch.tensor(train)
-    view = TrainingView(torch.rand(10, 3), chain, nodes, nodes, read=lambda nodes: ((), ()))
     method = EERM(EERMSettings(num_layers=2), "gcn", 3, 2)
+    x, graph = torch.rand(10, 3), Graph(chain, 10, method.model.operators)
+    view = TrainingView(
+        x, chain, nodes, nodes, read=lambda nodes: (x, graph.receptive_field(nodes, 2).blocks)
+    )
     method.prepare(view)
     assert method.far == far

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from canet.nn import GAT, GCN, CaNet, Features, Graph, GraphModel, Prediction
+from canet.nn.propagation import attend
+from canet.nn.sparse_matrix import Pattern
 
 NUM_NODES = 10
 NUM_FEATURES = 4
@@ -90,3 +92,13 @@ def predict(
     blocks = Graph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
     prediction: Prediction = model(x, blocks)
     return prediction
+
+
+def attend_each(pattern: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
+    """Attention of K branches, one at a time.
+
+    Shapes:
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
+    """
+    pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
+    return torch.stack([attend(pattern, z, *pair) for pair in pairs], dim=1)

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from canet.nn import Operator, kernels
 from canet.nn.blocks import operator_matrix
-from canet.nn.propagation import attend_each, next_states
+from canet.nn.propagation import NEGATIVE_SLOPE, next_states
 from canet.nn.sparse_matrix import Pattern
+from tests.nn.common import attend_each
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
@@ -42,7 +43,10 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
 
 
 def value_and_gradients(pattern: Pattern, tensors: list[Tensor]) -> list[Tensor]:
-    out = attend_each(pattern, *tensors)
+    if kernels.fused_attention(tensors[0]):
+        out = kernels.attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
+    else:
+        out = attend_each(pattern, *tensors)
     direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
     return [out, *torch.autograd.grad((out * direction.view_as(out)).sum(), tensors)]
 

@@ -15,13 +15,12 @@ from canet.nn.propagation import (
     NEGATIVE_SLOPE,
     AttentionBranches,
     ConvolutionBranches,
-    attend_each,
     attention_weights,
     mix_attention,
     mix_branches,
 )
 from canet.nn.sparse_matrix import Pattern
-from tests.nn.common import EDGES, NUM_NODES
+from tests.nn.common import EDGES, NUM_NODES, attend_each
 
 H, K = 4, 3
 

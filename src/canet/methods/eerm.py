@@ -80,9 +80,8 @@ class EERM(Method):
             self.settings.edits_per_node,
             device,
         )
-        graph = Graph(edge_index, nodes.numel(), self.model.operators)
-        field = graph.receptive_field(torch.arange(view.train.numel()), self.model.num_layers)
-        self.far = field.nodes.numel() < nodes.numel() / 2
+        _, blocks = view.read(view.train)
+        self.far = blocks[0].num_src < nodes.numel() / 2
         copies = side_by_side(nodes.numel(), view.train.numel(), self.settings.num_editors)
         read = torch.empty_like(copies.flatten())
         read[copies.flatten()] = nodes.repeat(self.settings.num_editors)

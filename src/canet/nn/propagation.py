@@ -49,7 +49,8 @@ class AttentionBranches(nn.Module):
               \qquad w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
               b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
 
-    over the neighbours of $u$ and $u$ itself.
+    over the neighbours of $u$ and $u$ itself. Branches attend before their linear maps, which
+    commute with the sum: nothing of size edges × H is stored.
 
     Args:
         hidden: $H$.
@@ -75,7 +76,7 @@ class AttentionBranches(nn.Module):
         score_dst, score_src = scores.chunk(2, dim=1)
         score_dst, own = score_dst[: e.shape[0]], z[: e.shape[0]]
         if kernels.fused_attention(z):
-            gathered = attend_each(neighbourhood, z, score_dst, score_src)
+            gathered = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
             return next_states(gathered, self.weight, e, own)
         return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e) + own)
 
@@ -109,7 +110,7 @@ def mix_attention(
     weight: Tensor,
     e: Tensor,
 ) -> Tensor:
-    """`attend_each` and `mix_branches`, branch after branch in the same memory.
+    """`attend` of each branch and `mix_branches`, one after the other in the same memory.
 
     Shapes:
         - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, O]$,
@@ -120,24 +121,16 @@ def mix_attention(
     return mixed
 
 
-def attend_each(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
-    r"""Attention of K branches over the same states: $\sum_v w_{uv}^{(k)} z_v$.
-
-    Branches attend before their linear maps, which commute with the sum: a neighbour's state is
-    read once for all of them, and nothing of size edges × H is stored.
+def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
+    r"""Attention of one branch: $\sum_v w_{uv} z_v$.
 
     Shapes:
-        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
+        - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
     """
     if kernels.fused_attention(z):
-        return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
-    weights = attention_weights(neighbourhood, score_dst, score_src).unbind(dim=1)
-    return torch.stack([SparseMatrix(neighbourhood, w) @ z for w in weights], dim=1)
-
-
-def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
-    """Attention of one branch: `attend_each` with K = 1, → $[n_{dst}, H]$."""
-    return attend_each(neighbourhood, z, score_dst, score_src).squeeze(1)
+        return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE).squeeze(1)
+    weights = attention_weights(neighbourhood, score_dst, score_src)
+    return SparseMatrix(neighbourhood, weights.flatten()) @ z
 
 
 def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:

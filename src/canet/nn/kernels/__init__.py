@@ -29,7 +29,10 @@ def fused_mixture(x: Tensor, weight: Tensor) -> bool:
 def attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> Tensor:
-    """Attention of K branches in one pass over the neighbours; see `propagation.attend_each`."""
+    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$.
+
+    See `propagation.attend`, which is that of one branch.
+    """
     from canet.nn.kernels.attention import FusedAttention
 
     out: Tensor = FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
