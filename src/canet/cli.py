@@ -276,7 +276,7 @@ def search(
     """Search a method's settings on validation data; the same command again goes on."""
     from dataclasses import asdict
 
-    from canet.experiments.presets import preset
+    from canet.experiments.presets import unsearched
     from canet.experiments.study import Plan
     from canet.methods import check_backbone
     from canet.settings import override
@@ -284,7 +284,7 @@ def search(
 
     check_backbone(backbone)
     settings = override(
-        preset(task, method, backbone), {} if epochs is None else {"epochs": epochs}
+        unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
     )
     base = RunConfig(
         task=task,
@@ -462,7 +462,7 @@ def main() -> None:
     """Run the command line; whatever a user can cause ends in one line and exit code 2."""
     keep_freed_memory()
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
         if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
             raise KeyboardInterrupt
     except CanetError as error:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from optuna.trial import TrialState
 from canet import cli
 from canet.data import load_task, synthetic
 from canet.errors import CanetError
-from canet.experiments import evaluate
+from canet.experiments import evaluate, search
+from canet.experiments.presets import preset, unsearched
 from canet.experiments.search import _watch
 from canet.experiments.study import Plan, done_trials, open_study
 from canet.training import RunConfig
@@ -78,6 +80,17 @@ def test_search_never_ends_below_where_it_started(found: tuple[Path, str]) -> No
     assert best["valid"] == max(scores)
     assert best["start"]["valid"] == scores[0]
     assert best["valid"] >= best["start"]["valid"]
+
+
+@pytest.mark.parametrize(("task", "method"), [("twitch", "erm"), ("cora", "canet")])
+def test_search_starts_where_nothing_was_searched(
+    task: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr(search, "run_search", lambda plan, *_: plans.append(plan))
+    assert call(tmp_path, "search", task, "--method", method, "--quiet") == (0, "", "")
+    assert plans[0].base.settings == asdict(unsearched(task, method, "gcn"))
+    assert (preset(task, method, "gcn") == unsearched(task, method, "gcn")) == (method == "canet")
 
 
 def test_best_settings_come_with_all_that_led_to_them(found: tuple[Path, str]) -> None:

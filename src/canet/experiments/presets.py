@@ -66,7 +66,7 @@ _COMMON: dict[str, dict[str, Any]] = {
 def preset(task: str, method: str, backbone: str) -> Settings:
     """The settings that a task, method and backbone start from: published, or else searched."""
     found = None if method == "canet" else searched(task, method, backbone)
-    return found or _unsearched(task, method, backbone)
+    return found or unsearched(task, method, backbone)
 
 
 def searched(task: str, method: str, backbone: str) -> Settings | None:
@@ -74,7 +74,13 @@ def searched(task: str, method: str, backbone: str) -> Settings | None:
     entry = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
     if entry is None:
         return None
-    return override(_unsearched(task, method, backbone), entry["settings"])
+    return override(unsearched(task, method, backbone), entry["settings"])
+
+
+def unsearched(task: str, method: str, backbone: str) -> Settings:
+    """The settings without any search, published or default: where a search itself starts."""
+    own = _CANET.get((task, backbone), {}) if method == "canet" else _COMMON.get(task, {})
+    return override(get_method(method).settings_type(), own)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
         methods = tasks.setdefault(task, {}).setdefault(backbone, {})
         if method in methods:
             raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
-        before = asdict(_unsearched(task, method, backbone))
+        before = asdict(unsearched(task, method, backbone))
         methods[method] = {
             "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
             **{key: search[key] for key in ("valid", "trials", "epochs", "features")},
@@ -122,11 +128,6 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
         "hardware": ", ".join(sorted({search["hardware"] for search in searches})),
         "tasks": tasks,
     }
-
-
-def _unsearched(task: str, method: str, backbone: str) -> Settings:
-    own = _CANET.get((task, backbone), {}) if method == "canet" else _COMMON.get(task, {})
-    return override(get_method(method).settings_type(), own)
 
 
 def _template(search: dict[str, Any]) -> str:
