@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import Operator, kernels
+from canet.nn import EnvironmentEstimator, Operator, kernels
+from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
+from canet.nn.environment import EstimatorKind
 from canet.nn.propagation import NEGATIVE_SLOPE, next_states
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
@@ -79,23 +84,40 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
     assert all(a.equal(b) for a, b in zip(first, second, strict=True))
 
 
-@pytest.mark.parametrize("shared", [True, False])
+Gradients = Callable[[list[Tensor]], list[Tensor]]
+
+
+def random_doubles(*shapes: tuple[int, ...]) -> list[Tensor]:
+    random = torch.Generator().manual_seed(1)
+    return [torch.randn(shape, generator=random, dtype=torch.double).cuda() for shape in shapes]
+
+
+def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]) -> None:
+    """A fused operation of leaves, and again, is that of double precision to fp32's rounding."""
+    exact = [tensor.requires_grad_() for tensor in exact]
+    rounded = [tensor.detach().float().requires_grad_() for tensor in exact]
+    for mine, twice, oracle in zip(
+        with_gradients(rounded), with_gradients(rounded), with_gradients(exact), strict=True
+    ):
+        assert mine.equal(twice)
+        scale = oracle.abs().max()
+        torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own", "neighbours"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "each"])
 @pytest.mark.parametrize(
-    ("branches", "width", "out"), [(1, 8, 4), (3, 128, 64), (10, 64, 64), (2, 128, 128)]
+    ("branches", "width", "out"), [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 128, 64), (2, 40, 48)]
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
-    branches: int, width: int, out: int, shared: bool
+    branches: int, width: int, out: int, shared: bool, own: bool
 ) -> None:
-    random = torch.Generator().manual_seed(1)
+    if own and not shared:
+        pytest.skip("branches that map a node's own state share what they gather")
     x = (1000, width) if shared else (1000, branches, width)
-    shapes = x, (branches, width, out), (1000, branches), (1000, out)
-    exact = [
-        torch.randn(shape, generator=random, dtype=torch.double).cuda().requires_grad_()
-        for shape in shapes
-    ]
-    direction = torch.randn(1000, out, generator=random, dtype=torch.double).cuda()
-    rounded = [tensor.detach().float().requires_grad_() for tensor in exact]
-    assert kernels.fused_mixture(*rounded[:2])
+    weight = branches, width + out if own else width, out
+    *exact, direction = random_doubles(x, weight, (1000, branches), (1000, out), (1000, out))
+    assert kernels.fused_mixture(exact[0].float(), exact[1])
     assert not kernels.fused_mixture(*exact[:2])
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
@@ -103,12 +125,38 @@ def test_fused_layer_and_its_gradients_are_those_of_double_precision(
         total = (states * direction.to(states)).sum()
         return [states, *torch.autograd.grad(total, tensors)]
 
-    for mine, twice, oracle in zip(
-        with_gradients(rounded), with_gradients(rounded), with_gradients(exact), strict=True
-    ):
-        assert mine.equal(twice)
-        scale = oracle.abs().max()
-        torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=2e-6)
+    check_beside_double_precision(with_gradients, exact)
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
+@pytest.mark.parametrize("kind", ["node", "graph"])
+@pytest.mark.parametrize(
+    ("rows", "branches", "hidden"), [(1000, 3, 64), (50, 2, 5), (40_000, 10, 64), (300, 17, 128)]
+)
+def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
+    rows: int,
+    branches: int,
+    hidden: int,
+    kind: EstimatorKind,
+    training: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().cuda()
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
+    estimator = EnvironmentEstimator(hidden, branches, kind, tau=0.7).cuda().double()
+    estimator.train(training)
+    *z, of_posterior, of_sample = random_doubles(
+        *[(rows, hidden)] * (1 if kind == "node" else 2), *[(rows, branches)] * 2
+    )
+
+    def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
+        module = deepcopy(estimator).to(tensors[0].dtype)
+        posterior, sample = module(*tensors)
+        total = (posterior * of_posterior + sample * of_sample).sum()
+        return [posterior, sample, *torch.autograd.grad(total, [*tensors, *module.parameters()])]
+
+    assert kernels.fused_posterior(z[0].float())
+    check_beside_double_precision(with_gradients, z)
 
 
 def test_fused_layer_lets_nan_through() -> None:

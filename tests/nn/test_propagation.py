@@ -68,7 +68,7 @@ def test_mixing_branches_passes_gradcheck(shape: tuple[int, ...]) -> None:
 def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
     branches = ConvolutionBranches(H, K)
     own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
-    states = branches(torch.cat([neighbours, own], dim=1), own, e)
+    states = branches(neighbours, own, e)
     for u in range(5):
         expected = own[u]
         for k in range(K):

@@ -97,29 +97,30 @@ class CaNet(GraphModel):
         environments: list[Environment] = []
         for layer, (branches, block) in enumerate(zip(self.branches, blocks, strict=True)):
             z = self.drop(z)
-            own, both = z[: block.num_dst], None
+            own, gathered = z[: block.num_dst], None
             if isinstance(branches, ConvolutionBranches):
-                both, own = block.matrices[self.operator].beside_own(z)
+                gathered, own = block.matrices[self.operator].beside_own(z)
             if layer < len(self.estimators):
-                environments.append(self._infer(layer, z, own, both, block))
+                environments.append(self._infer(layer, z, own, gathered, block))
             e = self._mixture(environments, own)
-            if both is not None:
-                z = branches(both, own, e)
+            if gathered is not None:
+                z = branches(gathered, own, e)
             else:
                 z = branches(z, block.matrices[self.operator].pattern, e)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
     def _infer(
-        self, layer: int, z: Tensor, own: Tensor, both: Tensor | None, block: Block
+        self, layer: int, z: Tensor, own: Tensor, gathered: Tensor | None, block: Block
     ) -> Environment:
         """A layer's environment from z $[n_{src}, H]$, its rows `own` $[n_{dst}, H]$ of the readers
-        and, of a convolution, `both` $[\\hat A z \\| z]$ $[n_{dst}, 2H]$, which may serve here too.
+        and, of a convolution, $\\hat A z$ $[n_{dst}, H]$, which may serve here too.
         """
         estimator = self.estimators[layer]
         assert isinstance(estimator, EnvironmentEstimator)
         if self.estimator_operator not in (None, self.operator):
             return estimator.propagate(block.matrices[self.estimator_operator], z)
-        environment: Environment = estimator(own if self.estimator_operator is None else both)
+        shared = None if self.estimator_operator is None else gathered
+        environment: Environment = estimator(own, shared)
         return environment
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.nn import kernels
 from canet.nn.sparse_matrix import SparseMatrix
 
 EstimatorKind = Literal["node", "graph"]
@@ -40,7 +41,7 @@ class EnvironmentEstimator(nn.Module):
         tau: Temperature of the sample.
 
     Shapes:
-        - inputs $z$ $[n, H]$, or $[\hat A z \,\|\, z]$ $[n, 2H]$ for `graph`
+        - z $[n, H]$ and for `graph` gathered $\hat A z$ $[n, H]$
           → :class:`Environment` of $[n, K]$ tensors
     """
 
@@ -56,8 +57,16 @@ class EnvironmentEstimator(nn.Module):
             bound = 1 / math.sqrt(num_environments)
             nn.init.uniform_(self.linear.weight, -bound, bound)
 
-    def forward(self, inputs: Tensor) -> Environment:
-        return self._sampled(self.linear(inputs))
+    def forward(self, z: Tensor, gathered: Tensor | None = None) -> Environment:
+        weight, bias = self.linear.weight, self.linear.bias
+        if kernels.fused_posterior(z):
+            draws = draw(z.new_empty(len(z), len(weight))) if self.training else None
+            first, beside = (z, None) if gathered is None else (gathered, z)
+            return Environment(*kernels.infer(first, beside, weight, bias, draws, self.tau))
+        if gathered is None:
+            return self._sampled(self.linear(z))
+        of_neighbours, of_own = weight.chunk(2, dim=1)
+        return self._sampled(F.linear(gathered, of_neighbours) + F.linear(z, of_own))
 
     def propagate(self, matrix: SparseMatrix, z: Tensor) -> Environment:
         r"""`graph` from $\hat A$ $[n, n_{src}]$, z $[n_{src}, H]$, where only it needs $\hat A z$.
@@ -79,4 +88,9 @@ class EnvironmentEstimator(nn.Module):
 
 def gumbel_noise(like: Tensor) -> Tensor:
     """Standard Gumbel noise, $-\\log(-\\log u)$, in the shape of `like`."""
-    return torch.empty_like(like).exponential_().log_().neg_()
+    return draw(like).log_().neg_()
+
+
+def draw(like: Tensor) -> Tensor:
+    """Exponential numbers, $-\\log u$, in the shape of `like`."""
+    return torch.empty_like(like).exponential_()

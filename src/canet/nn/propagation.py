@@ -29,7 +29,7 @@ class ConvolutionBranches(nn.Module):
         num_branches: $K$.
 
     Shapes:
-        - inputs $[\hat A z \,\|\, z]$ $[n, 2H]$, z $[n, H]$, e $[n, K]$ → $[n, H]$
+        - gathered $\hat A z$ $[n, H]$, z $[n, H]$, e $[n, K]$ → $[n, H]$
     """
 
     def __init__(self, hidden: int, num_branches: int) -> None:
@@ -38,8 +38,8 @@ class ConvolutionBranches(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_branches, 2 * hidden, hidden))
         nn.init.uniform_(self.weight, -bound, bound)
 
-    def forward(self, inputs: Tensor, z: Tensor, e: Tensor) -> Tensor:
-        return next_states(inputs, self.weight, e, z)
+    def forward(self, gathered: Tensor, z: Tensor, e: Tensor) -> Tensor:
+        return next_states(gathered, self.weight, e, z)
 
 
 class AttentionBranches(nn.Module):
@@ -81,11 +81,18 @@ class AttentionBranches(nn.Module):
         return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e) + own)
 
 
-def next_states(inputs: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
-    """`mix_branches`, the residual link z $[n, O]$ and ReLU, in one kernel where there is one."""
-    if kernels.fused_mixture(inputs, weight):
-        return kernels.mix(inputs, weight, e, z)
-    return F.relu(mix_branches(inputs, weight, e) + z)
+def next_states(gathered: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    """`mix_branches`, the residual link and ReLU, in one kernel where there is one.
+
+    Shapes:
+        - gathered $[n, H]$ or $[n, K, H]$, weight $[K, H, O]$, or $[K, H + O, O]$ where the
+          branches map z too, e $[n, K]$, z $[n, O]$ → $[n, O]$
+    """
+    if kernels.fused_mixture(gathered, weight):
+        return kernels.mix(gathered, weight, e, z)
+    if weight.shape[1] > gathered.shape[-1]:
+        gathered = torch.cat([gathered, z], dim=1)
+    return F.relu(mix_branches(gathered, weight, e) + z)
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:

@@ -170,7 +170,7 @@ class SparseMatrix:
         return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
 
     def beside_own(self, dense: Tensor) -> tuple[Tensor, Tensor]:
-        """$[A z \\| z_{1..n}]$ $[n, 2h]$ and $z_{1..n}$ $[n, h]$ for a dense z $[m, h]$.
+        """$A z$ and $z_{1..n}$, both $[n, h]$, for a dense z $[m, h]$.
 
         Differentiable in z, whose gradient is put together in one pass.
         """
@@ -202,28 +202,23 @@ class _Product(torch.autograd.Function):
 
 
 class _BesideOwn(torch.autograd.Function):
-    """Autograd would fill, copy and add a whole gradient for each use of $z_{1..n}$."""
+    """Autograd would fill a whole gradient for $z_{1..n}$, and add it."""
 
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
         ctx.matrix = matrix
-        own = dense[: matrix.shape[0]]
-        return torch.cat([_multiply(matrix.csr, dense), own], dim=1), own
+        return _multiply(matrix.csr, dense), dense[: matrix.shape[0]]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_both: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
-        of_product, of_own = grad_both.chunk(2, dim=1)
-        grad = _multiply(ctx.matrix.transposed.csr, of_product.contiguous())
+    def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
+        grad = _multiply(ctx.matrix.transposed.csr, grad_product.contiguous())
         grad[: ctx.matrix.shape[0]] += grad_own
-        grad[: ctx.matrix.shape[0]] += of_own
         return grad, None
 
 
 def _multiply(csr: Tensor, dense: Tensor) -> Tensor:
     """Product of a sparse and a dense matrix; the plain one first clears and copies the result."""
-    if csr.is_cuda:
-        return csr @ dense
     out = dense.new_empty(csr.shape[0], dense.shape[1])
     return torch.addmm(out, csr, dense, beta=0, out=out)
 

@@ -26,6 +26,11 @@ def fused_mixture(x: Tensor, weight: Tensor) -> bool:
     return _on_gpu(x) and x.dtype == torch.float32 and weight[0].numel() <= MOST_WEIGHTS
 
 
+def fused_posterior(x: Tensor) -> bool:
+    """Whether `infer` can run on x $[n, I]$."""
+    return _on_gpu(x) and x.dtype == torch.float32 and x.shape[1] <= WIDEST
+
+
 def attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> Tensor:
@@ -45,6 +50,21 @@ def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
 
     out: Tensor = FusedMixture.apply(x, weight, e, z)
     return out
+
+
+def infer(
+    x: Tensor,
+    beside: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    draws: Tensor | None,
+    tau: float,
+) -> tuple[Tensor, Tensor]:
+    """Log posterior and sample $[n, K]$ from x, or $[x \\| x']$; see `EnvironmentEstimator`."""
+    from canet.nn.kernels.posterior import FusedPosterior
+
+    both: tuple[Tensor, Tensor] = FusedPosterior.apply(x, beside, weight, bias, draws, tau)
+    return both
 
 
 def _on_gpu(tensor: Tensor) -> bool:

@@ -1,0 +1,29 @@
+"""Sums that many programs began: in one kernel and a fixed order."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+TILE = 8192  # entries that a program sums up
+
+
+def sum_parts(part: Tensor) -> Tensor:
+    """Sum over the first dimension of $[s, ...]$."""
+    out = torch.empty_like(part[0])
+    height = triton.next_power_of_2(part.shape[0])
+    width = max(16, TILE // height)
+    _sum_parts[(triton.cdiv(out.numel(), width),)](
+        part, out, part.shape[0], out.numel(), BLOCK_S=height, BLOCK=width
+    )
+    return out
+
+
+@triton.jit
+def _sum_parts(part, out, parts, numel, BLOCK_S: tl.constexpr, BLOCK: tl.constexpr):
+    at, s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_S)
+    inside = (s < parts)[:, None] & (at < numel)[None, :]
+    entries = tl.load(part + s[:, None].to(tl.int64) * numel + at[None, :], mask=inside, other=0.0)
+    tl.store(out + at, tl.sum(entries, axis=0), mask=at < numel)
