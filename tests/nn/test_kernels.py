@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import EnvironmentEstimator, Operator, kernels
+from canet.nn import CaNet, EnvironmentEstimator, Graph, Operator, kernels
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
+from canet.nn.canet import Backbone
 from canet.nn.environment import EstimatorKind
 from canet.nn.propagation import NEGATIVE_SLOPE, next_states
 from canet.nn.sparse_matrix import Pattern
@@ -104,16 +105,17 @@ def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]
         torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own", "neighbours"])
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "each"])
 @pytest.mark.parametrize(
-    ("branches", "width", "out"), [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 128, 64), (2, 40, 48)]
+    ("shared", "own"),
+    [(True, True), (True, False), (False, False)],
+    ids=["neighbours and own", "shared neighbours", "neighbours"],
+)
+@pytest.mark.parametrize(
+    ("branches", "width", "out"), [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 40, 48)]
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool, own: bool
 ) -> None:
-    if own and not shared:
-        pytest.skip("branches that map a node's own state share what they gather")
     x = (1000, width) if shared else (1000, branches, width)
     weight = branches, width + out if own else width, out
     *exact, direction = random_doubles(x, weight, (1000, branches), (1000, out), (1000, out))
@@ -129,9 +131,15 @@ def test_fused_layer_and_its_gradients_are_those_of_double_precision(
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
-@pytest.mark.parametrize("kind", ["node", "graph"])
 @pytest.mark.parametrize(
-    ("rows", "branches", "hidden"), [(1000, 3, 64), (50, 2, 5), (40_000, 10, 64), (300, 17, 128)]
+    ("rows", "branches", "hidden", "kind"),
+    [
+        (1000, 3, 64, "node"),
+        (300, 16, 128, "node"),
+        (1000, 3, 64, "graph"),
+        (50, 2, 5, "graph"),
+        (40_000, 10, 64, "graph"),
+    ],
 )
 def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
     rows: int,
@@ -155,8 +163,23 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
         total = (posterior * of_posterior + sample * of_sample).sum()
         return [posterior, sample, *torch.autograd.grad(total, [*tensors, *module.parameters()])]
 
-    assert kernels.fused_posterior(z[0].float())
+    weight = estimator.linear.weight
+    assert kernels.fused_posterior(z[0].float(), weight)
+    assert not kernels.fused_posterior(z[0], weight)
     check_beside_double_precision(with_gradients, z)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "branches"), [(32, 3), (48, 3), (64, 40), (96, 3), (128, 3), (256, 3)]
+)
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_layers_of_every_size_fit_the_gpu(backbone: Backbone, hidden: int, branches: int) -> None:
+    model = CaNet(5, 2, hidden, 2, branches, backbone, estimator="graph")
+    edges = torch.randint(0, 100, (2, 400), generator=torch.Generator().manual_seed(1))
+    field = Graph(edges, 100, model.operators).whole(model.num_layers).to("cuda")
+    logits = model.cuda()(torch.ones(100, 5, device="cuda"), field.blocks).logits
+    logits.square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 def test_fused_layer_lets_nan_through() -> None:

@@ -59,7 +59,7 @@ class EnvironmentEstimator(nn.Module):
 
     def forward(self, z: Tensor, gathered: Tensor | None = None) -> Environment:
         weight, bias = self.linear.weight, self.linear.bias
-        if kernels.fused_posterior(z):
+        if kernels.fused_posterior(z, weight):
             draws = draw(z.new_empty(len(z), len(weight))) if self.training else None
             first, beside = (z, None) if gathered is None else (gathered, z)
             return Environment(*kernels.infer(first, beside, weight, bias, draws, self.tau))

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 HAVE_TRITON = find_spec("triton") is not None
 WIDEST = 256  # H of a tile that fits into a multiprocessor
-MOST_WEIGHTS = 2**14  # likewise, of one branch
+WIDEST_LAYER = 64  # likewise, of a layer whose weights are in the tile, too
+MOST_INPUTS, MOST_BRANCHES = 128, 16  # of an estimator that is faster in one kernel, and fits
 
 
 def fused_attention(z: Tensor) -> bool:
@@ -22,13 +23,16 @@ def fused_attention(z: Tensor) -> bool:
 
 
 def fused_mixture(x: Tensor, weight: Tensor) -> bool:
-    """Whether `mix` can run on these inputs and weights $[K, I, O]$."""
-    return _on_gpu(x) and x.dtype == torch.float32 and weight[0].numel() <= MOST_WEIGHTS
+    """Whether `mix` can run on x $[n, I]$ or $[n, K, I]$ and weights $[K, ., O]$."""
+    width = max(x.shape[-1], weight.shape[2])
+    return _on_gpu(x) and x.dtype == torch.float32 and width <= WIDEST_LAYER
 
 
-def fused_posterior(x: Tensor) -> bool:
-    """Whether `infer` can run on x $[n, I]$."""
-    return _on_gpu(x) and x.dtype == torch.float32 and x.shape[1] <= WIDEST
+def fused_posterior(x: Tensor, weight: Tensor) -> bool:
+    """Whether `infer` can run on x and weights $[K, I]$, and is worth it."""
+    branches, inputs = weight.shape
+    few = branches <= MOST_BRANCHES and inputs <= MOST_INPUTS
+    return _on_gpu(x) and x.dtype == torch.float32 and few
 
 
 def attend(
