@@ -327,13 +327,18 @@ def test_jobs_killed_at_random_times_end_as_if_undisturbed(
 ) -> None:
     configs = [tiny_job(seed, 3, method=name) for name in ("erm", "canet") for seed in range(3)]
     places = [job_folder(tmp_path / "killed", config) for config in configs]
+    run_here(configs, tmp_path / "whole")  # loads the task, for the copies too
+    start = time.monotonic()
+    with forked(lambda: run_here(configs, tmp_path / "timed")) as pid:
+        assert exit_code(pid) == 0
+    whole = time.monotonic() - start
     chance = random.Random(5)
     finished: dict[Path, tuple[int, int]] = {}
     kills = 0
     while len(finished) < len(places):
         before = len(begun())
         with forked(lambda: run_here(configs, tmp_path / "killed")) as pid:
-            deadline = time.monotonic() + chance.uniform(0.05, 0.3 + kills / 10)
+            deadline = time.monotonic() + whole * chance.uniform(0.05, 0.3) * 1.2**kills
             wait_until(lambda pid=pid, end=deadline: ended(pid) or time.monotonic() > end)
             kills += not ended(pid)
             os.killpg(pid, signal.SIGKILL)
@@ -346,7 +351,6 @@ def test_jobs_killed_at_random_times_end_as_if_undisturbed(
             elif place.finished:
                 finished[place.path] = marker(place)
     assert kills >= 2
-    run_here(configs, tmp_path / "whole")
     for config, place in zip(configs, places, strict=True):
         assert outcome(place) == outcome(job_folder(tmp_path / "whole", config))
 
