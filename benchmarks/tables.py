@@ -12,7 +12,7 @@ from .growth import AXIS_NAMES
 from .results import Results, Spread
 from .targets import Check, checks
 
-VERDICTS = {True: "met", False: "not met", None: "not measured"}
+VERDICTS = {True: "met", False: "not met"}
 
 
 class Tabular(NamedTuple):
@@ -117,12 +117,16 @@ def growth(results: Results) -> Tabular:
 
 
 def targets(results: Results) -> Tabular:
-    """Every target, whether met or not."""
+    """Every target that was measured, whether met or not, and how many were not measured."""
+    every = checks(results)
     rows = [
         [check.name, _bound(check), _measured(check), VERDICTS[check.met]]
-        for check in checks(results)
+        for check in every
+        if check.met is not None
     ]
-    return Tabular("What must hold", ["target", "bound", "measured", "verdict"], rows)
+    rest = len(every) - len(rows)
+    title = "What must hold" + (f" ({rest} other targets not measured)" if rest else "")
+    return Tabular(title, ["target", "bound", "measured", "verdict"], rows)
 
 
 def _bound(check: Check) -> str:
@@ -130,8 +134,6 @@ def _bound(check: Check) -> str:
 
 
 def _measured(check: Check) -> str:
-    if check.measured is None:
-        return "–"
     note = f" ({check.note})" if check.note else ""
     return f"{_number(check.measured)}{check.unit}{note}"
 
