@@ -25,14 +25,13 @@ def fused_attention(z: Tensor) -> bool:
 def fused_mixture(x: Tensor, weight: Tensor) -> bool:
     """Whether `mix` can run on x $[n, I]$ or $[n, K, I]$ and weights $[K, ., O]$."""
     width = max(x.shape[-1], weight.shape[2])
-    return _on_gpu(x) and x.dtype == torch.float32 and width <= WIDEST_LAYER
+    return _on_tensor_cores(x) and width <= WIDEST_LAYER
 
 
 def fused_posterior(x: Tensor, weight: Tensor) -> bool:
     """Whether `infer` can run on x and weights $[K, I]$, and is worth it."""
     branches, inputs = weight.shape
-    few = branches <= MOST_BRANCHES and inputs <= MOST_INPUTS
-    return _on_gpu(x) and x.dtype == torch.float32 and few
+    return _on_tensor_cores(x) and branches <= MOST_BRANCHES and inputs <= MOST_INPUTS
 
 
 def attend(
@@ -69,6 +68,10 @@ def infer(
 
     both: tuple[Tensor, Tensor] = FusedPosterior.apply(x, beside, weight, bias, draws, tau)
     return both
+
+
+def _on_tensor_cores(tensor: Tensor) -> bool:
+    return _on_gpu(tensor) and tensor.dtype == torch.float32
 
 
 def _on_gpu(tensor: Tensor) -> bool:

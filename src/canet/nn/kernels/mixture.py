@@ -15,11 +15,10 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.kernels.parts import sum_parts
+from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
 
 BLOCK_M = 64  # nodes of a tile, the fewest that tensor cores multiply at full speed
 FEW = 32  # inputs that the forward pass multiplies at a time, and nodes that are summed over
-PROGRAMS = 264  # of the weights' gradient, two for each multiprocessor of a large GPU
 
 
 class FusedMixture(torch.autograd.Function):
@@ -77,17 +76,14 @@ def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
 
 
 def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
-    """What kernels are compiled for: sides of tiles are powers of two that tensor cores take."""
-    block_i, block_o = (
-        max(16, triton.next_power_of_2(side)) for side in (x.shape[-1], weight.shape[2])
-    )
+    """What kernels are compiled for."""
     return {
         "SHARED": x.dim() == 2,
         "OWN": weight.shape[1] > x.shape[-1],
-        "EXACT": torch.get_float32_matmul_precision() == "highest",
+        "EXACT": exact_products(),
         "BLOCK_M": BLOCK_M,
-        "BLOCK_I": block_i,
-        "BLOCK_O": block_o,
+        "BLOCK_I": tile_side(x.shape[-1]),
+        "BLOCK_O": tile_side(weight.shape[2]),
     }
 
 
@@ -194,8 +190,7 @@ def _backward(
     in_m, in_o = m < rows, o < out_width
     weight_width = width + out_width if OWN else width
     at, inside = m[:, None].to(tl.int64) * out_width + o[None, :], in_m[:, None] & in_o[None, :]
-    idle = tl.load(out + at, mask=inside, other=0.0) <= 0
-    of_sum = tl.where(idle, 0.0, tl.load(grad + at, mask=inside, other=0.0))
+    of_sum = _through_relu(out, grad, at, inside)
     tl.store(grad_sum + at, of_sum, mask=inside)
     high, low = _split(of_sum)
     of_e = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
@@ -210,10 +205,17 @@ def _backward(
             of_e, high, low, z, grad_z, by_input + width * out_width, e, m, in_m, o, in_o,
             branches, out_width, weight_width, out_width, True, EXACT, BLOCK_O,
         )  # fmt: skip
-        of_z += tl.load(grad_sum + z_at, mask=z_inside, other=0.0)
+        of_z += _through_relu(out, grad, z_at, z_inside)  # read again: fewer registers in the loops
         tl.store(grad_z + z_at, of_z, mask=z_inside)
     e_at = m[:, None].to(tl.int64) * branches + k[None, :]
     tl.store(grad_e + e_at, of_e, mask=in_m[:, None] & (k < branches)[None, :])
+
+
+@triton.jit
+def _through_relu(out, grad, at, inside):
+    """Gradient of what ReLU reads from that of what it gave, `out`."""
+    idle = tl.load(out + at, mask=inside, other=0.0) <= 0
+    return tl.where(idle, 0.0, tl.load(grad + at, mask=inside, other=0.0))
 
 
 @triton.jit

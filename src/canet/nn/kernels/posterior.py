@@ -13,10 +13,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.kernels.parts import sum_parts
+from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
 
 FEW_NODES = 2**15  # up to which tiles are small, so that all multiprocessors have some
-PROGRAMS = 264  # of the backward pass, two for each multiprocessor of a large GPU
 
 
 class FusedPosterior(torch.autograd.Function):
@@ -80,17 +79,13 @@ def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
 
 
 def _choices(x: Tensor, beside: Tensor | None, weight: Tensor) -> dict[str, Any]:
-    """What kernels are compiled for: sides of tiles are powers of two that tensor cores take."""
-    block_k, block_i = (
-        max(16, triton.next_power_of_2(side)) for side in (weight.shape[0], x.shape[1])
-    )
-    exact = torch.get_float32_matmul_precision() == "highest"
+    """What kernels are compiled for."""
     return {
         "TWO": beside is not None,
-        "DOT": "tf32x3" if exact else "tf32",
+        "DOT": "tf32x3" if exact_products() else "tf32",
         "BLOCK_M": 16 if x.shape[0] <= FEW_NODES else 32,
-        "BLOCK_I": block_i,
-        "BLOCK_K": block_k,
+        "BLOCK_I": tile_side(x.shape[1]),
+        "BLOCK_K": tile_side(weight.shape[0]),
     }
 
 

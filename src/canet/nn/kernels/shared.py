@@ -1,4 +1,4 @@
-"""Sums that many programs began: in one kernel and a fixed order."""
+"""What kernels with products on tensor cores share: sizes, precision, and sums over programs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-TILE = 8192  # entries that a program sums up
+PROGRAMS = 264  # that sum over nodes, two for each multiprocessor of a large GPU
+TILE = 8192  # parts that a program sums up
+
+
+def tile_side(size: int) -> int:
+    """The smallest power of two that holds `size` and that tensor cores take."""
+    side: int = triton.next_power_of_2(size)
+    return max(16, side)
+
+
+def exact_products() -> bool:
+    """Whether products of fp32 numbers are to keep their accuracy, as PyTorch's own do."""
+    return torch.get_float32_matmul_precision() == "highest"
 
 
 def sum_parts(part: Tensor) -> Tensor:
-    """Sum over the first dimension of $[s, ...]$."""
+    """Sum over the first dimension of $[s, ...]$, what s programs began, in a fixed order."""
     out = torch.empty_like(part[0])
     height = triton.next_power_of_2(part.shape[0])
     width = max(16, TILE // height)
