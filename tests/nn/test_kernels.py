@@ -130,6 +130,36 @@ def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     check_beside_double_precision(with_gradients, exact)
 
 
+@pytest.mark.parametrize("magnitude", [1e-15, 1e15])
+def test_fused_layer_is_exact_at_every_magnitude(magnitude: float) -> None:
+    x, weight, e, z, direction = random_doubles((100, 64), (3, 128, 64), (100, 3), *[(100, 64)] * 2)
+    direction = direction / magnitude
+
+    def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
+        states = next_states(*tensors)
+        return [states, *torch.autograd.grad(states, tensors, direction.to(states))]
+
+    check_beside_double_precision(with_gradients, [magnitude * x, weight, e, magnitude * z])
+
+
+def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
+    x, weight, e, z, direction = (
+        tensor.float() for tensor in random_doubles((100, 8), (2, 16, 8), (100, 2), *[(100, 8)] * 2)
+    )
+
+    def with_gradients(x: Tensor, direction: Tensor) -> list[Tensor]:
+        x = x.clone().requires_grad_()
+        states = next_states(x, weight, e, z)
+        return [states, *torch.autograd.grad(states, x, direction)]
+
+    before = with_gradients(x, direction)
+    x[7], direction[7] = 1e15, 1e15
+    for was, now in zip(before, with_gradients(x, direction), strict=True):
+        assert now[7].abs().max() > 1e12
+        now[7] = was[7]
+        assert now.equal(was)
+
+
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
 @pytest.mark.parametrize(
     ("rows", "branches", "hidden", "kind"),
