@@ -161,7 +161,8 @@ def test_one_hot_environment_picks_one_head_of_gat_conv(k: int) -> None:
     branches, z = AttentionBranches(H, K), torch.randn(NUM_NODES, H)
     e = F.one_hot(torch.full((NUM_NODES,), k), K).double()
     heads = gat_conv(branches)(z, EDGES).view(NUM_NODES, K, H)
-    torch.testing.assert_close(branches(z, neighbourhood(), e), F.relu(heads[:, k] + z))
+    ours = branches(z, z @ branches.maps(), neighbourhood(), e)
+    torch.testing.assert_close(ours, F.relu(heads[:, k] + z))
 
 
 def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads() -> None:
@@ -170,7 +171,7 @@ def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_head
     target = torch.randn(NUM_NODES, H)
     z = torch.randn(NUM_NODES, H).requires_grad_()
     z_conv = z.detach().clone().requires_grad_()
-    ours = branches(z, neighbourhood(), e)
+    ours = branches(z, z @ branches.maps(), neighbourhood(), e)
     mixed = (conv(z_conv, EDGES).view(NUM_NODES, K, H) * e[..., None]).sum(dim=1)
     theirs = F.relu(mixed + z_conv)
     torch.testing.assert_close(ours, theirs)

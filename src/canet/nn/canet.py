@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -100,25 +101,52 @@ class CaNet(GraphModel):
             own, gathered = z[: block.num_dst], None
             if isinstance(branches, ConvolutionBranches):
                 gathered, own = block.matrices[self.operator].beside_own(z)
-            if layer < len(self.estimators):
-                environments.append(self._infer(layer, z, own, gathered, block))
+            mapped, estimator = self._map(layer, z), self._estimator(layer)
+            if estimator is not None:
+                environments.append(self._infer(estimator, mapped, own, gathered, block))
             e = self._mixture(environments, own)
             if gathered is not None:
                 z = branches(gathered, own, e)
             else:
-                z = branches(z, block.matrices[self.operator].pattern, e)
+                z = branches(z, mapped[branches], block.matrices[self.operator].pattern, e)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
-    def _infer(
-        self, layer: int, z: Tensor, own: Tensor, gathered: Tensor | None, block: Block
-    ) -> Environment:
-        """A layer's environment from z $[n_{src}, H]$, its rows `own` $[n_{dst}, H]$ of the readers
-        and, of a convolution, $\\hat A z$ $[n_{dst}, H]$, which may serve here too.
+    def _map(self, layer: int, z: Tensor) -> dict[nn.Module, Tensor]:
+        """What attention, and an estimator with a propagation of its own, propagate of z.
+
+        All of it is one product, $[n_{src}, H]$ → $[n_{src}, 2K]$ for each.
         """
+        branches, estimator = self.branches[layer], self._estimator(layer)
+        readers: list[AttentionBranches | EnvironmentEstimator] = []
+        if isinstance(branches, AttentionBranches):
+            readers.append(branches)
+        if estimator is not None and self.estimator_operator not in (None, self.operator):
+            readers.append(estimator)
+        if not readers:
+            return {}
+        products = z @ torch.cat([reader.maps() for reader in readers], dim=1)
+        return dict(zip(readers, products.chunk(len(readers), dim=1), strict=True))
+
+    def _estimator(self, layer: int) -> EnvironmentEstimator | None:
+        if layer >= len(self.estimators):
+            return None
         estimator = self.estimators[layer]
         assert isinstance(estimator, EnvironmentEstimator)
-        if self.estimator_operator not in (None, self.operator):
-            return estimator.propagate(block.matrices[self.estimator_operator], z)
+        return estimator
+
+    def _infer(
+        self,
+        estimator: EnvironmentEstimator,
+        mapped: dict[nn.Module, Tensor],
+        own: Tensor,
+        gathered: Tensor | None,
+        block: Block,
+    ) -> Environment:
+        """A layer's environment from what was `mapped` for it, or from the readers' own rows of z
+        $[n_{dst}, H]$ and, of a convolution, $\\hat A z$ $[n_{dst}, H]$, which may serve here too.
+        """
+        if self.estimator_operator is not None and estimator in mapped:
+            return estimator.propagate(block.matrices[self.estimator_operator], mapped[estimator])
         shared = None if self.estimator_operator is None else gathered
         environment: Environment = estimator(own, shared)
         return environment

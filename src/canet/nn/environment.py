@@ -68,13 +68,16 @@ class EnvironmentEstimator(nn.Module):
         of_neighbours, of_own = weight.chunk(2, dim=1)
         return self._sampled(F.linear(gathered, of_neighbours) + F.linear(z, of_own))
 
-    def propagate(self, matrix: SparseMatrix, z: Tensor) -> Environment:
-        r"""`graph` from $\hat A$ $[n, n_{src}]$, z $[n_{src}, H]$, where only it needs $\hat A z$.
+    def maps(self) -> Tensor:
+        """$[W_N^\\top \\| W_S^\\top]$ $[H, 2K]$ of `graph`, for `propagate`."""
+        return torch.cat(self.linear.weight.chunk(2, dim=1)).t()
 
-        $W_N (\hat A z) = \hat A (W_N z)$: K columns are propagated in place of H.
+    def propagate(self, matrix: SparseMatrix, mapped: Tensor) -> Environment:
+        r"""`graph` from $\hat A$ $[n, n_{src}]$, where only it needs $\hat A z$.
+
+        $W_N (\hat A z) = \hat A (W_N z)$: K columns of z `maps`, $[n_{src}, 2K]$, are propagated in
+        place of H.
         """
-        of_neighbours, of_own = self.linear.weight.chunk(2, dim=1)
-        mapped = z @ torch.cat([of_neighbours, of_own]).t()
         neighbours, own = mapped.chunk(2, dim=1)
         return self._sampled(matrix @ neighbours.contiguous() + own[: matrix.shape[0]])
 

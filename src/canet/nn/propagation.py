@@ -57,8 +57,8 @@ class AttentionBranches(nn.Module):
         num_branches: $K$.
 
     Shapes:
-        - z $[n_{src}, H]$, neighbourhood $[n_{dst}, n_{src}]$, e $[n_{dst}, K]$
-          → $[n_{dst}, H]$
+        - z $[n_{src}, H]$, scores z `maps` $[n_{src}, 2K]$, neighbourhood $[n_{dst}, n_{src}]$,
+          e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
 
     def __init__(self, hidden: int, num_branches: int) -> None:
@@ -70,9 +70,12 @@ class AttentionBranches(nn.Module):
         self.attention_dst = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
         self.attention_src = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
 
-    def forward(self, z: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
+    def maps(self) -> Tensor:
+        """What makes a reader's K scores and a neighbour's of z: $W_D^{(k)} b^{(k)}$, $[H, 2K]$."""
         vectors = torch.stack([self.attention_dst, self.attention_src])
-        scores = z @ torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
+        return torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
+
+    def forward(self, z: Tensor, scores: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
         score_dst, score_src = scores.chunk(2, dim=1)
         score_dst, own = score_dst[: e.shape[0]], z[: e.shape[0]]
         if kernels.fused_attention(z):

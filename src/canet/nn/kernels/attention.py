@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.sparse_matrix import Pattern
 
-TILE = 2048  # entries of a neighbours × branches × H tile
+TILE, READ_TILE = 2048, 512  # entries of a neighbours × branches × H tile of readers, of the read
 
 
 class FusedAttention(torch.autograd.Function):
@@ -51,15 +51,16 @@ class FusedAttention(torch.autograd.Function):
                 part, cut.long_row, cut.first_slot, out, log_total, branches, width, **tile
             )
         ctx.save_for_backward(z, score_dst, score_src, log_total)
-        ctx.pattern, ctx.slope, ctx.tile = pattern, slope, tile
+        ctx.pattern, ctx.slope = pattern, slope
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         z, score_dst, score_src, log_total = ctx.saved_tensors
-        pattern, tile, grad = ctx.pattern, ctx.tile, grad.contiguous()
+        pattern, grad = ctx.pattern, grad.contiguous()
         branches, width = score_dst.shape[1], z.shape[1]
+        tile = _tile(branches, width)
         grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
         grad_dst, mean_grad = torch.empty_like(score_dst), torch.empty_like(score_dst)
         cut = pattern.segments
@@ -79,7 +80,7 @@ class FusedAttention(torch.autograd.Function):
         _backward_src[(cut.row.numel(),)](
             z, score_dst, score_src, log_total, mean_grad, read_by.col,
             cut.row, cut.begin, cut.end, cut.slot, grad, grad_src, grad_z, part,
-            branches, width, ctx.slope, **tile,
+            branches, width, ctx.slope, **_tile(branches, width, READ_TILE),
         )  # fmt: skip
         if cut.num_slots:
             _merge_backward_src[(cut.long_row.numel(),)](
@@ -89,11 +90,11 @@ class FusedAttention(torch.autograd.Function):
         return grad_z, grad_dst, grad_src, None, None
 
 
-def _tile(branches: int, width: int) -> dict[str, int]:
+def _tile(branches: int, width: int, size: int = TILE) -> dict[str, int]:
     """Sizes of a program's tile: all of H, up to four branches, and as many neighbours as fit."""
     block_h = triton.next_power_of_2(width)
     block_k = min(4, triton.next_power_of_2(branches))
-    block_n = max(2, min(16, TILE // (block_h * block_k)))
+    block_n = max(2, min(8, size // (block_h * block_k)))
     return {"BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_H": block_h, "num_warps": 1}
 
 
