@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 
 from canet.methods import Batch
-from canet.nn import CaNet, SparseMatrix
+from canet.nn import Block, CaNet, GraphModel, Operator, SparseMatrix
 
 REPEATS = 5
 COPY_BYTES = {"cpu": 2**29, "cuda": 2**32}
@@ -59,7 +59,7 @@ def measure_ceiling(device: torch.device) -> Ceiling:
     return Ceiling(bandwidth, 2 * size**3 / seconds)
 
 
-def epoch_cost(model: CaNet, train: Batch, valid: Batch) -> list[Operation]:
+def epoch_cost(model: GraphModel, train: Batch, valid: Batch) -> list[Operation]:
     """The operations of an epoch, gradients multiplied out."""
     step = [
         Operation(op.flops * (1 + op.gradients), op.bytes * (1 + op.gradients), 0)
@@ -70,22 +70,34 @@ def epoch_cost(model: CaNet, train: Batch, valid: Batch) -> list[Operation]:
     return [*step, adam, *forward_cost(model, valid)]
 
 
-def forward_cost(model: CaNet, batch: Batch) -> list[Operation]:
-    """The operations of a forward pass over a batch."""
+def forward_cost(model: GraphModel, batch: Batch) -> list[Operation]:
+    """The operations of a forward pass over a batch, of CaNet or of a backbone."""
     hidden, features = model.phi_in.weight.shape
-    operations = [_input_map(batch, hidden, features)]
+    layers = _canet_layers(model, batch) if isinstance(model, CaNet) else _layers(model, batch)
+    output = _map(batch.y.numel(), hidden, model.phi_out.out_features)
+    return [_input_map(batch, hidden, features), *layers, output]
+
+
+def _layers(model: GraphModel, batch: Batch) -> list[Operation]:
+    """A propagation in each layer, and a map in each between the first and the last."""
+    hidden, (operator,) = model.phi_in.out_features, model.operators
+    operations = []
     for layer, block in enumerate(batch.blocks):
-        n, k = block.num_dst, model.num_environments
+        if 0 < layer < len(batch.blocks) - 1:
+            operations.append(_map(block.num_src, hidden, hidden))
+        operations.append(_propagation(block, operator, hidden, branches=1))
+    return operations
+
+
+def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
+    hidden, k = model.phi_in.out_features, model.num_environments
+    operations = []
+    for layer, block in enumerate(batch.blocks):
+        n = block.num_dst
         for operator in model.operators:
-            entries = block.matrices[operator].pattern.nnz
-            if operator.kind == "attention":
-                flops = entries * k * (2 * hidden + OPERATIONS_PER_SCORE)
-                moved = 4 * entries + 4 * block.num_src * (hidden + k) + 4 * n * k * (1 + hidden)
-                operations.append(Operation(flops, moved))
-            else:  # an estimator with a propagation of its own maps to k columns before
-                width = hidden if operator == model.operator else k
-                moved = 8 * entries + 4 * (block.num_src + n) * width
-                operations.append(Operation(2 * entries * width, moved, gradients=1))
+            # An estimator with a propagation of its own maps to k columns before.
+            width = hidden if operator == model.operator else k
+            operations.append(_propagation(block, operator, width, k))
         if layer < len(model.estimators):
             if model.estimator_operator in (None, model.operator):
                 width = hidden if model.estimator_operator is None else 2 * hidden
@@ -97,8 +109,20 @@ def forward_cost(model: CaNet, batch: Batch) -> list[Operation]:
         read = n * (width if model.operator.kind == "attention" else width // k)
         moved = 4 * (read + n * k + weight.numel() + n * hidden)
         operations.append(Operation(2 * n * width * hidden, moved))
-    operations.append(_map(batch.y.numel(), hidden, model.phi_out.out_features))
     return operations
+
+
+def _propagation(block: Block, operator: Operator, width: int, branches: int) -> Operation:
+    """Attention of all branches, or a sparse product of their common columns."""
+    entries = block.matrices[operator].pattern.nnz
+    if operator.kind == "attention":
+        flops = entries * branches * (2 * width + OPERATIONS_PER_SCORE)
+        moved = (
+            entries + block.num_src * (width + branches) + block.num_dst * branches * (1 + width)
+        )
+        return Operation(flops, 4 * moved)
+    moved = 2 * entries + (block.num_src + block.num_dst) * width
+    return Operation(2 * entries * width, 4 * moved, gradients=1)
 
 
 def floor_seconds(operations: Sequence[Operation], ceiling: Ceiling) -> float:

@@ -20,7 +20,6 @@ import torch
 
 from canet.data.task import ShiftTask
 from canet.memory import keep_freed_memory
-from canet.methods.canet import CaNetMethod
 from canet.training import Trainer
 from canet.training.loop import EPOCHS_BETWEEN_LOOKS
 
@@ -128,8 +127,6 @@ def _engine(
         "run_seconds": time.perf_counter() - begin,
         "run_epochs": epochs + between,
     }
-    if isinstance(run.method, CaNetMethod):
-        train, valid = (trainer.fields.batch(split) for split in ("train", "valid"))
-        cost = epoch_cost(run.method.model, train, valid)
-        measured["cost"] = [(op.flops, op.bytes) for op in cost]
-    return measured
+    train, valid = (trainer.fields.batch(split) for split in ("train", "valid"))
+    cost = epoch_cost(run.method.model, train, valid)
+    return measured | {"cost": [(op.flops, op.bytes) for op in cost]}

@@ -164,16 +164,26 @@ class Results:
         missing = PUBLISHED_EPOCHS - measured["run_epochs"]
         return float(measured["run_seconds"] + missing * per_epoch.median)
 
-    def cost(self, case: Case) -> list[Operation]:
-        """What an epoch of CaNet must do."""
-        return [Operation(*pair) for pair in self.of(case, "canet").get("cost", [])]
+    def cost(self, case: Case, contestant: str = "canet") -> list[Operation]:
+        """What an epoch must do."""
+        return [Operation(*pair) for pair in self.of(case, contestant).get("cost", [])]
+
+    def least_seconds(self, case: Case, contestant: str = "canet") -> float | None:
+        """The least time of an epoch."""
+        cost = self.cost(case, contestant)
+        if not cost or "ceiling" not in self.content:
+            return None
+        return floor_seconds(cost, Ceiling(**self.content["ceiling"]))
+
+    def least_beside_erm(self, case: Case) -> float | None:
+        """CaNet ÷ ERM, least time of an epoch."""
+        ours, other = self.least_seconds(case), self.least_seconds(case, "erm")
+        return ours / other if ours and other else None
 
     def fraction_of_ceiling(self, case: Case) -> float | None:
         """The least time of an epoch ÷ its measured time."""
-        measured = self.spread(case, "canet")
-        if measured is None or "ceiling" not in self.content:
-            return None
-        return floor_seconds(self.cost(case), Ceiling(**self.content["ceiling"])) / measured.median
+        measured, least = self.spread(case, "canet"), self.least_seconds(case)
+        return least / measured.median if measured and least else None
 
     def growth(self) -> list[Growth]:
         """Cost along each axis, for each backbone; places that died are left out."""

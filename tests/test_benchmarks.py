@@ -162,6 +162,7 @@ def test_the_harness_measures_every_contestant(measured: Path) -> None:
     assert results.ratio(case) is not None
     assert results.beside_erm(case) is not None
     assert (results.fraction_of_ceiling(case) or 0) > 0
+    assert (results.least_beside_erm(case) or 0) > 1
     assert results.hardware["threads"] == 1
     assert measured.with_suffix(".svg").exists()
     assert measured.with_suffix(".png").exists()
@@ -306,3 +307,17 @@ def test_the_cost_of_a_layer_is_counted_by_the_rule() -> None:
     assert len(operations) == 2 + 3 * len(batch.blocks)
     slow = ceiling.Ceiling(1.0, 1e30)
     assert ceiling.floor_seconds(operations, slow) == sum(op.bytes for op in operations)
+
+
+def test_the_cost_of_a_backbone_is_that_of_its_propagations_and_maps() -> None:
+    settings = replace(Case("synthetic", "gat").erm_settings(), num_layers=3)
+    trainer = Trainer(load_task("synthetic"), "erm", "gat", settings, "cpu")
+    batch = trainer.fields.batch("valid")
+    model = trainer._new_method().model
+    _, first, between, second, third, last = ceiling.forward_cost(model, batch)
+    for block, attention in zip(batch.blocks, (first, second, third), strict=True):
+        entries = block.matrices[model.operators[0]].pattern.nnz
+        assert attention.flops == entries * (2 * 64 + ceiling.OPERATIONS_PER_SCORE)
+        assert attention.bytes == 4 * (entries + 65 * (block.num_src + block.num_dst))
+    assert between.flops == 2 * batch.blocks[1].num_src * 64 * 64
+    assert last.flops == 2 * batch.y.numel() * 64 * model.phi_out.out_features
