@@ -48,25 +48,36 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
     ]
 
 
-def value_and_gradients(pattern: Pattern, tensors: list[Tensor]) -> list[Tensor]:
+def value_and_gradients(
+    pattern: Pattern, tensors: list[Tensor], with_own: bool = True
+) -> list[Tensor]:
     if kernels.fused_attention(tensors[0]):
-        out = kernels.attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
+        out, own = kernels.attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
     else:
-        out = attend_each(pattern, *tensors)
+        out, own = attend_each(pattern, *tensors), tensors[0][:NUM_DST]
     direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
-    return [out, *torch.autograd.grad((out * direction.view_as(out)).sum(), tensors)]
+    total = (out * direction.view_as(out)).sum()
+    if with_own:
+        total += own.square().sum()
+    return [out, own, *torch.autograd.grad(total, tensors)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("hidden", [5, 64])
-@pytest.mark.parametrize("branches", [1, 3, 4, 10])
+@pytest.mark.parametrize(
+    ("branches", "with_own"), [(1, False), (1, True), (3, True), (4, True), (10, True)]
+)
 def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
-    branches: int, hidden: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    branches: int,
+    hidden: int,
+    dtype: torch.dtype,
+    with_own: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
-    fused = value_and_gradients(pattern, tensors)
+    fused = value_and_gradients(pattern, tensors, with_own)
     monkeypatch.setattr(kernels, "HAVE_TRITON", False)
-    composed = value_and_gradients(pattern, tensors)
+    composed = value_and_gradients(pattern, tensors, with_own)
     bound = 1e-7 if dtype == torch.float64 else 2e-4
     for ours, oracle in zip(fused, composed, strict=True):
         torch.testing.assert_close(ours, oracle, rtol=bound, atol=bound)

@@ -137,13 +137,16 @@ def test_attend_passes_gradcheck() -> None:
 
 
 def test_mixed_attention_and_its_gradients_are_those_of_attending_and_mixing() -> None:
-    pattern, sizes = neighbourhood(), ((NUM_NODES, H), *[(NUM_NODES, K)] * 2, (K, H, 5))
-    inputs = [torch.randn(size, requires_grad=True) for size in (*sizes, (NUM_NODES, K))]
+    readers = NUM_NODES - 2
+    matrix = operator_matrix(EDGES, NUM_NODES, Operator("attention"))
+    pattern = matrix.select_rows(torch.arange(readers)).pattern
+    sizes = (NUM_NODES, H), (readers, K), (NUM_NODES, K), (K, H, H), (readers, K)
+    inputs = [torch.randn(size, requires_grad=True) for size in sizes]
 
     def composed(z: Tensor, dst: Tensor, src: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-        return mix_branches(attend_each(pattern, z, dst, src), weight, e)
+        return mix_branches(attend_each(pattern, z, dst, src), weight, e) + z[:readers]
 
-    target = torch.randn(NUM_NODES, 5)
+    target = torch.randn(readers, H)
     mixed, expected = mix_attention(pattern, *inputs), composed(*inputs)
     torch.testing.assert_close(mixed, expected)
     pairs = zip(

@@ -77,11 +77,11 @@ class AttentionBranches(nn.Module):
 
     def forward(self, z: Tensor, scores: Tensor, neighbourhood: Pattern, e: Tensor) -> Tensor:
         score_dst, score_src = scores.chunk(2, dim=1)
-        score_dst, own = score_dst[: e.shape[0]], z[: e.shape[0]]
+        score_dst = score_dst[: e.shape[0]]
         if kernels.fused_attention(z):
-            gathered = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
+            gathered, own = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
             return next_states(gathered, self.weight, e, own)
-        return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e) + own)
+        return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e))
 
 
 def next_states(gathered: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
@@ -120,11 +120,11 @@ def mix_attention(
     weight: Tensor,
     e: Tensor,
 ) -> Tensor:
-    """`attend` of each branch and `mix_branches`, one after the other in the same memory.
+    """`attend` of each branch, `mix_branches` and the residual link, all in the same memory.
 
     Shapes:
-        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, O]$,
-          e $[n_{dst}, K]$ → $[n_{dst}, O]$
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, H]$,
+          e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
     keep = torch.is_grad_enabled()
     mixed: Tensor = _MixedAttention.apply(z, score_dst, score_src, weight, e, neighbourhood, keep)
@@ -138,7 +138,8 @@ def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tens
         - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
     """
     if kernels.fused_attention(z):
-        return kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE).squeeze(1)
+        gathered, _ = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
+        return gathered.squeeze(1)
     weights = attention_weights(neighbourhood, score_dst, score_src)
     return SparseMatrix(neighbourhood, weights.flatten()) @ z
 
@@ -173,7 +174,8 @@ class _AttentionWeights(torch.autograd.Function):
 class _MixedAttention(torch.autograd.Function):
     """Keeps what each branch attended to and its weights, and not what it made of it.
 
-    Backward, all branches add to one gradient of z and compute theirs in two buffers.
+    Backward, the residual link begins the gradient of z, to which all branches add; they compute
+    theirs in two buffers.
     """
 
     @staticmethod
@@ -187,7 +189,7 @@ class _MixedAttention(torch.autograd.Function):
         pattern: Pattern,
         keep: bool,
     ) -> Tensor:
-        mixed = z.new_zeros(e.shape[0], weight.shape[2])
+        mixed = z[: e.shape[0]].clone()
         kept = []
         for k, of_branch in enumerate(weight):
             one = slice(k, k + 1)
@@ -207,9 +209,10 @@ class _MixedAttention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None]:
         z, weight, e, *kept = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
-        grad_z, grad_weight, grad_e = torch.zeros_like(z), torch.empty_like(weight), []
+        grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
+        grad_z[: grad.shape[0]], grad_z[grad.shape[0] :] = grad, 0
         grad_dst, grad_src = [], []
-        product, back = (grad.new_empty(grad.shape[0], z.shape[1]) for _ in range(2))
+        product, back = (torch.empty_like(grad) for _ in range(2))
         for k, of_branch in enumerate(weight):
             weights, positive, gathered = kept[3 * k : 3 * k + 3]
             share = e[:, k : k + 1]

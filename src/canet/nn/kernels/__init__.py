@@ -36,15 +36,18 @@ def fused_posterior(x: Tensor, weight: Tensor) -> bool:
 
 def attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
-) -> Tensor:
-    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$.
+) -> tuple[Tensor, Tensor]:
+    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$, and the readers'
+    own states $[n_{dst}, H]$.
 
     See `propagation.attend`, which is that of one branch.
     """
     from canet.nn.kernels.attention import FusedAttention
 
-    out: Tensor = FusedAttention.apply(z, score_dst, score_src, neighbourhood, slope)
-    return out
+    both: tuple[Tensor, Tensor] = FusedAttention.apply(
+        z, score_dst, score_src, neighbourhood, slope
+    )
+    return both
 
 
 def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:

@@ -26,16 +26,19 @@ class FusedAttention(torch.autograd.Function):
     r"""Attention of K branches over the same states,
 
     .. math:: \sum_v w_{uv}^{(k)} z_v, \qquad
-              w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a_{uk} + b_{vk}).
+              w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a_{uk} + b_{vk}),
+
+    and the states of those who read, so that z has one gradient.
 
     Shapes:
-        - z $[n_{src}, H]$, scores a $[n_{dst}, K]$, b $[n_{src}, K]$ → $[n_{dst}, K, H]$
+        - z $[n_{src}, H]$, scores a $[n_{dst}, K]$, b $[n_{src}, K]$
+          → $[n_{dst}, K, H]$, $[n_{dst}, H]$
     """
 
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor]:
         z, score_dst, score_src = z.contiguous(), score_dst.contiguous(), score_src.contiguous()
         (rows, branches), width = score_dst.shape, z.shape[1]
         out, log_total = z.new_empty(rows, branches, width), torch.empty_like(score_dst)
@@ -52,11 +55,14 @@ class FusedAttention(torch.autograd.Function):
             )
         ctx.save_for_backward(z, score_dst, score_src, log_total)
         ctx.pattern, ctx.slope = pattern, slope
-        return out
+        ctx.set_materialize_grads(False)
+        return out, z[:rows]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(
+        ctx: Any, grad: Tensor, grad_own: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, None, None]:
         z, score_dst, score_src, log_total = ctx.saved_tensors
         pattern, grad = ctx.pattern, grad.contiguous()
         branches, width = score_dst.shape[1], z.shape[1]
@@ -87,6 +93,8 @@ class FusedAttention(torch.autograd.Function):
                 part, cut.long_row, cut.first_slot, grad_src, grad_z, branches, width,
                 BLOCK_K=triton.next_power_of_2(branches), BLOCK_H=tile["BLOCK_H"], num_warps=1,
             )  # fmt: skip
+        if grad_own is not None:
+            grad_z[: grad_own.shape[0]] += grad_own
         return grad_z, grad_dst, grad_src, None, None
 
 
