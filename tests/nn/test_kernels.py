@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import CaNet, EnvironmentEstimator, Graph, Operator, kernels
+from canet.nn import CaNet, EnvironmentEstimator, Graph, Operator, SparseMatrix, kernels
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
 from canet.nn.canet import Backbone
@@ -96,6 +96,40 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
     assert all(a.equal(b) for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 3, 10, 64, 130])
+@pytest.mark.parametrize("num_rows", [40, 20_000], ids=["few rows", "many rows"])
+def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
+    num_rows: int, width: int, dtype: torch.dtype
+) -> None:
+    """Rows without entries, columns without, places with several, and hubs both ways."""
+    random = torch.Generator().manual_seed(2)
+    row = torch.randint(0, num_rows - 1, (3 * num_rows,), generator=random)
+    col = torch.randint(0, 29, (3 * num_rows,), generator=random)
+    row[: num_rows + 500], col[num_rows + 500 :: 2] = 7, 3
+    value = torch.rand(len(row), generator=random, dtype=torch.double)
+    exact = SparseMatrix.from_coo(row, col, value, (num_rows, 30)).to("cuda")
+    matrix = exact.to("cuda", dtype)
+    z, direction = random_doubles((30, width), (num_rows, width))
+    ours = z.to(dtype).requires_grad_()
+    assert kernels.ordered_product(ours)
+    product, again = matrix @ ours, matrix @ ours
+    (grad,) = torch.autograd.grad(product, ours, direction.to(dtype))
+    assert product.equal(again)
+    assert grad.equal(torch.autograd.grad(again, ours, direction.to(dtype))[0])
+    dense = exact.csr.to_dense()
+    bound = 1e-12 if dtype == torch.float64 else 2e-6
+    for mine, oracle in ((product, dense @ z), (grad, dense.t() @ direction)):
+        scale = oracle.abs().max()
+        torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=bound)
+
+
+def test_ordered_product_of_a_matrix_without_entries_is_zero() -> None:
+    nothing = torch.empty(0, dtype=torch.long)
+    matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to("cuda")
+    assert (matrix @ torch.ones(4, 3, device="cuda")).eq(0).all()
+
+
 Gradients = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -122,7 +156,8 @@ def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]
     ids=["neighbours and own", "shared neighbours", "neighbours"],
 )
 @pytest.mark.parametrize(
-    ("branches", "width", "out"), [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 40, 48)]
+    ("branches", "width", "out"),
+    [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 40, 48), (3, 128, 128), (2, 100, 20)],
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool, own: bool

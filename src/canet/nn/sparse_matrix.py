@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn import kernels
+
 SEGMENT = 256  # entries of a row that one GPU program walks
 
 
@@ -185,7 +187,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
-        return _multiply(matrix.csr, dense)
+        return _multiply(matrix, dense)
 
     @staticmethod
     @once_differentiable
@@ -197,7 +199,7 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_value = matrix.sampled_product(grad, dense)
         if ctx.needs_input_grad[1]:
-            grad_dense = _multiply(matrix.transposed.csr, grad)
+            grad_dense = _multiply(matrix.transposed, grad)
         return grad_value, grad_dense, None
 
 
@@ -207,20 +209,22 @@ class _BesideOwn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
         ctx.matrix = matrix
-        return _multiply(matrix.csr, dense), dense[: matrix.shape[0]]
+        return _multiply(matrix, dense), dense[: matrix.shape[0]]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
-        grad = _multiply(ctx.matrix.transposed.csr, grad_product.contiguous())
+        grad = _multiply(ctx.matrix.transposed, grad_product.contiguous())
         grad[: ctx.matrix.shape[0]] += grad_own
         return grad, None
 
 
-def _multiply(csr: Tensor, dense: Tensor) -> Tensor:
-    """Product of a sparse and a dense matrix; the plain one first clears and copies the result."""
-    out = dense.new_empty(csr.shape[0], dense.shape[1])
-    return torch.addmm(out, csr, dense, beta=0, out=out)
+def _multiply(matrix: SparseMatrix, dense: Tensor) -> Tensor:
+    """Product with a dense $[m, h]$; torch's plain one first clears and copies the result."""
+    if kernels.ordered_product(dense):
+        return kernels.multiply(matrix.pattern, matrix.value.detach(), dense)
+    out = dense.new_empty(matrix.shape[0], dense.shape[1])
+    return torch.addmm(out, matrix.csr, dense, beta=0, out=out)
 
 
 def _row_pointer(row: Tensor, num_rows: int) -> Tensor:

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
 
 HAVE_TRITON = find_spec("triton") is not None
 WIDEST = 256  # H of a tile that fits into a multiprocessor
-WIDEST_LAYER = 64  # likewise, of a layer whose weights are in the tile, too
+WIDEST_LAYER = 128  # likewise, of a layer whose weights are in the tile, too
 MOST_INPUTS, MOST_BRANCHES = 128, 16  # of an estimator that is faster in one kernel, and fits
+
+
+def ordered_product(dense: Tensor) -> bool:
+    """Whether `multiply` can run on a dense matrix."""
+    return _on_gpu(dense)
 
 
 def fused_attention(z: Tensor) -> bool:
@@ -32,6 +37,13 @@ def fused_posterior(x: Tensor, weight: Tensor) -> bool:
     """Whether `infer` can run on x and weights $[K, I]$, and is worth it."""
     branches, inputs = weight.shape
     return _on_tensor_cores(x) and branches <= MOST_BRANCHES and inputs <= MOST_INPUTS
+
+
+def multiply(pattern: Pattern, value: Tensor, dense: Tensor) -> Tensor:
+    """Product of a sparse $[n, m]$ and a dense $[m, h]$ matrix, to the same bits every time."""
+    from canet.nn.kernels.product import multiply
+
+    return multiply(pattern, value, dense)
 
 
 def attend(

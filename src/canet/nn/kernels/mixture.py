@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
 
 BLOCK_M = 64  # nodes of a tile, the fewest that tensor cores multiply at full speed
-SUMMED = 128  # nodes that are summed over at a time
+NARROW = 64  # width up to which a multiprocessor has memory for the tiles that come next
 
 
 class FusedMixture(torch.autograd.Function):
@@ -43,7 +43,7 @@ class FusedMixture(torch.autograd.Function):
         )  # fmt: skip
         out = torch.empty_like(z)
         _forward[(triton.cdiv(x.shape[0], BLOCK_M),)](
-            x, halves, unscale, e, z, out, *_sizes(x, weight), num_stages=3, **_choices(x, weight)
+            x, halves, unscale, e, z, out, *_sizes(x, weight), **_choices(x, weight)
         )
         ctx.save_for_backward(x, halves, unscale, e, z, out)
         return out
@@ -58,15 +58,15 @@ class FusedMixture(torch.autograd.Function):
         grad_sum = torch.empty_like(z) if choices["OWN"] else grad_z
         _backward[(triton.cdiv(x.shape[0], BLOCK_M),)](
             x, halves, unscale, e, z, out, grad.contiguous(), grad_x, grad_e, grad_z, grad_sum,
-            *_sizes(x, weight), num_stages=3,
-            BLOCK_K=triton.next_power_of_2(branches), **choices,
+            *_sizes(x, weight), BLOCK_K=triton.next_power_of_2(branches), **choices
         )  # fmt: skip
-        tiles = triton.cdiv(x.shape[0], SUMMED)
+        summed, warps = (2 * BLOCK_M, 4) if _narrow(x, weight) else (BLOCK_M, 8)
+        tiles = triton.cdiv(x.shape[0], summed)
         splits = max(1, min(tiles, PROGRAMS // branches))
         part = x.new_empty(splits, *weight.shape)
         _backward_weight[(branches, splits)](
-            x, e, z, grad_sum, part, triton.cdiv(tiles, splits) * SUMMED, *_sizes(x, weight),
-            num_stages=1, **choices | {"BLOCK_M": SUMMED},
+            x, e, z, grad_sum, part, triton.cdiv(tiles, splits) * summed, *_sizes(x, weight),
+            num_warps=warps, **choices | {"BLOCK_M": summed, "num_stages": 1},
         )  # fmt: skip
         return grad_x, sum_parts(part), grad_e, grad_z
 
@@ -85,7 +85,12 @@ def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
         "BLOCK_M": BLOCK_M,
         "BLOCK_I": tile_side(x.shape[-1]),
         "BLOCK_O": tile_side(weight.shape[2]),
+        "num_stages": 3 if _narrow(x, weight) else 1,
     }
+
+
+def _narrow(x: Tensor, weight: Tensor) -> bool:
+    return max(x.shape[-1], weight.shape[2]) <= NARROW
 
 
 @triton.jit

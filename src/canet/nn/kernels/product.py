@@ -1,0 +1,90 @@
+"""Product of a sparse and a dense matrix whose sums have a fixed order.
+
+cuSPARSE splits entries evenly and adds up the ends of rows as they come, so the same product has
+other bits every time. Here rows are cut into segments, each summed by one program, and the
+segments of a long row are merged one after the other.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from canet.nn.sparse_matrix import Pattern
+
+ENTRIES = 16  # of a segment that a program reads at a time, and segments that it merges at a time
+FEW_SEGMENTS = 2**14  # with more, programs of wide rows have two and read half as many of each
+
+
+def multiply(pattern: Pattern, value: Tensor, dense: Tensor) -> Tensor:
+    """$A B$ for the entries $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$."""
+    dense, cut = dense.contiguous(), pattern.segments
+    width, segments = dense.shape[1], cut.row.numel()
+    out = dense.new_empty(pattern.shape[0], width)
+    part = dense.new_empty(cut.num_slots, width)
+    tile = _tile(segments, width)
+    columns = triton.cdiv(width, tile["BLOCK_H"])
+    _multiply[(triton.cdiv(segments, tile["BLOCK_R"]), columns)](
+        value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, out, part,
+        segments, width, num_warps=1, **tile,
+    )  # fmt: skip
+    if cut.num_slots:
+        _merge[(cut.long_row.numel(), columns)](
+            part, cut.long_row, cut.first_slot, out, width,
+            BLOCK_N=ENTRIES, BLOCK_H=tile["BLOCK_H"], num_warps=1,
+        )  # fmt: skip
+    return out
+
+
+def _tile(segments: int, width: int) -> dict[str, int]:
+    """Segments, entries of each, and columns that a program works on at a time."""
+    block_h = min(64, triton.next_power_of_2(width))
+    block_r, block_n = min(8, 64 // block_h), ENTRIES
+    if block_r == 1 and segments > FEW_SEGMENTS:
+        block_r, block_n = 2, ENTRIES // 2
+    return {"BLOCK_R": block_r, "BLOCK_N": block_n, "BLOCK_H": block_h}
+
+
+@triton.jit
+def _multiply(
+    value, dense, col, rows, begins, ends, slots, out, part, segments, width,
+    BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
+    """Some segments of rows: their results, or their parts of those of long rows."""
+    s = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
+    h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
+    in_s, in_h = s < segments, h < width
+    begin = tl.load(begins + s, mask=in_s, other=0)
+    end = tl.load(ends + s, mask=in_s, other=0)
+    row = tl.load(rows + s, mask=in_s, other=0).to(tl.int64)
+    slot = tl.load(slots + s, mask=in_s, other=0).to(tl.int64)
+    summed = tl.zeros([BLOCK_R, BLOCK_H], dense.dtype.element_ty)
+    for first in range(0, tl.max(end - begin), BLOCK_N):
+        n = begin[:, None] + first + tl.arange(0, BLOCK_N)[None, :]
+        in_n = n < end[:, None]
+        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
+        factor = tl.load(value + n, mask=in_n, other=0.0)
+        at = v[:, :, None] * width + h[None, None, :]
+        inside = in_n[:, :, None] & in_h[None, None, :]
+        read = tl.load(dense + at, mask=inside, other=0.0)
+        summed += tl.sum(factor[:, :, None] * read, axis=1)
+    inside, whole = in_s[:, None] & in_h[None, :], (slot < 0)[:, None]
+    tl.store(out + row[:, None] * width + h[None, :], summed, mask=inside & whole)
+    tl.store(part + slot[:, None] * width + h[None, :], summed, mask=inside & ~whole)
+
+
+@triton.jit
+def _merge(
+    part, long_row, first_slot, out, width, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0)
+    h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
+    in_h = h < width
+    end = tl.load(first_slot + row + 1)
+    summed = tl.zeros([BLOCK_H], part.dtype.element_ty)
+    for first in range(tl.load(first_slot + row), end, BLOCK_N):
+        slot = first + tl.arange(0, BLOCK_N)
+        at, inside = slot[:, None].to(tl.int64) * width + h[None, :], (slot < end)[:, None]
+        summed += tl.sum(tl.load(part + at, mask=inside & in_h[None, :], other=0.0), axis=0)
+    tl.store(out + tl.load(long_row + row).to(tl.int64) * width + h, summed, mask=in_h)
