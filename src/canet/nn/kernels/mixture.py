@@ -222,7 +222,7 @@ def _backward(
         of_z += _through_relu(out, grad, z_at, z_inside)  # read again: fewer registers in the loops
         tl.store(grad_z + z_at, of_z, mask=z_inside)
     e_at = m[:, None].to(tl.int64) * branches + k[None, :]
-    tl.store(grad_e + e_at, of_e, mask=in_m[:, None] & (k < branches)[None, :])
+    tl.store(grad_e + e_at, of_e * undo, mask=in_m[:, None] & (k < branches)[None, :])
 
 
 @triton.jit
@@ -238,7 +238,7 @@ def _unmixed(
     branches, width, weight_width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of x, whose weights begin at `halves`, and what x adds to that of e."""
+    """Gradient of x, whose weights begin at `halves`, and what x adds to that of e, not undone."""
     low_at = branches * weight_width * out_width
     i, all_k = tl.arange(0, BLOCK_I), tl.arange(0, of_e.shape[1])
     in_i = i < width
@@ -252,16 +252,16 @@ def _unmixed(
         of_high = tl.load(at, mask=inside, other=0.0)
         of_low = tl.load(at + low_at, mask=inside, other=0.0)
         back = _product(high, low, of_high, of_low, EXACT)
-        factor = undo * tl.load(unscale + k)
-        share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)[:, None] * factor
+        factor = tl.load(unscale + k)
+        share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0) * factor
         if SHARED:
-            of_x += share * back
+            of_x += share[:, None] * back
         else:
             inputs = tl.load(x + x_at + k * width, mask=x_inside, other=0.0)
-            tl.store(grad_x + x_at + k * width, share * back, mask=x_inside)
-        of_share = tl.sum(inputs * back, axis=1, keep_dims=True) * factor
-        of_e += tl.where(all_k[None, :] == k, of_share, 0.0)
-    return of_e, of_x, x_at, x_inside
+            tl.store(grad_x + x_at + k * width, undo * share[:, None] * back, mask=x_inside)
+        of_share = tl.sum(inputs * back, axis=1) * factor
+        of_e += tl.where(all_k[None, :] == k, of_share[:, None], 0.0)
+    return of_e, of_x * undo, x_at, x_inside
 
 
 @triton.jit
