@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.nn import kernels
 from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKind
 from canet.nn.model import Features, GraphModel, Prediction
@@ -101,6 +102,8 @@ class CaNet(GraphModel):
             own, gathered = z[: block.num_dst], None
             if isinstance(branches, ConvolutionBranches):
                 gathered, own = block.matrices[self.operator].beside_own(z)
+                if not kernels.fused_mixture(gathered, branches.weight):
+                    gathered = torch.cat([gathered, own], dim=1)
             mapped, estimator = self._map(layer, z), self._estimator(layer)
             if estimator is not None:
                 environments.append(self._infer(estimator, mapped, own, gathered, block))
@@ -143,12 +146,18 @@ class CaNet(GraphModel):
         block: Block,
     ) -> Environment:
         """A layer's environment from what was `mapped` for it, or from the readers' own rows of z
-        $[n_{dst}, H]$ and, of a convolution, $\\hat A z$ $[n_{dst}, H]$, which may serve here too.
+        $[n_{dst}, H]$ and, of a convolution, $\\hat A z$ $[n_{dst}, H]$, which may serve here too;
+        or from both side by side.
         """
         if self.estimator_operator is not None and estimator in mapped:
             return estimator.propagate(block.matrices[self.estimator_operator], mapped[estimator])
-        shared = None if self.estimator_operator is None else gathered
-        environment: Environment = estimator(own, shared)
+        environment: Environment
+        if self.estimator_operator is None or gathered is None:
+            environment = estimator(own)
+        elif gathered.shape[1] > own.shape[1]:
+            environment = estimator(gathered)
+        else:
+            environment = estimator(own, gathered)
         return environment
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class EnvironmentEstimator(nn.Module):
         tau: Temperature of the sample.
 
     Shapes:
-        - z $[n, H]$ and for `graph` gathered $\hat A z$ $[n, H]$
+        - z $[n, H]$ and for `graph` gathered $\hat A z$ $[n, H]$, or one $[n, 2H]$ of both
           → :class:`Environment` of $[n, K]$ tensors
     """
 

@@ -95,7 +95,7 @@ def next_states(gathered: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tenso
         return kernels.mix(gathered, weight, e, z)
     if weight.shape[1] > gathered.shape[-1]:
         gathered = torch.cat([gathered, z], dim=1)
-    return F.relu(mix_branches(gathered, weight, e) + z)
+    return mix_branches(gathered, weight, e).add_(z).relu_()
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
@@ -109,7 +109,8 @@ def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
         return torch.einsum("nki,kio,nk->no", inputs, weight, e)
     branches, width, out = weight.shape
     outputs = inputs @ weight.permute(1, 0, 2).reshape(width, -1)
-    return (outputs.view(-1, branches, out) * e.unsqueeze(-1)).sum(dim=1)
+    mixed: Tensor = _Mixed.apply(outputs.view(-1, branches, out), e)
+    return mixed
 
 
 def mix_attention(
@@ -169,6 +170,28 @@ class _AttentionWeights(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         weights, positive = ctx.saved_tensors
         return *_unweigh(ctx.pattern, weights, positive, grad), None
+
+
+class _Mixed(torch.autograd.Function):
+    r"""$\sum_k e_{uk} y_{uk}$ for y $[n, K, O]$ and e $[n, K]$, with no other tensor of y's size.
+
+    Backward, the gradient of y is one.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, outputs: Tensor, e: Tensor) -> Tensor:
+        ctx.save_for_backward(outputs, e)
+        mixed = outputs[:, 0] * e[:, :1]
+        for k in range(1, e.shape[1]):
+            mixed.addcmul_(outputs[:, k], e[:, k : k + 1])
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, e = ctx.saved_tensors
+        grad_e = torch.bmm(outputs, grad.unsqueeze(-1)).squeeze(-1)
+        return grad.unsqueeze(1) * e.unsqueeze(-1), grad_e
 
 
 class _MixedAttention(torch.autograd.Function):
