@@ -88,8 +88,8 @@ def ceiling(results: Results) -> Tabular:
         cost, fraction = results.cost(case), results.fraction_of_ceiling(case)
         if cost and fraction is not None:
             moved, done = sum(op.bytes for op in cost), sum(op.flops for op in cost)
-            rows.append([case.label, f"{moved / 1e6:,.1f}", f"{done / 1e9:.2f}", f"{fraction:.0%}"])
-            rows[-1].append(_number(results.least_beside_erm(case)))
+            work = [f"{moved / 1e6:,.1f}", f"{done / 1e9:.2f}", f"{fraction:.0%}"]
+            rows.append([case.label, *work, _number(results.least_beside_erm(case))])
     title = "Least work of an epoch"
     if "ceiling" in results.content:
         rates = results.content["ceiling"]

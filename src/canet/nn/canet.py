@@ -103,8 +103,10 @@ class CaNet(GraphModel):
             if isinstance(branches, ConvolutionBranches):
                 gathered, own = block.matrices[self.operator].beside_own(z)
                 if not kernels.fused_mixture(gathered, branches.weight):
+                    # Composed operations read both as one; joined once, they share it.
                     gathered = torch.cat([gathered, own], dim=1)
-            mapped, estimator = self._map(layer, z), self._estimator(layer)
+            estimator = self._estimator(layer)
+            mapped = self._map(branches, estimator, z)
             if estimator is not None:
                 environments.append(self._infer(estimator, mapped, own, gathered, block))
             e = self._mixture(environments, own)
@@ -114,12 +116,13 @@ class CaNet(GraphModel):
                 z = branches(z, mapped[branches], block.matrices[self.operator].pattern, e)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
-    def _map(self, layer: int, z: Tensor) -> dict[nn.Module, Tensor]:
+    def _map(
+        self, branches: nn.Module, estimator: EnvironmentEstimator | None, z: Tensor
+    ) -> dict[nn.Module, Tensor]:
         """What attention, and an estimator with a propagation of its own, propagate of z.
 
         All of it is one product, $[n_{src}, H]$ → $[n_{src}, 2K]$ for each.
         """
-        branches, estimator = self.branches[layer], self._estimator(layer)
         readers: list[AttentionBranches | EnvironmentEstimator] = []
         if isinstance(branches, AttentionBranches):
             readers.append(branches)
@@ -131,6 +134,9 @@ class CaNet(GraphModel):
         return dict(zip(readers, products.chunk(len(readers), dim=1), strict=True))
 
     def _estimator(self, layer: int) -> EnvironmentEstimator | None:
+        """The layer's own estimator; layers without one take the environment of an earlier layer,
+        or the mean of the branches.
+        """
         if layer >= len(self.estimators):
             return None
         estimator = self.estimators[layer]
