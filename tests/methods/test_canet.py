@@ -38,7 +38,7 @@ def make(backbone: Any = "gcn", **settings: Any) -> tuple[CaNetMethod, Batch]:
 
 def random_environments(num_layers: int, num_nodes: int) -> list[Environment]:
     return [
-        Environment(
+        Environment.of(
             torch.randn(num_nodes, K).log_softmax(dim=1), torch.randn(num_nodes, K).softmax(dim=1)
         )
         for _ in range(num_layers)
@@ -86,8 +86,8 @@ def test_divergence_is_the_papers_sum_over_the_first_nodes() -> None:
 def test_divergence_by_hand() -> None:
     method, _ = make()
     half = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    chosen = Environment(half, torch.tensor([[1.0, 0.0, 0.0]]))
-    other = Environment(half, torch.tensor([[0.0, 0.5, 0.5]]))
+    chosen = Environment.of(half, torch.tensor([[1.0, 0.0, 0.0]]))
+    other = Environment.of(half, torch.tensor([[0.0, 0.5, 0.5]]))
     assert method.divergence([chosen], 1).item() == pytest.approx(math.log(1.5))
     assert method.divergence([other], 1).item() == pytest.approx(math.log(0.75))
     assert method.divergence([chosen, other], 1).item() == pytest.approx(math.log(1.125) / 2)
@@ -96,14 +96,14 @@ def test_divergence_by_hand() -> None:
 def test_divergence_of_a_uniform_posterior_is_zero_whatever_is_drawn() -> None:
     method, _ = make()
     uniform = torch.full((4, K), -math.log(K))
-    drawn = Environment(uniform, torch.randn(4, K).softmax(dim=1))
+    drawn = Environment.of(uniform, torch.randn(4, K).softmax(dim=1))
     assert method.divergence([drawn], 4).item() == pytest.approx(0, abs=1e-15)
 
 
 def test_divergence_of_the_posterior_itself_is_the_kullback_leibler_divergence() -> None:
     method, _ = make()
     log_posterior = torch.randn(4, K).log_softmax(dim=1)
-    divergence = method.divergence([Environment(log_posterior, log_posterior.exp())], 4)
+    divergence = method.divergence([Environment.of(log_posterior, log_posterior.exp())], 4)
     uniform = torch.distributions.Categorical(logits=torch.zeros(K))
     posterior = torch.distributions.Categorical(logits=log_posterior)
     expected = torch.distributions.kl_divergence(posterior, uniform).mean()
@@ -156,16 +156,20 @@ def test_mixture_prior_is_the_mean_posterior_of_the_pseudo_inputs(
     method, _ = make(estimator=estimator, prior="mixture", shared_environment=shared)
     expected = slow_mixture_prior(method)
     assert len(expected) == (1 if shared else 2)
-    for layer, log_prior in enumerate(expected):
-        torch.testing.assert_close(method.log_prior(layer), log_prior)
-        torch.testing.assert_close(method.log_prior(layer).exp().sum(), torch.tensor(1.0))
+    assert method.prior is not None
+    for layer, (log_prior, its) in enumerate(zip(expected, method.model.estimators, strict=True)):
+        torch.testing.assert_close(method.prior(layer, its), log_prior)
+        torch.testing.assert_close(method.prior(layer, its).exp().sum(), torch.tensor(1.0))
 
 
 def test_gradients_of_the_mixture_prior_reach_the_pseudo_inputs_and_equal_the_slow_ones() -> None:
     method, _ = make(prior="mixture")
     weight = torch.randn(2, K)
     inputs = [method.prior.pseudo_inputs, *method.model.estimators.parameters()]
-    ours = sum((weight[layer] * method.log_prior(layer)).sum() for layer in range(2))
+    ours = sum(
+        (weight[layer] * method.prior(layer, estimator)).sum()
+        for layer, estimator in enumerate(method.model.estimators)
+    )
     theirs = (weight * slow_mixture_prior(method)).sum()
     for got, wanted in zip(
         torch.autograd.grad(ours, inputs), torch.autograd.grad(theirs, inputs), strict=True

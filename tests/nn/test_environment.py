@@ -132,11 +132,25 @@ def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
 def test_gradients_pass_through_sample_and_posterior() -> None:
     estimator, _, environment = estimate("graph")
     for output in environment:
-        (grad,) = torch.autograd.grad(
-            output[:, 0].sum(), estimator.linear.weight, retain_graph=True
-        )
+        total = output.reshape(N, -1)[:, 0].sum()
+        (grad,) = torch.autograd.grad(total, estimator.linear.weight, retain_graph=True)
         assert grad.isfinite().all()
         assert (grad != 0).all()
+
+
+@kinds
+def test_expected_log_is_that_of_the_posterior_under_the_sample(kind: str) -> None:
+    _, _, environment = estimate(kind)
+    for log_posterior, e, expected in zip(*(f.tolist() for f in environment), strict=True):
+        slow = sum(e[k] * log_posterior[k] for k in range(K))
+        assert expected == pytest.approx(slow, rel=1e-5)
+
+
+def test_first_nodes_of_an_environment() -> None:
+    _, _, environment = estimate("node")
+    assert environment.first(N) is environment
+    for first, field in zip(environment.first(2), environment, strict=True):
+        assert first.equal(field[:2])
 
 
 def test_extreme_logits_stay_finite() -> None:

@@ -13,7 +13,7 @@ from canet.nn import CaNet, EnvironmentEstimator, Graph, Operator, SparseMatrix,
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
 from canet.nn.canet import Backbone
-from canet.nn.environment import EstimatorKind
+from canet.nn.environment import Environment, EstimatorKind
 from canet.nn.propagation import NEGATIVE_SLOPE, next_states
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
@@ -124,6 +124,22 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
         torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("base_rows", [0, 7, 8, 300])
+def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int) -> None:
+    """The last of eight rows is a hub."""
+    random = torch.Generator().manual_seed(2)
+    row, col = torch.randint(0, 300, (2, 2000), generator=random)
+    row[:700] = 7
+    value = torch.rand(len(row), generator=random, dtype=torch.double)
+    matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to("cuda")
+    assert matrix.pattern.segments.num_slots > 0
+    z, base = random_doubles((300, 5), (base_rows, 5))
+    ours = kernels.multiply(matrix.pattern, matrix.value, z, base)
+    oracle = matrix.csr.to_dense() @ z
+    oracle[:base_rows] += base
+    torch.testing.assert_close(ours, oracle)
+
+
 def test_ordered_product_of_a_matrix_without_entries_is_zero() -> None:
     nothing = torch.empty(0, dtype=torch.long)
     matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to("cuda")
@@ -206,6 +222,43 @@ def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
         assert now.equal(was)
 
 
+def gradients_of_each_and_all(
+    environment: Environment, directions: list[Tensor], leaves: list[Tensor]
+) -> list[Tensor]:
+    """Of each field alone, where nothing else has a gradient, of all, and of a plain sum."""
+    totals = [(f * d).sum() for f, d in zip(environment, directions, strict=True)]
+    totals += [sum(totals[1:], totals[0]), environment.expected_log.sum()]
+    return [
+        gradient
+        for total in totals
+        for gradient in torch.autograd.grad(total, leaves, retain_graph=True)
+    ]
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
+@pytest.mark.parametrize("branches", [2, 3, 10, 40])
+def test_fused_sample_and_its_gradients_are_those_of_double_precision(
+    branches: int, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 3000
+    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().cuda()
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
+    estimator = EnvironmentEstimator(5, branches, "graph", tau=0.7).cuda().train(training)
+    nothing = torch.zeros(0, dtype=torch.long)
+    mapped = random_doubles((rows, 2 * branches))
+    directions = random_doubles(*[(rows, branches)] * 2, (rows,))
+
+    def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
+        entries = torch.zeros(0, dtype=tensors[0].dtype)
+        matrix = SparseMatrix.from_coo(nothing, nothing, entries, (rows, rows)).to("cuda")
+        environment = estimator.propagate(matrix, *tensors)
+        return [*environment, *gradients_of_each_and_all(environment, directions, tensors)]
+
+    assert kernels.fused_sample(mapped[0].float())
+    assert not kernels.fused_sample(mapped[0])
+    check_beside_double_precision(with_gradients, mapped)
+
+
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
 @pytest.mark.parametrize(
     ("rows", "branches", "hidden", "kind"),
@@ -229,15 +282,14 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
     monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
     estimator = EnvironmentEstimator(hidden, branches, kind, tau=0.7).cuda().double()
     estimator.train(training)
-    *z, of_posterior, of_sample = random_doubles(
-        *[(rows, hidden)] * (1 if kind == "node" else 2), *[(rows, branches)] * 2
-    )
+    z = random_doubles(*[(rows, hidden)] * (1 if kind == "node" else 2))
+    directions = random_doubles(*[(rows, branches)] * 2, (rows,))
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         module = deepcopy(estimator).to(tensors[0].dtype)
-        posterior, sample = module(*tensors)
-        total = (posterior * of_posterior + sample * of_sample).sum()
-        return [posterior, sample, *torch.autograd.grad(total, [*tensors, *module.parameters()])]
+        environment = module(*tensors)
+        leaves = [*tensors, *module.parameters()]
+        return [*environment, *gradients_of_each_and_all(environment, directions, leaves)]
 
     weight = estimator.linear.weight
     assert kernels.fused_posterior(z[0].float(), weight)

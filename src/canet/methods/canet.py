@@ -108,25 +108,20 @@ class CaNetMethod(Method):
         if self.settings.prior == "none" or not prediction.environments:
             return supervised
         divergence = self.divergence(prediction.environments, batch.y.numel())
-        return supervised + self.settings.reg_weight * divergence
+        return torch.add(supervised, divergence, alpha=self.settings.reg_weight)
 
     def divergence(self, environments: Sequence[Environment], num_nodes: int) -> Tensor:
         """The regulariser over the first `num_nodes` nodes, averaged over the layers, a scalar."""
-        terms = []
+        total: Any = 0
         for layer, environment in enumerate(environments):
-            sample, log_prior = environment.sample[:num_nodes], self.log_prior(layer)
-            terms.append((sample * environment.log_posterior[:num_nodes]).sum())
-            if isinstance(log_prior, Tensor):
-                terms.append(-sample.sum(dim=0) @ log_prior)
-            else:  # a node's e sums to one
-                terms[-1] = terms[-1] - num_nodes * log_prior
-        return sum(terms[1:], terms[0]) / (num_nodes * len(environments))
-
-    def log_prior(self, layer: int) -> Tensor | float:
-        """$\\log p_0$ of a layer's environments: $[K]$, or one number where it is uniform."""
-        if self.prior is None:
-            return -math.log(self.settings.num_environments)
-        return self.prior(layer, self.model.estimators[layer])
+            _, sample, expected_log = environment.first(num_nodes)
+            total = total + expected_log.sum()
+            if self.prior is not None:
+                log_prior = self.prior(layer, self.model.estimators[layer])
+                total = total - sample.sum(dim=0) @ log_prior
+        mean = total / (num_nodes * len(environments))
+        # A node's e sums to one, so a uniform prior adds a constant.
+        return mean + math.log(self.settings.num_environments) if self.prior is None else mean
 
     def posteriors(self, batch: Batch) -> list[Tensor]:
         environments = self.model(batch.x, batch.blocks).environments

@@ -170,4 +170,4 @@ class CaNet(GraphModel):
         """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""
         if not environments:
             return own.new_full((own.shape[0], self.num_environments), 1 / self.num_environments)
-        return environments[-1].sample[: own.shape[0]]
+        return environments[-1].first(own.shape[0]).sample

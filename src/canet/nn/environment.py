@@ -19,11 +19,24 @@ class Environment(NamedTuple):
     """One layer's inference for n nodes.
 
     `log_posterior` is $\\log \\pi$ $[n, K]$; `sample` is what the branches are mixed with, $e$
-    $[n, K]$: a Gumbel-Softmax sample when training and $\\pi$ itself when predicting.
+    $[n, K]$: a Gumbel-Softmax sample when training and $\\pi$ itself when predicting;
+    `expected_log` is $\\sum_k e_k \\log \\pi_k$ $[n]$, which the regulariser reads.
     """
 
     log_posterior: Tensor
     sample: Tensor
+    expected_log: Tensor
+
+    @classmethod
+    def of(cls, log_posterior: Tensor, sample: Tensor) -> Environment:
+        """An inference from its posterior and its sample."""
+        return cls(log_posterior, sample, (sample * log_posterior).sum(dim=-1))
+
+    def first(self, num_nodes: int) -> Environment:
+        """The inference for the first nodes; itself for all, as gradients of slices are copied."""
+        if num_nodes == len(self.sample):
+            return self
+        return Environment(*(field[:num_nodes] for field in self))
 
 
 class EnvironmentEstimator(nn.Module):
@@ -82,11 +95,14 @@ class EnvironmentEstimator(nn.Module):
         return self._sampled(matrix @ neighbours.contiguous() + own[: matrix.shape[0]])
 
     def _sampled(self, logits: Tensor) -> Environment:
+        if kernels.fused_sample(logits):
+            draws = draw(logits) if self.training else None
+            return Environment(*kernels.sample(logits, draws, self.tau))
         log_posterior = F.log_softmax(logits, dim=-1)
         if not self.training:
-            return Environment(log_posterior, log_posterior.exp())
+            return Environment.of(log_posterior, log_posterior.exp())
         noisy = log_posterior + gumbel_noise(log_posterior)
-        return Environment(log_posterior, F.softmax(noisy / self.tau, dim=-1))
+        return Environment.of(log_posterior, F.softmax(noisy / self.tau, dim=-1))
 
 
 def gumbel_noise(like: Tensor) -> Tensor:

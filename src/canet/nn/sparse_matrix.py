@@ -214,17 +214,21 @@ class _BesideOwn(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
-        grad = _multiply(ctx.matrix.transposed, grad_product.contiguous())
-        grad[: ctx.matrix.shape[0]] += grad_own
-        return grad, None
+        return _multiply(ctx.matrix.transposed, grad_product.contiguous(), grad_own), None
 
 
-def _multiply(matrix: SparseMatrix, dense: Tensor) -> Tensor:
-    """Product with a dense $[m, h]$; torch's plain one first clears and copies the result."""
+def _multiply(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> Tensor:
+    """Product with a dense $[m, h]$, and a base added to its first rows.
+
+    torch's plain product first clears and copies the result.
+    """
     if kernels.ordered_product(dense):
-        return kernels.multiply(matrix.pattern, matrix.value.detach(), dense)
+        return kernels.multiply(matrix.pattern, matrix.value.detach(), dense, base)
     out = dense.new_empty(matrix.shape[0], dense.shape[1])
-    return torch.addmm(out, matrix.csr, dense, beta=0, out=out)
+    torch.addmm(out, matrix.csr, dense, beta=0, out=out)
+    if base is not None:
+        out[: base.shape[0]] += base
+    return out
 
 
 def _row_pointer(row: Tensor, num_rows: int) -> Tensor:

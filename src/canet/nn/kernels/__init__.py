@@ -39,11 +39,18 @@ def fused_posterior(x: Tensor, weight: Tensor) -> bool:
     return _on_tensor_cores(x) and branches <= MOST_BRANCHES and inputs <= MOST_INPUTS
 
 
-def multiply(pattern: Pattern, value: Tensor, dense: Tensor) -> Tensor:
-    """Product of a sparse $[n, m]$ and a dense $[m, h]$ matrix, to the same bits every time."""
+def fused_sample(logits: Tensor) -> bool:
+    """Whether `sample` can run on logits $[n, K]$."""
+    return _on_tensor_cores(logits)
+
+
+def multiply(pattern: Pattern, value: Tensor, dense: Tensor, base: Tensor | None = None) -> Tensor:
+    """Product of a sparse $[n, m]$ and a dense $[m, h]$ matrix, to the same bits every time, and
+    a base $[b, h]$ added to its first rows.
+    """
     from canet.nn.kernels.product import multiply
 
-    return multiply(pattern, value, dense)
+    return multiply(pattern, value, dense, base)
 
 
 def attend(
@@ -77,12 +84,22 @@ def infer(
     bias: Tensor | None,
     draws: Tensor | None,
     tau: float,
-) -> tuple[Tensor, Tensor]:
-    """Log posterior and sample $[n, K]$ from x, or $[x \\| x']$; see `EnvironmentEstimator`."""
+) -> tuple[Tensor, Tensor, Tensor]:
+    """An environment from x, or $[x \\| x']$; see `EnvironmentEstimator` and `Environment`."""
     from canet.nn.kernels.posterior import FusedPosterior
 
-    both: tuple[Tensor, Tensor] = FusedPosterior.apply(x, beside, weight, bias, draws, tau)
-    return both
+    fields: tuple[Tensor, Tensor, Tensor] = FusedPosterior.apply(
+        x, beside, weight, bias, draws, tau
+    )
+    return fields
+
+
+def sample(logits: Tensor, draws: Tensor | None, tau: float) -> tuple[Tensor, Tensor, Tensor]:
+    """An environment from its logits $[n, K]$; see `EnvironmentEstimator` and `Environment`."""
+    from canet.nn.kernels.posterior import FusedSample
+
+    fields: tuple[Tensor, Tensor, Tensor] = FusedSample.apply(logits, draws, tau)
+    return fields
 
 
 def _on_tensor_cores(tensor: Tensor) -> bool:

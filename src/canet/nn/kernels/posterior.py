@@ -1,4 +1,5 @@
-"""Fused environment estimator: linear map, posterior and sample in one kernel, gradients in one.
+"""Fused environment estimator: linear map, posterior, sample and what the regulariser reads of them
+in one kernel, gradients in one.
 
 Products are as exact as those of the fused layer, and sums over nodes are in a fixed order.
 """
@@ -16,16 +17,18 @@ from torch.autograd.function import once_differentiable
 from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
 
 FEW_NODES = 2**15  # up to which tiles are small, so that all multiprocessors have some
+TILE = 512  # numbers of a tile that is in no product
 
 
 class FusedPosterior(torch.autograd.Function):
-    r"""$\log\pi = \log\mathrm{softmax}(W x + b)$, $e = \mathrm{softmax}((\log\pi + g) / \tau)$.
+    r"""$\log\pi = \log\mathrm{softmax}(W x + b)$, $e = \mathrm{softmax}((\log\pi + g) / \tau)$,
+    and $\sum_k e_k \log\pi_k$.
 
     The Gumbel noise is $g = -\log r$ for exponential numbers r; without them $e = \pi$.
 
     Shapes:
         - x $[n, I]$, or two tensors that W reads side by side, weight W $[K, I]$,
-          bias b $[K]$ or None, draws r $[n, K]$ or None → $[n, K]$, $[n, K]$
+          bias b $[K]$ or None, draws r $[n, K]$ or None → $[n, K]$, $[n, K]$, $[n]$
     """
 
     @staticmethod
@@ -37,25 +40,24 @@ class FusedPosterior(torch.autograd.Function):
         bias: Tensor | None,
         draws: Tensor | None,
         tau: float,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = x.contiguous(), weight.contiguous()
         beside = None if beside is None else beside.contiguous()
-        rows, branches = x.shape[0], weight.shape[0]
-        log_posterior = x.new_empty(rows, branches)
-        sample = torch.empty_like(log_posterior)
+        log_posterior, sample, _ = results = _results(x, weight.shape[0])
         choices = _choices(x, beside, weight)
-        _forward[(triton.cdiv(rows, choices["BLOCK_M"]),)](
-            x, beside, weight, bias, draws, log_posterior, sample, *_sizes(x, weight), 1 / tau,
+        _forward[(triton.cdiv(x.shape[0], choices["BLOCK_M"]),)](
+            x, beside, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
             BIASED=bias is not None, SAMPLED=draws is not None, **choices,
         )  # fmt: skip
         ctx.save_for_backward(x, beside, weight, log_posterior, sample)
         ctx.scale = 1.0 if draws is None else 1 / tau
-        return log_posterior, sample
+        ctx.set_materialize_grads(False)
+        return results
 
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, of_posterior: Tensor, of_sample: Tensor
+        ctx: Any, *grads: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, None, None]:
         x, beside, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)
@@ -63,14 +65,66 @@ class FusedPosterior(torch.autograd.Function):
         choices = _choices(x, beside, weight)
         programs = max(1, min(triton.cdiv(x.shape[0], choices["BLOCK_M"]), PROGRAMS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
+        given, which = _given(grads)
         _backward[(programs,)](
-            x, beside, weight, log_posterior, sample,
-            of_posterior.contiguous(), of_sample.contiguous(), grad_x, grad_beside, part,
-            *_sizes(x, weight), ctx.scale, **choices,
+            x, beside, weight, log_posterior, sample, *given, grad_x, grad_beside, part,
+            *_sizes(x, weight), ctx.scale, **which, **choices,
         )  # fmt: skip
         of_weight, of_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
         of_bias = of_bias if ctx.needs_input_grad[3] else None
         return grad_x, grad_beside, of_weight.view_as(weight), of_bias, None, None
+
+
+class FusedSample(torch.autograd.Function):
+    """What :class:`FusedPosterior` makes of its linear map, from logits $[n, K]$."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, draws: Tensor | None, tau: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        logits = logits.contiguous()
+        rows, branches = logits.shape
+        log_posterior, sample, _ = results = _results(logits, branches)
+        block_k = triton.next_power_of_2(branches)
+        choices = {"BLOCK_M": max(1, TILE // block_k), "BLOCK_K": block_k}
+        _sample[(triton.cdiv(rows, choices["BLOCK_M"]),)](
+            logits, draws, *results, rows, branches, 1 / tau, SAMPLED=draws is not None, **choices
+        )
+        ctx.save_for_backward(log_posterior, sample)
+        ctx.scale, ctx.choices = 1.0 if draws is None else 1 / tau, choices
+        ctx.set_materialize_grads(False)
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None, None]:
+        log_posterior, sample = ctx.saved_tensors
+        rows, branches = sample.shape
+        grad_logits = torch.empty_like(sample)
+        given, which = _given(grads)
+        _backward_sample[(triton.cdiv(rows, ctx.choices["BLOCK_M"]),)](
+            log_posterior, sample, *given, grad_logits, rows, branches, ctx.scale,
+            **which, **ctx.choices,
+        )  # fmt: skip
+        return grad_logits, None, None
+
+
+def _results(x: Tensor, branches: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Room for an environment of x's rows."""
+    rows = x.shape[0]
+    return x.new_empty(rows, branches), x.new_empty(rows, branches), x.new_empty(rows)
+
+
+def _given(grads: tuple[Tensor | None, ...]) -> tuple[list[Any], dict[str, bool]]:
+    """Gradients of an environment as kernels take them, and which of them there are.
+
+    That of the expected log is often one number for all nodes, so it goes with its stride.
+    """
+    of_posterior, of_sample, of_expected = grads
+    given: list[Any] = [None if g is None else g.contiguous() for g in (of_posterior, of_sample)]
+    given += [of_expected, 0 if of_expected is None else of_expected.stride(0)]
+    which = zip(("OF_POSTERIOR", "OF_SAMPLE", "OF_EXPECTED"), grads, strict=True)
+    return given, {name: grad is not None for name, grad in which}
 
 
 def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
@@ -97,8 +151,52 @@ def _softmax(x):
 
 
 @triton.jit
+def _infer(
+    logits, draws, log_posterior, sample, expected_log, m, in_m, k, in_k, branches, scale,
+    SAMPLED: tl.constexpr,
+):  # fmt: skip
+    """Store the environment of some nodes."""
+    logits = tl.where(in_k[None, :], logits, float("-inf"))
+    logits -= tl.max(logits, axis=1)[:, None]
+    log_pi = logits - tl.log(tl.sum(tl.exp(logits), axis=1))[:, None]
+    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
+    if SAMPLED:
+        e = _softmax((log_pi - tl.log(tl.load(draws + at, mask=inside, other=1.0))) * scale)
+    else:
+        e = tl.exp(log_pi)
+    tl.store(log_posterior + at, log_pi, mask=inside)
+    tl.store(sample + at, e, mask=inside)
+    expected = tl.sum(e * tl.where(in_k[None, :], log_pi, 0.0), axis=1)
+    tl.store(expected_log + m, expected, mask=in_m)
+
+
+@triton.jit
+def _of_logits(
+    log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
+    m, in_m, k, in_k, branches, scale,
+    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
+):  # fmt: skip
+    """Gradient of the logits of some nodes."""
+    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
+    e = tl.load(sample + at, mask=inside, other=0.0)
+    log_pi = tl.load(log_posterior + at, mask=inside, other=0.0)
+    of_e, of_log_pi = tl.zeros_like(e), tl.zeros_like(e)
+    if OF_SAMPLE:
+        of_e += tl.load(of_sample + at, mask=inside, other=0.0)
+    if OF_POSTERIOR:
+        of_log_pi += tl.load(of_posterior + at, mask=inside, other=0.0)
+    if OF_EXPECTED:
+        expected = tl.load(of_expected + m * expected_stride, mask=in_m, other=0.0)[:, None]
+        of_e += expected * log_pi
+        of_log_pi += expected * e
+    of_log_pi += e * (of_e - tl.sum(e * of_e, axis=1)[:, None]) * scale
+    pi = tl.where(inside, tl.exp(log_pi), 0.0)
+    return of_log_pi - pi * tl.sum(of_log_pi, axis=1)[:, None]
+
+
+@triton.jit
 def _forward(
-    x, beside, weight, bias, draws, log_posterior, sample,
+    x, beside, weight, bias, draws, log_posterior, sample, expected_log,
     rows, branches, width, weight_width, scale,
     BIASED: tl.constexpr, SAMPLED: tl.constexpr, TWO: tl.constexpr, DOT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -117,22 +215,17 @@ def _forward(
         logits = tl.dot(inputs, maps, logits, input_precision=DOT)
     if BIASED:
         logits += tl.load(bias + k, mask=in_k, other=0.0)[None, :]
-    logits = tl.where(in_k[None, :], logits, float("-inf"))
-    logits -= tl.max(logits, axis=1)[:, None]
-    log_pi = logits - tl.log(tl.sum(tl.exp(logits), axis=1))[:, None]
-    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
-    tl.store(log_posterior + at, log_pi, mask=inside)
-    if SAMPLED:
-        noisy = (log_pi - tl.log(tl.load(draws + at, mask=inside, other=1.0))) * scale
-        tl.store(sample + at, _softmax(noisy), mask=inside)
-    else:
-        tl.store(sample + at, tl.exp(log_pi), mask=inside)
+    _infer(
+        logits, draws, log_posterior, sample, expected_log, m, in_m, k, in_k, branches, scale,
+        SAMPLED,
+    )  # fmt: skip
 
 
 @triton.jit
 def _backward(
-    x, beside, weight, log_posterior, sample, of_posterior, of_sample, grad_x, grad_beside, part,
-    rows, branches, width, weight_width, scale,
+    x, beside, weight, log_posterior, sample, of_posterior, of_sample, of_expected,
+    expected_stride, grad_x, grad_beside, part, rows, branches, width, weight_width, scale,
+    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
     TWO: tl.constexpr, DOT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -149,13 +242,10 @@ def _backward(
     for first in range(tl.program_id(0) * BLOCK_M, rows, tl.num_programs(0) * BLOCK_M):
         m = (first + tl.arange(0, BLOCK_M)).to(tl.int64)
         in_m = m < rows
-        at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
-        e = tl.load(sample + at, mask=inside, other=0.0)
-        of_e = tl.load(of_sample + at, mask=inside, other=0.0)
-        of_log_pi = e * (of_e - tl.sum(e * of_e, axis=1)[:, None]) * scale
-        of_log_pi += tl.load(of_posterior + at, mask=inside, other=0.0)
-        pi = tl.exp(tl.load(log_posterior + at, mask=inside, other=float("-inf")))
-        of_logits = of_log_pi - pi * tl.sum(of_log_pi, axis=1)[:, None]
+        of_logits = _of_logits(
+            log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
+            m, in_m, k, in_k, branches, scale, OF_POSTERIOR, OF_SAMPLE, OF_EXPECTED,
+        )  # fmt: skip
         turned = tl.trans(of_logits)
         of_bias += tl.sum(of_logits, axis=0)
         x_at, x_inside = m[:, None] * width + i[None, :], in_m[:, None] & in_i[None, :]
@@ -173,3 +263,36 @@ def _backward(
     if TWO:
         tl.store(part + width + maps_at, of_maps_beside, mask=maps_inside)
     tl.store(part + branches * weight_width + k, of_bias, mask=in_k)
+
+
+@triton.jit
+def _sample(
+    logits, draws, log_posterior, sample, expected_log, rows, branches, scale,
+    SAMPLED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    k = tl.arange(0, BLOCK_K)
+    in_m, in_k = m < rows, k < branches
+    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
+    _infer(
+        tl.load(logits + at, mask=inside, other=0.0), draws, log_posterior, sample, expected_log,
+        m, in_m, k, in_k, branches, scale, SAMPLED,
+    )  # fmt: skip
+
+
+@triton.jit
+def _backward_sample(
+    log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride, grad_logits,
+    rows, branches, scale,
+    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    k = tl.arange(0, BLOCK_K)
+    in_m, in_k = m < rows, k < branches
+    of_logits = _of_logits(
+        log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
+        m, in_m, k, in_k, branches, scale, OF_POSTERIOR, OF_SAMPLE, OF_EXPECTED,
+    )  # fmt: skip
+    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
+    tl.store(grad_logits + at, of_logits, mask=inside)

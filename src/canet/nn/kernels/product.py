@@ -17,21 +17,25 @@ ENTRIES = 16  # of a segment that a program reads at a time, and segments that i
 FEW_SEGMENTS = 2**14  # with more, programs of wide rows have two and read half as many of each
 
 
-def multiply(pattern: Pattern, value: Tensor, dense: Tensor) -> Tensor:
-    """$A B$ for the entries $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$."""
+def multiply(pattern: Pattern, value: Tensor, dense: Tensor, base: Tensor | None) -> Tensor:
+    """$A B$ for the entries $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$.
+
+    A base $[b, h]$ is added to the first b rows.
+    """
     dense, cut = dense.contiguous(), pattern.segments
+    base = dense[:0] if base is None else base.contiguous()
     width, segments = dense.shape[1], cut.row.numel()
     out = dense.new_empty(pattern.shape[0], width)
     part = dense.new_empty(cut.num_slots, width)
     tile = _tile(segments, width)
     columns = triton.cdiv(width, tile["BLOCK_H"])
     _multiply[(triton.cdiv(segments, tile["BLOCK_R"]), columns)](
-        value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, out, part,
-        segments, width, num_warps=1, **tile,
+        value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, base, out, part,
+        segments, width, base.numel(), num_warps=1, **tile,
     )  # fmt: skip
     if cut.num_slots:
         _merge[(cut.long_row.numel(), columns)](
-            part, cut.long_row, cut.first_slot, out, width,
+            part, cut.long_row, cut.first_slot, base, out, width, base.numel(),
             BLOCK_N=ENTRIES, BLOCK_H=tile["BLOCK_H"], num_warps=1,
         )  # fmt: skip
     return out
@@ -48,7 +52,7 @@ def _tile(segments: int, width: int) -> dict[str, int]:
 
 @triton.jit
 def _multiply(
-    value, dense, col, rows, begins, ends, slots, out, part, segments, width,
+    value, dense, col, rows, begins, ends, slots, base, out, part, segments, width, base_size,
     BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Some segments of rows: their results, or their parts of those of long rows."""
@@ -70,13 +74,16 @@ def _multiply(
         read = tl.load(dense + at, mask=inside, other=0.0)
         summed += tl.sum(factor[:, :, None] * read, axis=1)
     inside, whole = in_s[:, None] & in_h[None, :], (slot < 0)[:, None]
-    tl.store(out + row[:, None] * width + h[None, :], summed, mask=inside & whole)
     tl.store(part + slot[:, None] * width + h[None, :], summed, mask=inside & ~whole)
+    at, inside = row[:, None] * width + h[None, :], inside & whole
+    summed += tl.load(base + at, mask=inside & (at < base_size), other=0.0)
+    tl.store(out + at, summed, mask=inside)
 
 
 @triton.jit
 def _merge(
-    part, long_row, first_slot, out, width, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr
+    part, long_row, first_slot, base, out, width, base_size,
+    BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
@@ -87,4 +94,6 @@ def _merge(
         slot = first + tl.arange(0, BLOCK_N)
         at, inside = slot[:, None].to(tl.int64) * width + h[None, :], (slot < end)[:, None]
         summed += tl.sum(tl.load(part + at, mask=inside & in_h[None, :], other=0.0), axis=0)
-    tl.store(out + tl.load(long_row + row).to(tl.int64) * width + h, summed, mask=in_h)
+    at = tl.load(long_row + row).to(tl.int64) * width + h
+    summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
+    tl.store(out + at, summed, mask=in_h)
