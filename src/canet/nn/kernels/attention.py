@@ -1,10 +1,10 @@
 """Fused attention of K branches: scores, softmax and weighted sum in one pass over neighbours.
 
-Nothing of the size of the edges is stored, forward or backward: scores are computed again from one
-number per node and branch. Rows that read are walked in the forward pass and for the gradient of
-their scores, rows that are read (the transposed pattern) for all other gradients; no atomics, so
-the same input gives the same bits. A row with many entries is cut into segments, whose parts are
-merged at the end, so that nobody waits for a hub.
+Weights are computed again from one number per node and branch; all that is stored of an edge is the
+gradient of its scores, one number a branch. Rows that read are walked forward, rows that are read
+(the transposed pattern) backward; no atomics, so the same input gives the same bits. A row with
+many entries is cut into segments, whose parts are merged at the end, so that nobody waits for a
+hub.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn.kernels.product import multiply
 from canet.nn.sparse_matrix import Pattern
 
 TILE, READ_TILE = 2048, 512  # entries of a neighbours × branches × H tile of readers, of the read
+MEANS = 16  # of a tile of results and gradients
 
 
 class FusedAttention(torch.autograd.Function):
@@ -53,7 +55,7 @@ class FusedAttention(torch.autograd.Function):
             _merge_forward[(cut.long_row.numel(), groups)](
                 part, cut.long_row, cut.first_slot, out, log_total, branches, width, **tile
             )
-        ctx.save_for_backward(z, score_dst, score_src, log_total)
+        ctx.save_for_backward(z, score_dst, score_src, log_total, out)
         ctx.pattern, ctx.slope = pattern, slope
         ctx.set_materialize_grads(False)
         return out, z[:rows]
@@ -63,39 +65,32 @@ class FusedAttention(torch.autograd.Function):
     def backward(
         ctx: Any, grad: Tensor, grad_own: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        z, score_dst, score_src, log_total = ctx.saved_tensors
-        pattern, grad = ctx.pattern, grad.contiguous()
+        z, score_dst, score_src, log_total, out = ctx.saved_tensors
+        grad, pattern = grad.contiguous(), ctx.pattern
         branches, width = score_dst.shape[1], z.shape[1]
-        tile = _tile(branches, width)
         grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
-        grad_dst, mean_grad = torch.empty_like(score_dst), torch.empty_like(score_dst)
-        cut = pattern.segments
-        part = z.new_empty(cut.num_slots, 3, branches)
-        groups = triton.cdiv(branches, tile["BLOCK_K"])
-        _backward_dst[(cut.row.numel(), groups)](
-            z, score_dst, score_src, log_total, pattern.col, cut.row, cut.begin, cut.end, cut.slot,
-            grad, grad_dst, mean_grad, part, branches, width, ctx.slope, **tile,
-        )  # fmt: skip
-        if cut.num_slots:
-            _merge_backward_dst[(cut.long_row.numel(), groups)](
-                part, cut.long_row, cut.first_slot, grad_dst, mean_grad, branches, **tile
-            )
-        read_by, _ = pattern.transposed
+        mean_grad = torch.empty_like(score_dst)
+        tile = _tile(branches, width, READ_TILE)
+        _mean_gradient[(triton.cdiv(mean_grad.numel(), MEANS),)](
+            grad, out, mean_grad, mean_grad.numel(), width, BLOCK_M=MEANS, BLOCK_H=tile["BLOCK_H"]
+        )
+        read_by, entry = pattern.transposed
         cut = read_by.segments
+        of_edges = z.new_empty(pattern.nnz, branches)
         part = z.new_empty(cut.num_slots, width + branches)
-        _backward_src[(cut.row.numel(),)](
-            z, score_dst, score_src, log_total, mean_grad, read_by.col,
-            cut.row, cut.begin, cut.end, cut.slot, grad, grad_src, grad_z, part,
-            branches, width, ctx.slope, **_tile(branches, width, READ_TILE),
+        base = z[:0] if grad_own is None else grad_own.contiguous()
+        _backward[(cut.row.numel(),)](
+            z, score_dst, score_src, log_total, mean_grad, read_by.col, entry,
+            cut.row, cut.begin, cut.end, cut.slot, grad, base, of_edges, grad_src, grad_z, part,
+            branches, width, base.numel(), ctx.slope, **tile,
         )  # fmt: skip
         if cut.num_slots:
-            _merge_backward_src[(cut.long_row.numel(),)](
-                part, cut.long_row, cut.first_slot, grad_src, grad_z, branches, width,
+            _merge_backward[(cut.long_row.numel(),)](
+                part, cut.long_row, cut.first_slot, base, grad_src, grad_z,
+                branches, width, base.numel(),
                 BLOCK_K=triton.next_power_of_2(branches), BLOCK_H=tile["BLOCK_H"], num_warps=1,
             )  # fmt: skip
-        if grad_own is not None:
-            grad_z[: grad_own.shape[0]] += grad_own
-        return grad_z, grad_dst, grad_src, None, None
+        return grad_z, multiply(pattern, None, of_edges), grad_src, None, None
 
 
 def _tile(branches: int, width: int, size: int = TILE) -> dict[str, int]:
@@ -192,78 +187,24 @@ def _merge_forward(
 
 
 @triton.jit
-def _backward_dst(
-    z, score_dst, score_src, log_total, col, rows, begins, ends, slots,
-    grad, grad_dst, mean_grad, part, branches, width, slope,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
-):  # fmt: skip
-    """Gradient of a reader's scores, and the mean gradient of its weights."""
-    segment = tl.program_id(0)
-    u = tl.load(rows + segment).to(tl.int64)
-    slot = tl.load(slots + segment).to(tl.int64)
-    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
-    h = tl.arange(0, BLOCK_H)
-    in_k, in_h = k < branches, h < width
-    begin, end = tl.load(begins + segment), tl.load(ends + segment)
-    own = tl.load(score_dst + u * branches + k, mask=in_k, other=0.0)
-    log_sum = tl.load(log_total + u * branches + k, mask=in_k, other=0.0)
-    grad_at = grad + (u * branches + k[:, None]) * width + h[None, :]
-    grad_out = tl.load(grad_at, mask=in_k[:, None] & in_h[None, :], other=0.0)
-    mean = tl.zeros([BLOCK_K], own.dtype)
-    mean_risen = tl.zeros([BLOCK_K], own.dtype)
-    risen = tl.zeros([BLOCK_K], own.dtype)
-    for start in range(begin, end, BLOCK_N):
-        n = start + tl.arange(0, BLOCK_N)
-        in_n = n < end
-        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
-        inside = in_n[:, None] & in_k[None, :]
-        scores_at = score_src + v[:, None] * branches + k[None, :]
-        score, rise = _score(own[None, :], tl.load(scores_at, mask=inside, other=0.0), slope)
-        weight = tl.where(inside, tl.exp(score - log_sum[None, :]), 0.0)
-        states_at = z + v[:, None] * width + h[None, :]
-        states = tl.load(states_at, mask=in_n[:, None] & in_h[None, :], other=0.0)
-        grad_weight = tl.sum(grad_out[None, :, :] * states[:, None, :], axis=2)
-        mean += tl.sum(weight * grad_weight, axis=0)
-        mean_risen += tl.sum(weight * grad_weight * rise, axis=0)
-        risen += tl.sum(weight * rise, axis=0)
-    if slot < 0:
-        tl.store(mean_grad + u * branches + k, mean, mask=in_k)
-        tl.store(grad_dst + u * branches + k, mean_risen - mean * risen, mask=in_k)
-    else:
-        part_at = part + slot * 3 * branches + k
-        tl.store(part_at, mean, mask=in_k)
-        tl.store(part_at + branches, mean_risen, mask=in_k)
-        tl.store(part_at + 2 * branches, risen, mask=in_k)
+def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLOCK_H: tl.constexpr):
+    """What the gradients of a reader's weights are on average: that of its result, times it."""
+    m, h = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_H)
+    in_m = m < rows
+    at = m[:, None].to(tl.int64) * width + h[None, :]
+    inside = in_m[:, None] & (h < width)[None, :]
+    of_out = tl.load(grad + at, mask=inside, other=0.0)
+    mean = tl.sum(of_out * tl.load(out + at, mask=inside, other=0.0), axis=1)
+    tl.store(mean_grad + m, mean, mask=in_m)
 
 
 @triton.jit
-def _merge_backward_dst(
-    part, long_row, first_slot, grad_dst, mean_grad, branches,
+def _backward(
+    z, score_dst, score_src, log_total, mean_grad, col, entries, rows, begins, ends, slots,
+    grad, base, of_edges, grad_src, grad_z, part, branches, width, base_size, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0)
-    u = tl.load(long_row + row).to(tl.int64)
-    k = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
-    in_k = k < branches
-    mean = tl.zeros([BLOCK_K], part.dtype.element_ty)
-    mean_risen = tl.zeros([BLOCK_K], part.dtype.element_ty)
-    risen = tl.zeros([BLOCK_K], part.dtype.element_ty)
-    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
-        part_at = part + slot.to(tl.int64) * 3 * branches + k
-        mean += tl.load(part_at, mask=in_k, other=0.0)
-        mean_risen += tl.load(part_at + branches, mask=in_k, other=0.0)
-        risen += tl.load(part_at + 2 * branches, mask=in_k, other=0.0)
-    tl.store(mean_grad + u * branches + k, mean, mask=in_k)
-    tl.store(grad_dst + u * branches + k, mean_risen - mean * risen, mask=in_k)
-
-
-@triton.jit
-def _backward_src(
-    z, score_dst, score_src, log_total, mean_grad, col, rows, begins, ends, slots,
-    grad, grad_src, grad_z, part, branches, width, slope,
-    BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
-):  # fmt: skip
-    """Gradients of the states and scores of a node that is read, over its readers."""
+    """Gradients of the state and scores of a node that is read, over its readers, and of theirs."""
     segment = tl.program_id(0)
     v = tl.load(rows + segment).to(tl.int64)
     slot = tl.load(slots + segment).to(tl.int64)
@@ -273,7 +214,10 @@ def _backward_src(
     state = tl.load(z + v * width + h, mask=in_h, other=0.0)
     summed = tl.zeros([BLOCK_H], state.dtype)
     states_at, scores_at = grad_z + v * width, grad_src + v * branches
-    if slot >= 0:
+    if slot < 0:
+        at = v * width + h
+        summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
+    else:
         states_at = part + slot * (width + branches)
         scores_at = states_at + width
     for first in range(0, branches, BLOCK_K):
@@ -295,15 +239,19 @@ def _backward_src(
             grad_at = grad + at[:, :, None] * width + h[None, None, :]
             grad_out = tl.load(grad_at, mask=inside[:, :, None] & in_h[None, None, :], other=0.0)
             grad_weight = tl.sum(grad_out * state[None, None, :], axis=2)
-            of_scores += tl.sum(weight * (grad_weight - mean) * rise, axis=0)
+            of_edge = weight * (grad_weight - mean) * rise
+            of_scores += tl.sum(of_edge, axis=0)
+            entry = tl.load(entries + n, mask=in_n, other=0).to(tl.int64)
+            edge_at = of_edges + entry[:, None] * branches + k[None, :]
+            tl.store(edge_at, of_edge, mask=inside)
             summed += tl.sum(tl.sum(weight[:, :, None] * grad_out, axis=1), axis=0)
         tl.store(scores_at + k, of_scores, mask=in_k)
     tl.store(states_at + h, summed, mask=in_h)
 
 
 @triton.jit
-def _merge_backward_src(
-    part, long_row, first_slot, grad_src, grad_z, branches, width,
+def _merge_backward(
+    part, long_row, first_slot, base, grad_src, grad_z, branches, width, base_size,
     BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
@@ -316,5 +264,7 @@ def _merge_backward_src(
         part_at = part + slot.to(tl.int64) * (width + branches)
         summed += tl.load(part_at + h, mask=in_h, other=0.0)
         of_scores += tl.load(part_at + width + k, mask=in_k, other=0.0)
-    tl.store(grad_z + v * width + h, summed, mask=in_h)
+    at = v * width + h
+    summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
+    tl.store(grad_z + at, summed, mask=in_h)
     tl.store(grad_src + v * branches + k, of_scores, mask=in_k)

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
 
-FEW_NODES = 2**15  # up to which tiles are small, so that all multiprocessors have some
+FEW_NODES = 2**13  # up to which tiles are small, so that all multiprocessors have some
 TILE = 512  # numbers of a tile that is in no product
 
 
@@ -44,7 +44,7 @@ class FusedPosterior(torch.autograd.Function):
         x, weight = x.contiguous(), weight.contiguous()
         beside = None if beside is None else beside.contiguous()
         log_posterior, sample, _ = results = _results(x, weight.shape[0])
-        choices = _choices(x, beside, weight)
+        choices = _choices(x, beside, weight, 32 if x.shape[0] <= FEW_NODES else 64)
         _forward[(triton.cdiv(x.shape[0], choices["BLOCK_M"]),)](
             x, beside, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
             BIASED=bias is not None, SAMPLED=draws is not None, **choices,
@@ -62,7 +62,7 @@ class FusedPosterior(torch.autograd.Function):
         x, beside, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)
         grad_beside = None if beside is None else torch.empty_like(beside)
-        choices = _choices(x, beside, weight)
+        choices = _choices(x, beside, weight, 16) | {"num_warps": 8}
         programs = max(1, min(triton.cdiv(x.shape[0], choices["BLOCK_M"]), PROGRAMS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
         given, which = _given(grads)
@@ -132,12 +132,12 @@ def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
     return x.shape[0], weight.shape[0], x.shape[1], weight.shape[1]
 
 
-def _choices(x: Tensor, beside: Tensor | None, weight: Tensor) -> dict[str, Any]:
+def _choices(x: Tensor, beside: Tensor | None, weight: Tensor, nodes: int) -> dict[str, Any]:
     """What kernels are compiled for."""
     return {
         "TWO": beside is not None,
         "DOT": "tf32x3" if exact_products() else "tf32",
-        "BLOCK_M": 16 if x.shape[0] <= FEW_NODES else 32,
+        "BLOCK_M": nodes,
         "BLOCK_I": tile_side(x.shape[1]),
         "BLOCK_K": tile_side(weight.shape[0]),
     }

@@ -17,10 +17,13 @@ ENTRIES = 16  # of a segment that a program reads at a time, and segments that i
 FEW_SEGMENTS = 2**14  # with more, programs of wide rows have two and read half as many of each
 
 
-def multiply(pattern: Pattern, value: Tensor, dense: Tensor, base: Tensor | None) -> Tensor:
+def multiply(
+    pattern: Pattern, value: Tensor | None, dense: Tensor, base: Tensor | None = None
+) -> Tensor:
     """$A B$ for the entries $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$.
 
-    A base $[b, h]$ is added to the first b rows.
+    Without values B is $[nnz, h]$, and what it has at a row's entries is summed. A base $[b, h]$
+    is added to the first b rows.
     """
     dense, cut = dense.contiguous(), pattern.segments
     base = dense[:0] if base is None else base.contiguous()
@@ -31,7 +34,7 @@ def multiply(pattern: Pattern, value: Tensor, dense: Tensor, base: Tensor | None
     columns = triton.cdiv(width, tile["BLOCK_H"])
     _multiply[(triton.cdiv(segments, tile["BLOCK_R"]), columns)](
         value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, base, out, part,
-        segments, width, base.numel(), num_warps=1, **tile,
+        segments, width, base.numel(), READ=value is not None, num_warps=1, **tile,
     )  # fmt: skip
     if cut.num_slots:
         _merge[(cut.long_row.numel(), columns)](
@@ -53,7 +56,7 @@ def _tile(segments: int, width: int) -> dict[str, int]:
 @triton.jit
 def _multiply(
     value, dense, col, rows, begins, ends, slots, base, out, part, segments, width, base_size,
-    BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
+    READ: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Some segments of rows: their results, or their parts of those of long rows."""
     s = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
@@ -67,12 +70,13 @@ def _multiply(
     for first in range(0, tl.max(end - begin), BLOCK_N):
         n = begin[:, None] + first + tl.arange(0, BLOCK_N)[None, :]
         in_n = n < end[:, None]
-        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64)
-        factor = tl.load(value + n, mask=in_n, other=0.0)
+        v = tl.load(col + n, mask=in_n, other=0).to(tl.int64) if READ else n.to(tl.int64)
         at = v[:, :, None] * width + h[None, None, :]
         inside = in_n[:, :, None] & in_h[None, None, :]
         read = tl.load(dense + at, mask=inside, other=0.0)
-        summed += tl.sum(factor[:, :, None] * read, axis=1)
+        if READ:
+            read *= tl.load(value + n, mask=in_n, other=0.0)[:, :, None]
+        summed += tl.sum(read, axis=1)
     inside, whole = in_s[:, None] & in_h[None, :], (slot < 0)[:, None]
     tl.store(part + slot[:, None] * width + h[None, :], summed, mask=inside & ~whole)
     at, inside = row[:, None] * width + h[None, :], inside & whole
