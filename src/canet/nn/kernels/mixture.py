@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
+from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
 BLOCK_M = 64  # nodes of a tile, the fewest that tensor cores multiply at full speed
 NARROW = 64  # width up to which a multiprocessor has memory for the tiles that come next
@@ -27,8 +27,8 @@ class FusedMixture(torch.autograd.Function):
     r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, or with $[x_u^{(k)} \| z_u]$.
 
     Shapes:
-        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, or
-          $[K, I + O, O]$ where it maps z too, e $[n, K]$, z $[n, O]$ → $[n, O]$
+        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, or for the
+          former $[K, I + O, O]$ where it maps z too, e $[n, K]$, z $[n, O]$ → $[n, O]$
     """
 
     @staticmethod
@@ -56,19 +56,29 @@ class FusedMixture(torch.autograd.Function):
         choices, branches = _choices(x, weight), e.shape[1]
         grad_x, grad_e, grad_z = (torch.empty_like(tensor) for tensor in (x, e, z))
         grad_sum = torch.empty_like(z) if choices["OWN"] else grad_z
+        shared = _room_for_shared(x, z, **choices)
         _backward[(triton.cdiv(x.shape[0], BLOCK_M),)](
             x, halves, unscale, e, z, out, grad.contiguous(), grad_x, grad_e, grad_z, grad_sum,
+            *shared,
             *_sizes(x, weight), BLOCK_K=triton.next_power_of_2(branches), **choices
         )  # fmt: skip
-        summed, warps = (2 * BLOCK_M, 4) if _narrow(x, weight) else (BLOCK_M, 8)
-        tiles = triton.cdiv(x.shape[0], summed)
-        splits = max(1, min(tiles, PROGRAMS // branches))
+        programs, summing = _summing(x, weight)
+        tiles = triton.cdiv(x.shape[0], summing["BLOCK_M"])
+        splits = max(1, min(tiles, programs // branches))
         part = x.new_empty(splits, *weight.shape)
         _backward_weight[(branches, splits)](
-            x, e, z, grad_sum, part, triton.cdiv(tiles, splits) * summed, *_sizes(x, weight),
-            num_warps=warps, **choices | {"BLOCK_M": summed, "num_stages": 1},
+            x, e, grad_sum, *shared, part, triton.cdiv(tiles, splits) * summing["BLOCK_M"],
+            *_sizes(x, weight), **choices | summing,
         )  # fmt: skip
         return grad_x, sum_parts(part), grad_e, grad_z
+
+
+def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, OWN: bool, **_: Any) -> tuple[Tensor, ...]:
+    """For the parts of what all branches read, x and z, and what undoes a node's factor."""
+    nodes = x.shape[0] if SHARED else 0
+    x, z = x[:nodes], z[: nodes if OWN else 0]
+    halves = (torch.empty_like(tensor, dtype=torch.float16) for tensor in (x, x, z, z))
+    return *halves, x.new_empty(nodes)
 
 
 def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
@@ -87,6 +97,15 @@ def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
         "BLOCK_O": tile_side(weight.shape[2]),
         "num_stages": 3 if _narrow(x, weight) else 1,
     }
+
+
+def _summing(x: Tensor, weight: Tensor) -> tuple[int, dict[str, int]]:
+    """Programs that sum over nodes, and what they are compiled for."""
+    if not _narrow(x, weight):
+        return 2 * MULTIPROCESSORS, {"BLOCK_M": 64, "num_warps": 8, "num_stages": 1}
+    if x.dim() == 2:
+        return 3 * MULTIPROCESSORS, {"BLOCK_M": 32, "num_warps": 4, "num_stages": 3}
+    return 2 * MULTIPROCESSORS, {"BLOCK_M": 128, "num_warps": 4, "num_stages": 1}
 
 
 def _narrow(x: Tensor, weight: Tensor) -> bool:
@@ -193,11 +212,11 @@ def _mixed(
 @triton.jit
 def _backward(
     x, halves, unscale, e, z, out, grad, grad_x, grad_e, grad_z, grad_sum,
-    rows, branches, width, out_width,
+    x_high, x_low, z_high, z_low, shared_undo, rows, branches, width, out_width,
     SHARED: tl.constexpr, OWN: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of x, of e, of z and of the sum that ReLU reads."""
+    """Gradients of x, e, z and of the sum that ReLU reads, and parts of what branches share."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     o, k = tl.arange(0, BLOCK_O), tl.arange(0, BLOCK_K)
     in_m, in_o = m < rows, o < out_width
@@ -205,6 +224,22 @@ def _backward(
     at, inside = m[:, None].to(tl.int64) * out_width + o[None, :], in_m[:, None] & in_o[None, :]
     of_sum = _through_relu(out, grad, at, inside)
     tl.store(grad_sum + at, of_sum, mask=inside)
+    if SHARED:
+        i = tl.arange(0, BLOCK_I)
+        x_at = m[:, None].to(tl.int64) * width + i[None, :]
+        x_inside = in_m[:, None] & (i < width)[None, :]
+        inputs = tl.load(x + x_at, mask=x_inside, other=0.0)
+        top = tl.max(tl.abs(inputs), axis=1, keep_dims=True)
+        if OWN:
+            own = tl.load(z + at, mask=inside, other=0.0)
+            top = tl.maximum(top, tl.max(tl.abs(own), axis=1, keep_dims=True))
+            high, low, undo = _split(own, top)
+            tl.store(z_high + at, high, mask=inside)
+            tl.store(z_low + at, low, mask=inside)
+        high, low, undo = _split(inputs, top)
+        tl.store(x_high + x_at, high, mask=x_inside)
+        tl.store(x_low + x_at, low, mask=x_inside)
+        tl.store(shared_undo + m[:, None], undo, mask=in_m[:, None])
     high, low, undo = _split_rows(of_sum)
     of_e = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
     of_e, of_x, x_at, x_inside = _unmixed(
@@ -266,11 +301,15 @@ def _unmixed(
 
 @triton.jit
 def _backward_weight(
-    x, e, z, grad_sum, part, rows_of_split, rows, branches, width, out_width,
+    x, e, grad_sum, x_high, x_low, z_high, z_low, shared_undo, part, rows_of_split,
+    rows, branches, width, out_width,
     SHARED: tl.constexpr, OWN: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of a branch's weight over some of the nodes."""
+    """Gradient of a branch's weight over some of the nodes.
+
+    Shared parts have a factor for each node, which is undone in the node's gradient.
+    """
     k, split = tl.program_id(0), tl.program_id(1)
     i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
     in_i, in_o = i < width, o < out_width
@@ -283,16 +322,24 @@ def _backward_weight(
         share = tl.load(e + m * branches + k, mask=in_m, other=0.0)
         at, inside = m[:, None] * out_width + o[None, :], in_m[:, None] & in_o[None, :]
         of_sum = tl.load(grad_sum + at, mask=inside, other=0.0)
+        x_inside = in_m[:, None] & in_i[None, :]
+        if SHARED:
+            x_at = m[:, None] * width + i[None, :]
+            high = tl.load(x_high + x_at, mask=x_inside, other=0.0)
+            low = tl.load(x_low + x_at, mask=x_inside, other=0.0)
+            share *= tl.load(shared_undo + m, mask=in_m, other=0.0)
+            undo = 1.0
+        else:
+            x_at = x + (m * branches + k)[:, None] * width + i[None, :]
+            high, low, undo = _split_all(tl.load(x_at, mask=x_inside, other=0.0))
         sum_high, sum_low, undo_sum = _split_all(of_sum * share[:, None])
-        row = m * width if SHARED else (m * branches + k) * width
-        x_at, x_inside = x + row[:, None] + i[None, :], in_m[:, None] & in_i[None, :]
-        high, low, undo = _split_all(tl.load(x_at, mask=x_inside, other=0.0))
         product = _product(tl.trans(high), tl.trans(low), sum_high, sum_low, EXACT)
         of_x += product * (undo * undo_sum)
         if OWN:
-            high, low, undo = _split_all(tl.load(z + at, mask=inside, other=0.0))
+            high = tl.load(z_high + at, mask=inside, other=0.0)
+            low = tl.load(z_low + at, mask=inside, other=0.0)
             product = _product(tl.trans(high), tl.trans(low), sum_high, sum_low, EXACT)
-            of_own += product * (undo * undo_sum)
+            of_own += product * undo_sum
     part += (split * branches + k) * weight_width * out_width
     at, inside = i[:, None] * out_width + o[None, :], in_i[:, None] & in_o[None, :]
     tl.store(part + at, of_x, mask=inside)

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.kernels.shared import PROGRAMS, exact_products, sum_parts, tile_side
+from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
 FEW_NODES = 2**13  # up to which tiles are small, so that all multiprocessors have some
 TILE = 512  # numbers of a tile that is in no product
@@ -63,7 +63,8 @@ class FusedPosterior(torch.autograd.Function):
         grad_x = torch.empty_like(x)
         grad_beside = None if beside is None else torch.empty_like(beside)
         choices = _choices(x, beside, weight, 16) | {"num_warps": 8}
-        programs = max(1, min(triton.cdiv(x.shape[0], choices["BLOCK_M"]), PROGRAMS))
+        tiles = triton.cdiv(x.shape[0], choices["BLOCK_M"])
+        programs = max(1, min(tiles, 2 * MULTIPROCESSORS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
         given, which = _given(grads)
         _backward[(programs,)](

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PROGRAMS = 264  # that sum over nodes, two for each multiprocessor of a large GPU
+MULTIPROCESSORS = 132  # of a large GPU, which have a few programs each where these sum over nodes
 TILE = 8192  # parts that a program sums up
 
 
