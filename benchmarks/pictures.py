@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.ticker import LogLocator
+
 from canet.experiments.figures import ACCENT, MARKERS, PALETTE, new_figure, save_figure, tidy
 
 from .growth import AXIS_NAMES
@@ -60,7 +62,8 @@ def draw_growth(results: Results, folder: Path, name: str) -> None:
         values = max((line.values for line in lines if line.axis == axis), key=len)
         axes.set_xticks(values, [f"{value:,}" for value in values], rotation=30, fontsize="small")
         axes.minorticks_off()
-        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:,g}")
         tidy(axes, "", AXIS_NAMES[axis], "ms per epoch" if axes is panels[0] else "")
         axes.legend(frameon=False, fontsize="small")
     save_figure(figure, folder, name)
