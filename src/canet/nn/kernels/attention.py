@@ -17,7 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.kernels.product import multiply
+from canet.nn.kernels.product import merge, multiply
 from canet.nn.sparse_matrix import Pattern
 
 TILE, READ_TILE = 2048, 512  # entries of a neighbours × branches × H tile of readers, of the read
@@ -77,19 +77,15 @@ class FusedAttention(torch.autograd.Function):
         read_by, entry = pattern.transposed
         cut = read_by.segments
         of_edges = z.new_empty(pattern.nnz, branches)
-        part = z.new_empty(cut.num_slots, width + branches)
+        part_z, part_src = (z.new_empty(cut.num_slots, h) for h in (width, branches))
         base = z[:0] if grad_own is None else grad_own.contiguous()
         _backward[(cut.row.numel(),)](
             z, score_dst, score_src, log_total, mean_grad, read_by.col, entry,
-            cut.row, cut.begin, cut.end, cut.slot, grad, base, of_edges, grad_src, grad_z, part,
-            branches, width, base.numel(), ctx.slope, **tile,
+            cut.row, cut.begin, cut.end, cut.slot, grad, base, of_edges, grad_src, grad_z,
+            part_src, part_z, branches, width, base.numel(), ctx.slope, **tile,
         )  # fmt: skip
-        if cut.num_slots:
-            _merge_backward[(cut.long_row.numel(),)](
-                part, cut.long_row, cut.first_slot, base, grad_src, grad_z,
-                branches, width, base.numel(),
-                BLOCK_K=triton.next_power_of_2(branches), BLOCK_H=tile["BLOCK_H"], num_warps=1,
-            )  # fmt: skip
+        merge(cut, part_z, base, grad_z)
+        merge(cut, part_src, z[:0], grad_src)
         return grad_z, multiply(pattern, None, of_edges), grad_src, None, None
 
 
@@ -201,7 +197,7 @@ def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLO
 @triton.jit
 def _backward(
     z, score_dst, score_src, log_total, mean_grad, col, entries, rows, begins, ends, slots,
-    grad, base, of_edges, grad_src, grad_z, part, branches, width, base_size, slope,
+    grad, base, of_edges, grad_src, grad_z, part_src, part_z, branches, width, base_size, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the state and scores of a node that is read, over its readers, and of theirs."""
@@ -218,8 +214,7 @@ def _backward(
         at = v * width + h
         summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
     else:
-        states_at = part + slot * (width + branches)
-        scores_at = states_at + width
+        states_at, scores_at = part_z + slot * width, part_src + slot * branches
     for first in range(0, branches, BLOCK_K):
         k = first + tl.arange(0, BLOCK_K)
         in_k = k < branches
@@ -247,24 +242,3 @@ def _backward(
             summed += tl.sum(tl.sum(weight[:, :, None] * grad_out, axis=1), axis=0)
         tl.store(scores_at + k, of_scores, mask=in_k)
     tl.store(states_at + h, summed, mask=in_h)
-
-
-@triton.jit
-def _merge_backward(
-    part, long_row, first_slot, base, grad_src, grad_z, branches, width, base_size,
-    BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0)
-    v = tl.load(long_row + row).to(tl.int64)
-    k, h = tl.arange(0, BLOCK_K), tl.arange(0, BLOCK_H)
-    in_k, in_h = k < branches, h < width
-    of_scores = tl.zeros([BLOCK_K], part.dtype.element_ty)
-    summed = tl.zeros([BLOCK_H], part.dtype.element_ty)
-    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
-        part_at = part + slot.to(tl.int64) * (width + branches)
-        summed += tl.load(part_at + h, mask=in_h, other=0.0)
-        of_scores += tl.load(part_at + width + k, mask=in_k, other=0.0)
-    at = v * width + h
-    summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
-    tl.store(grad_z + at, summed, mask=in_h)
-    tl.store(grad_src + v * branches + k, of_scores, mask=in_k)

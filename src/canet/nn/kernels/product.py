@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from canet.nn.sparse_matrix import Pattern
+from canet.nn.sparse_matrix import Pattern, Segments
 
 ENTRIES = 16  # of a segment that a program reads at a time, and segments that it merges at a time
 FEW_SEGMENTS = 2**14  # with more, programs of wide rows have two and read half as many of each
@@ -36,12 +36,20 @@ def multiply(
         value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, base, out, part,
         segments, width, base.numel(), READ=value is not None, num_warps=1, **tile,
     )  # fmt: skip
-    if cut.num_slots:
-        _merge[(cut.long_row.numel(), columns)](
-            part, cut.long_row, cut.first_slot, base, out, width, base.numel(),
-            BLOCK_N=ENTRIES, BLOCK_H=tile["BLOCK_H"], num_warps=1,
-        )  # fmt: skip
+    merge(cut, part, base, out)
     return out
+
+
+def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
+    """Sum the parts of long rows $[slots, h]$ into their rows of `out` $[n, h]$, onto the base."""
+    if not cut.num_slots:
+        return
+    width = out.shape[1]
+    block_h = min(64, triton.next_power_of_2(width))
+    _merge[(cut.long_row.numel(), triton.cdiv(width, block_h))](
+        part, cut.long_row, cut.first_slot, base, out, width, base.numel(),
+        BLOCK_N=ENTRIES, BLOCK_H=block_h, num_warps=1,
+    )  # fmt: skip
 
 
 def _tile(segments: int, width: int) -> dict[str, int]:
