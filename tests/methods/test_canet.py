@@ -38,7 +38,7 @@ def make(backbone: Any = "gcn", **settings: Any) -> tuple[CaNetMethod, Batch]:
 
 def random_environments(num_layers: int, num_nodes: int) -> list[Environment]:
     return [
-        Environment.of(
+        Environment(
             torch.randn(num_nodes, K).log_softmax(dim=1), torch.randn(num_nodes, K).softmax(dim=1)
         )
         for _ in range(num_layers)
@@ -86,8 +86,8 @@ def test_divergence_is_the_papers_sum_over_the_first_nodes() -> None:
 def test_divergence_by_hand() -> None:
     method, _ = make()
     half = torch.tensor([[0.5, 0.25, 0.25]]).log()
-    chosen = Environment.of(half, torch.tensor([[1.0, 0.0, 0.0]]))
-    other = Environment.of(half, torch.tensor([[0.0, 0.5, 0.5]]))
+    chosen = Environment(half, torch.tensor([[1.0, 0.0, 0.0]]))
+    other = Environment(half, torch.tensor([[0.0, 0.5, 0.5]]))
     assert method.divergence([chosen], 1).item() == pytest.approx(math.log(1.5))
     assert method.divergence([other], 1).item() == pytest.approx(math.log(0.75))
     assert method.divergence([chosen, other], 1).item() == pytest.approx(math.log(1.125) / 2)
@@ -96,14 +96,14 @@ def test_divergence_by_hand() -> None:
 def test_divergence_of_a_uniform_posterior_is_zero_whatever_is_drawn() -> None:
     method, _ = make()
     uniform = torch.full((4, K), -math.log(K))
-    drawn = Environment.of(uniform, torch.randn(4, K).softmax(dim=1))
+    drawn = Environment(uniform, torch.randn(4, K).softmax(dim=1))
     assert method.divergence([drawn], 4).item() == pytest.approx(0, abs=1e-15)
 
 
 def test_divergence_of_the_posterior_itself_is_the_kullback_leibler_divergence() -> None:
     method, _ = make()
     log_posterior = torch.randn(4, K).log_softmax(dim=1)
-    divergence = method.divergence([Environment.of(log_posterior, log_posterior.exp())], 4)
+    divergence = method.divergence([Environment(log_posterior, log_posterior.exp())], 4)
     uniform = torch.distributions.Categorical(logits=torch.zeros(K))
     posterior = torch.distributions.Categorical(logits=log_posterior)
     expected = torch.distributions.kl_divergence(posterior, uniform).mean()

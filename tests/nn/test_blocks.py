@@ -225,7 +225,7 @@ def whole_graph_loss(method: Method, x: Tensor, field: Field, nodes: Tensor, y: 
     loss = method.node_losses(prediction.logits[nodes], y).mean()
     if prediction.environments:
         picked = [
-            Environment.of(environment.log_posterior[nodes], environment.sample[nodes])
+            Environment(environment.log_posterior[nodes], environment.sample[nodes])
             for environment in prediction.environments
         ]
         loss = loss + method.settings.reg_weight * method.divergence(picked, len(nodes))

@@ -155,8 +155,8 @@ def assert_same(
     ):
         torch.testing.assert_close(environment.log_posterior.exp(), posterior)
         torch.testing.assert_close(environment.sample, mixture)
-        got += environment
-        wanted += [posterior.log(), mixture, (mixture * posterior.log()).sum(dim=1)]
+        got += [environment.log_posterior, environment.sample, environment.total_expected_log()]
+        wanted += [posterior.log(), mixture, (mixture * posterior.log()).sum()]
     parameters = dict(model.named_parameters())
     weights = [torch.randn_like(output) for output in got]
     gradients = [

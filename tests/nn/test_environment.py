@@ -131,26 +131,33 @@ def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
 
 def test_gradients_pass_through_sample_and_posterior() -> None:
     estimator, _, environment = estimate("graph")
-    for output in environment:
-        total = output.reshape(N, -1)[:, 0].sum()
-        (grad,) = torch.autograd.grad(total, estimator.linear.weight, retain_graph=True)
+    for output in (environment.log_posterior, environment.sample):
+        (grad,) = torch.autograd.grad(
+            output[:, 0].sum(), estimator.linear.weight, retain_graph=True
+        )
         assert grad.isfinite().all()
         assert (grad != 0).all()
 
 
 @kinds
-def test_expected_log_is_that_of_the_posterior_under_the_sample(kind: str) -> None:
+def test_total_expected_log_is_that_of_the_posteriors_under_the_sample(kind: str) -> None:
     _, _, environment = estimate(kind)
-    for log_posterior, e, expected in zip(*(f.tolist() for f in environment), strict=True):
-        slow = sum(e[k] * log_posterior[k] for k in range(K))
-        assert expected == pytest.approx(slow, rel=1e-5)
+    log_posterior, e = environment.log_posterior.tolist(), environment.sample.tolist()
+    for n in (2, N):
+        slow = sum(e[v][k] * log_posterior[v][k] for v in range(n) for k in range(K))
+        total = environment.first(n).total_expected_log()
+        assert total.item() == pytest.approx(slow, rel=1e-5)
+        given = environment._replace(expected_log=torch.arange(N, dtype=torch.float))
+        assert given.first(n).total_expected_log().item() == sum(range(n))
 
 
 def test_first_nodes_of_an_environment() -> None:
     _, _, environment = estimate("node")
     assert environment.first(N) is environment
-    for first, field in zip(environment.first(2), environment, strict=True):
-        assert first.equal(field[:2])
+    first = environment.first(2)
+    assert first.log_posterior.equal(environment.log_posterior[:2])
+    assert first.sample.equal(environment.sample[:2])
+    assert first.expected_log is None
 
 
 def test_extreme_logits_stay_finite() -> None:

@@ -222,13 +222,18 @@ def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
         assert now.equal(was)
 
 
-def gradients_of_each_and_all(
+def fields_and_gradients(
     environment: Environment, directions: list[Tensor], leaves: list[Tensor]
 ) -> list[Tensor]:
-    """Of each field alone, where nothing else has a gradient, of all, and of a plain sum."""
-    totals = [(f * d).sum() for f, d in zip(environment, directions, strict=True)]
-    totals += [sum(totals[1:], totals[0]), environment.expected_log.sum()]
-    return [
+    """Gradients of each field alone, where nothing else has one, of all, and of a plain sum."""
+    log_posterior, sample, expected_log = environment
+    if log_posterior.dtype == torch.float64:
+        assert expected_log is None
+        expected_log = (sample * log_posterior).sum(dim=1)
+    fields = [log_posterior, sample, expected_log]
+    totals = [(f * d).sum() for f, d in zip(fields, directions, strict=True)]
+    totals += [sum(totals[1:], totals[0]), environment.total_expected_log()]
+    return fields + [
         gradient
         for total in totals
         for gradient in torch.autograd.grad(total, leaves, retain_graph=True)
@@ -252,7 +257,7 @@ def test_fused_sample_and_its_gradients_are_those_of_double_precision(
         entries = torch.zeros(0, dtype=tensors[0].dtype)
         matrix = SparseMatrix.from_coo(nothing, nothing, entries, (rows, rows)).to("cuda")
         environment = estimator.propagate(matrix, *tensors)
-        return [*environment, *gradients_of_each_and_all(environment, directions, tensors)]
+        return fields_and_gradients(environment, directions, tensors)
 
     assert kernels.fused_sample(mapped[0].float())
     assert not kernels.fused_sample(mapped[0])
@@ -288,8 +293,7 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         module = deepcopy(estimator).to(tensors[0].dtype)
         environment = module(*tensors)
-        leaves = [*tensors, *module.parameters()]
-        return [*environment, *gradients_of_each_and_all(environment, directions, leaves)]
+        return fields_and_gradients(environment, directions, [*tensors, *module.parameters()])
 
     weight = estimator.linear.weight
     assert kernels.fused_posterior(z[0].float(), weight)

@@ -113,12 +113,12 @@ class CaNetMethod(Method):
     def divergence(self, environments: Sequence[Environment], num_nodes: int) -> Tensor:
         """The regulariser over the first `num_nodes` nodes, averaged over the layers, a scalar."""
         total: Any = 0
-        for layer, environment in enumerate(environments):
-            _, sample, expected_log = environment.first(num_nodes)
-            total = total + expected_log.sum()
+        for layer, whole in enumerate(environments):
+            environment = whole.first(num_nodes)
+            total = total + environment.total_expected_log()
             if self.prior is not None:
                 log_prior = self.prior(layer, self.model.estimators[layer])
-                total = total - sample.sum(dim=0) @ log_prior
+                total = total - environment.sample.sum(dim=0) @ log_prior
         mean = total / (num_nodes * len(environments))
         # A node's e sums to one, so a uniform prior adds a constant.
         return mean + math.log(self.settings.num_environments) if self.prior is None else mean

@@ -20,23 +20,27 @@ class Environment(NamedTuple):
 
     `log_posterior` is $\\log \\pi$ $[n, K]$; `sample` is what the branches are mixed with, $e$
     $[n, K]$: a Gumbel-Softmax sample when training and $\\pi$ itself when predicting;
-    `expected_log` is $\\sum_k e_k \\log \\pi_k$ $[n]$, which the regulariser reads.
+    `expected_log` is $\\sum_k e_k \\log \\pi_k$ $[n]$ where a kernel gave it with the others.
     """
 
     log_posterior: Tensor
     sample: Tensor
-    expected_log: Tensor
-
-    @classmethod
-    def of(cls, log_posterior: Tensor, sample: Tensor) -> Environment:
-        """An inference from its posterior and its sample."""
-        return cls(log_posterior, sample, (sample * log_posterior).sum(dim=-1))
+    expected_log: Tensor | None = None
 
     def first(self, num_nodes: int) -> Environment:
         """The inference for the first nodes; itself for all, as gradients of slices are copied."""
         if num_nodes == len(self.sample):
             return self
-        return Environment(*(field[:num_nodes] for field in self))
+        log_posterior, sample, expected_log = self
+        if expected_log is not None:
+            expected_log = expected_log[:num_nodes]
+        return Environment(log_posterior[:num_nodes], sample[:num_nodes], expected_log)
+
+    def total_expected_log(self) -> Tensor:
+        """$\\sum_v \\sum_k e_{vk} \\log \\pi_{vk}$, which the regulariser reads, a scalar."""
+        if self.expected_log is not None:
+            return self.expected_log.sum()
+        return (self.sample * self.log_posterior).sum()
 
 
 class EnvironmentEstimator(nn.Module):
@@ -55,7 +59,7 @@ class EnvironmentEstimator(nn.Module):
 
     Shapes:
         - z $[n, H]$ and for `graph` gathered $\hat A z$ $[n, H]$, or one $[n, 2H]$ of both
-          → :class:`Environment` of $[n, K]$ tensors
+          → :class:`Environment` of n nodes
     """
 
     def __init__(
@@ -100,9 +104,9 @@ class EnvironmentEstimator(nn.Module):
             return Environment(*kernels.sample(logits, draws, self.tau))
         log_posterior = F.log_softmax(logits, dim=-1)
         if not self.training:
-            return Environment.of(log_posterior, log_posterior.exp())
+            return Environment(log_posterior, log_posterior.exp())
         noisy = log_posterior + gumbel_noise(log_posterior)
-        return Environment.of(log_posterior, F.softmax(noisy / self.tau, dim=-1))
+        return Environment(log_posterior, F.softmax(noisy / self.tau, dim=-1))
 
 
 def gumbel_noise(like: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
     if not cut.num_slots:
         return
     width = out.shape[1]
-    block_h = min(64, triton.next_power_of_2(width))
+    block_h = _columns(width)
     _merge[(cut.long_row.numel(), triton.cdiv(width, block_h))](
         part, cut.long_row, cut.first_slot, base, out, width, base.numel(),
         BLOCK_N=ENTRIES, BLOCK_H=block_h, num_warps=1,
@@ -54,11 +54,16 @@ def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
 
 def _tile(segments: int, width: int) -> dict[str, int]:
     """Segments, entries of each, and columns that a program works on at a time."""
-    block_h = min(64, triton.next_power_of_2(width))
+    block_h = _columns(width)
     block_r, block_n = min(8, 64 // block_h), ENTRIES
     if block_r == 1 and segments > FEW_SEGMENTS:
         block_r, block_n = 2, ENTRIES // 2
     return {"BLOCK_R": block_r, "BLOCK_N": block_n, "BLOCK_H": block_h}
+
+
+def _columns(width: int) -> int:
+    """Columns of a tile."""
+    return min(64, triton.next_power_of_2(width))
 
 
 @triton.jit
