@@ -18,7 +18,7 @@ from canet.data.task import ShiftTask
 from canet.methods.canet import CaNetSettings
 from canet.training.metrics import METRICS
 
-NEGATIVE_SLOPE = 0.2
+NEGATIVE_SLOPE = 0.01
 
 
 def scatter_sum(values: Tensor, index: Tensor, size: int) -> Tensor:

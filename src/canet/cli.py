@@ -89,7 +89,11 @@ DataSeed = Annotated[
 ]
 Protocol = Annotated[str, typer.Option(help="paper, or disjoint: no test node known.")]
 Features = Annotated[
-    str | None, typer.Option(help="structural: features computed from the graph alone.")
+    str | None,
+    typer.Option(
+        help="structural: computed from the graph alone (arxiv, elliptic); multi-hot: rows not "
+        "normalised (twitch)."
+    ),
 ]
 Inductive = Annotated[
     bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
@@ -336,6 +340,9 @@ def reproduce(
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")] = None,
     retry: Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")] = False,
+    archive: Annotated[
+        Path | None, typer.Option(help="Archive of runs that need not be made again.")
+    ] = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
@@ -344,7 +351,7 @@ def reproduce(
     from canet.experiments.reproduce import reproduce as run
 
     scope = Scope(quick, _names(methods), _names(tasks), data_root)
-    if run(what, out, scope, jobs, device.value, retry, quiet):
+    if run(what, out, scope, jobs, device.value, retry, archive, quiet):
         raise typer.Exit(1)
 
 
@@ -380,17 +387,31 @@ def evaluate(
 
 @app.command()
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
+    runs: Annotated[Path, typer.Argument(help="Folder of runs or of a reproduction, or archive.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page. Default: report.html in RUNS.")
+        Path | None,
+        typer.Option("--out", "-o", help="The page. Default: report.html in RUNS, or beside it."),
     ] = None,
 ) -> None:
     """One self-contained page about finished runs: who wins, curves, figures, settings."""
     from canet.experiments.report import write_report
 
-    target = out or runs / "report.html"
+    target = out or (runs.parent if runs.is_file() else runs) / "report.html"
     write_report(runs, target)
     print(f"Report: {target}")
+
+
+@app.command()
+def archive(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file, such as runs.tar.xz.")],
+) -> None:
+    """One small file of all finished runs, without weights: what tables and reports need."""
+    from canet.training import find_runs, write_archive
+
+    places = find_runs(runs)
+    write_archive(places, out)
+    print(f"{len(places)} runs: {out}, {out.stat().st_size / 2**20:.1f} MB")
 
 
 @app.command()

@@ -43,8 +43,14 @@ def test_later_papers_are_tested_by_period(small_root: Path) -> None:
     for name, nodes in task.test_ood.items():
         assert {task.environments[i] for i in task.data.environment[nodes].tolist()} == {name}
     assert task.data.environment.min() == 0
-    assert task.environments[0] == "until 2007"
-    assert set(YEAR[task.data.environment == 0].tolist()) == {2004, 2005, 2006, 2007}
+
+
+def test_training_papers_have_the_three_published_environments(small_root: Path) -> None:
+    task = load_task("arxiv", small_root)
+    ids = task.training_environments().tolist()
+    assert [task.environments[i] for i in ids] == ["until 2009", "2010-2011", "2012-2013"]
+    assert set(YEAR[task.data.environment == 0].tolist()) == set(range(2004, 2010))
+    assert set(YEAR[task.data.environment == 2].tolist()) == {2012, 2013}
 
 
 def test_structural_features_need_no_features_file(small_root: Path) -> None:

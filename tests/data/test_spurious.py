@@ -48,6 +48,18 @@ def test_drawing_leaves_the_global_random_state_alone() -> None:
     assert torch.rand(3).equal(expected)
 
 
+def test_columns_have_the_same_bits_whatever_the_default_precision() -> None:
+    expected = spurious_columns(Y, EDGES, seed=3)
+    torch.set_default_dtype(torch.double)
+    try:
+        columns = spurious_columns(Y, EDGES, seed=3)
+        assert torch.get_default_dtype() == torch.double
+    finally:
+        torch.set_default_dtype(torch.float)
+    assert columns.dtype == torch.float
+    assert columns.equal(expected)
+
+
 def test_domains_are_disjoint_copies_with_the_same_base_features_and_labels() -> None:
     task = make()
     x = task.data.x.to_dense()

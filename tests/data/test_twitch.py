@@ -53,6 +53,15 @@ def test_regions_are_environments_and_the_last_three_are_shifted(small_root: Pat
         "EN": 20,
     }
     assert [task.train.numel(), task.valid.numel(), task.test_id.numel()] == [30, 15, 15]
+
+
+def test_rows_of_features_sum_to_one_unless_multi_hot_ones_are_asked_for(small_root: Path) -> None:
+    task = load_task("twitch", small_root)
+    assert task.features == "original"
+    assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [0.5, 0.5]
+    assert set(task.data.x.to_dense().sum(dim=1).tolist()) == {0.0, 1.0}
+    task = load_task("twitch", small_root, features="multi-hot")
+    assert task.features == "multi-hot"
     assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [1, 1]
 
 

@@ -214,6 +214,7 @@ def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
         edge_index=edges,
         observed=torch.arange(8),
         train=torch.tensor([4, 0]),
+        y=torch.tensor([0, 1]),
         read=lambda nodes: pytest.fail("nothing to read"),
     )
     nodes, local = training_components(view)
@@ -407,7 +408,12 @@ def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
     method = EERM(EERMSettings(num_layers=2), "gcn", 3, 2)
     x, graph = torch.rand(10, 3), Graph(chain, 10, method.model.operators)
     view = TrainingView(
-        x, chain, nodes, nodes, read=lambda nodes: (x, graph.receptive_field(nodes, 2).blocks)
+        x=x,
+        edge_index=chain,
+        observed=nodes,
+        train=nodes,
+        y=torch.zeros_like(nodes),
+        read=lambda nodes: (x, graph.receptive_field(nodes, 2).blocks),
     )
     method.prepare(view)
     assert method.far == far

@@ -1,20 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from canet.methods import BACKBONES, sr_gnn
-from canet.methods.sr_gnn import (
-    SRGNN,
-    SRGNNSettings,
-    central_moment_discrepancy,
-    mean_matching_weights,
-)
+from canet.methods.sr_gnn import SRGNN, SRGNNSettings, central_moment_discrepancy
 from canet.training import Trainer
 from canet.training.trainer import seeded
 from tests.training.tiny import tiny_task
@@ -71,66 +66,6 @@ def test_equal_samples_have_no_discrepancy_and_a_finite_gradient() -> None:
     assert sample.grad.isfinite().all()
 
 
-# Kernel mean matching
-
-
-def objective(beta: Tensor, source: Tensor, target: Tensor) -> float:
-    """The squared distance of the weighted means, in the feature space, by its kernel."""
-    scale = torch.cdist(source, target).square().median()
-
-    def kernel(first: Tensor, second: Tensor) -> Tensor:
-        return (-torch.cdist(first, second).square() / scale).exp() + sr_gnn.CONSTANT_FEATURE
-
-    share = beta / len(source)
-    within = share @ kernel(source, source) @ share
-    across = share @ kernel(source, target).mean(dim=1)
-    return float(within - 2 * across + kernel(target, target).mean())
-
-
-def test_weights_move_to_where_the_target_is() -> None:
-    source = torch.cat([torch.randn(30, 2), torch.randn(10, 2) + 4]).double()
-    target = torch.cat([torch.randn(10, 2), torch.randn(30, 2) + 4]).double()
-    weights = mean_matching_weights(source, target, 0.0, 10.0)
-    assert weights[:30].mean() < 0.5
-    assert weights[30:].mean() > 2
-    assert weights.mean().item() == pytest.approx(1, abs=0.01)
-
-
-def test_matched_samples_keep_weight_one() -> None:
-    source = torch.randn(20, 3).double()
-    weights = mean_matching_weights(source, source.flip(0), 0.2, 10.0)
-    torch.testing.assert_close(weights, torch.ones_like(weights), atol=1e-3, rtol=0)
-
-
-def test_features_all_equal_keep_weight_one() -> None:
-    weights = mean_matching_weights(torch.ones(5, 3).double(), torch.ones(4, 3).double(), 0.2, 10.0)
-    torch.testing.assert_close(weights, torch.ones(5).double())
-
-
-def test_weights_are_the_optimum_that_another_solver_finds() -> None:
-    source, target = torch.randn(6, 2).double(), torch.randn(9, 2).double() + 0.7
-    low, high = 0.2, 2.5
-    ours = mean_matching_weights(source, target, low, high)
-    reference = minimize(
-        lambda beta: objective(torch.from_numpy(beta), source, target),
-        np.ones(6),
-        method="SLSQP",
-        bounds=[(low, high)] * 6,
-        options={"ftol": 1e-14, "maxiter": 1000},
-    )
-    assert reference.success
-    np.testing.assert_allclose(ours.numpy(), reference.x, atol=0.01)
-    assert objective(ours, source, target) <= reference.fun + 1e-6
-    assert objective(ours, source, target) < objective(torch.ones(6).double(), source, target)
-
-
-def test_weights_stay_within_their_bounds() -> None:
-    source, target = torch.randn(50, 2).double(), torch.randn(50, 2).double() / 4 + 2
-    weights = mean_matching_weights(source, target, 0.2, 3.0)
-    assert weights.min().item() == pytest.approx(0.2)
-    assert weights.max().item() == pytest.approx(3.0)
-
-
 # The method
 
 
@@ -161,7 +96,7 @@ def test_each_training_node_has_a_weight_within_the_bounds(backbone: str) -> Non
 
 
 @pytest.mark.parametrize("inductive", [False, True])
-def test_sample_is_observed_and_as_large_as_the_training_set(
+def test_sample_is_observed_outside_the_training_set_and_as_large(
     inductive: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of = trainer(inductive=inductive)
@@ -175,6 +110,15 @@ def test_sample_is_observed_and_as_large_as_the_training_set(
     assert train.equal(of.task.train)
     assert sample.unique().numel() == train.numel()
     assert torch.isin(sample, of.task.observed()).all()
+    assert not torch.isin(sample, train).any()
+
+
+def test_a_graph_of_training_nodes_alone_is_its_own_sample() -> None:
+    of = trainer()
+    view = of.fields.view()
+    method = of._new_method()
+    method.prepare(replace(view, observed=view.train))
+    assert method.model(*method.sample).logits.shape[0] == view.train.numel()
 
 
 def test_training_nodes_beyond_the_sample_take_the_weight_of_the_nearest(
@@ -185,7 +129,7 @@ def test_training_nodes_beyond_the_sample_take_the_weight_of_the_nearest(
 
     def numbered(source: Tensor, *_: Any) -> Tensor:
         solved.append(source)
-        return torch.arange(len(source)).double()
+        return torch.arange(1, 1 + len(source)).double()
 
     monkeypatch.setattr(sr_gnn, "MAX_SAMPLE", 5)
     monkeypatch.setattr(sr_gnn, "mean_matching_weights", numbered)
@@ -194,9 +138,20 @@ def test_training_nodes_beyond_the_sample_take_the_weight_of_the_nearest(
     features = method.propagated(batch.x, batch.blocks)
     (source,) = solved
     assert len(source) == 5
-    for node, weight in zip(features, method.beta.tolist(), strict=True):
-        distances = [float((node - center).norm()) for center in source]
-        assert weight == distances.index(min(distances))
+    nearest = torch.tensor(
+        [min(range(5), key=lambda i: float((node - source[i]).norm())) + 1.0 for node in features]
+    )
+    for c in batch.y.unique():
+        own = batch.y == c
+        torch.testing.assert_close(method.beta[own], nearest[own] / nearest[own].mean())
+
+
+@every_backbone
+def test_weights_have_a_mean_of_one_in_every_class(backbone: str) -> None:
+    of = trainer(backbone)
+    beta, y = prepared(of).beta, of.fields.batch("train").y
+    for c in y.unique():
+        assert beta[y == c].mean().item() == pytest.approx(1, abs=1e-6)
 
 
 @every_backbone

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.nn import GAT, GCN, CaNet, Features, Graph, GraphModel, Prediction
-from canet.nn.propagation import attend
+from canet.nn.propagation import NEGATIVE_SLOPE, attend
 from canet.nn.sparse_matrix import Pattern
 
 NUM_NODES = 10
@@ -101,4 +101,4 @@ def attend_each(pattern: Pattern, z: Tensor, score_dst: Tensor, score_src: Tenso
         - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$ → $[n_{dst}, K, H]$
     """
     pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
-    return torch.stack([attend(pattern, z, *pair) for pair in pairs], dim=1)
+    return torch.stack([attend(pattern, z, *pair, NEGATIVE_SLOPE) for pair in pairs], dim=1)

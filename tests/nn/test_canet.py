@@ -249,7 +249,7 @@ def test_one_environment_is_a_plain_attention_network_with_a_residual_link() -> 
     x = features()
     z = F.relu(model.phi_in(x))
     for branches in model.branches:
-        conv = GATConv(HIDDEN, HIDDEN, heads=1, bias=False)
+        conv = GATConv(HIDDEN, HIDDEN, heads=1, bias=False, negative_slope=NEGATIVE_SLOPE)
         with torch.no_grad():
             conv.lin.weight.copy_(branches.weight[0].T)
             conv.att_dst.copy_(branches.attention_dst[None])

@@ -80,7 +80,7 @@ def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_secon
 def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
     pattern = neighbourhood()
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
-    weights = attention_weights(pattern, score_dst, score_src)
+    weights = attention_weights(pattern, score_dst, score_src, NEGATIVE_SLOPE)
     for u in range(NUM_NODES):
         entries = (pattern.row == u).nonzero().flatten().tolist()
         for k in range(K):
@@ -93,13 +93,13 @@ def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
 def test_attention_weights_pass_gradcheck() -> None:
     pattern = neighbourhood()
     scores = [torch.randn(NUM_NODES, 2, requires_grad=True) for _ in range(2)]
-    assert gradcheck(lambda a, b: attention_weights(pattern, a, b), scores)
+    assert gradcheck(lambda a, b: attention_weights(pattern, a, b, NEGATIVE_SLOPE), scores)
 
 
 def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None:
     pattern = neighbourhood()
     scores = (1e6 * torch.randn(NUM_NODES, K)).requires_grad_()
-    weights = attention_weights(pattern, scores, scores)
+    weights = attention_weights(pattern, scores, scores, NEGATIVE_SLOPE)
     weights.square().sum().backward()
     assert weights.isfinite().all()
     assert scores.grad.isfinite().all()
@@ -109,7 +109,8 @@ def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None
 def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores() -> None:
     pattern, scores = neighbourhood(), torch.rand(NUM_NODES, K)
     torch.testing.assert_close(
-        attention_weights(pattern, scores, scores), attention_weights(pattern, scores + 50, scores)
+        attention_weights(pattern, scores, scores, NEGATIVE_SLOPE),
+        attention_weights(pattern, scores + 50, scores, NEGATIVE_SLOPE),
     )
 
 
@@ -117,7 +118,7 @@ def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> Non
     pattern, z = neighbourhood(), torch.randn(NUM_NODES, H)
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)
     gathered = attend_each(pattern, z, score_dst, score_src)
-    weights = attention_weights(pattern, score_dst, score_src)
+    weights = attention_weights(pattern, score_dst, score_src, NEGATIVE_SLOPE)
     for u in range(NUM_NODES):
         for k in range(K):
             entries = (pattern.row == u).nonzero().flatten()
@@ -147,16 +148,16 @@ def test_mixed_attention_and_its_gradients_are_those_of_attending_and_mixing() -
         return mix_branches(attend_each(pattern, z, dst, src), weight, e) + z[:readers]
 
     target = torch.randn(readers, H)
-    mixed, expected = mix_attention(pattern, *inputs), composed(*inputs)
+    mixed, expected = mix_attention(pattern, *inputs, NEGATIVE_SLOPE), composed(*inputs)
     torch.testing.assert_close(mixed, expected)
     pairs = zip(
         *(torch.autograd.grad(out, inputs, target) for out in (mixed, expected)), strict=True
     )
     for ours, oracle in pairs:
         torch.testing.assert_close(ours, oracle)
-    assert gradcheck(lambda *tensors: mix_attention(pattern, *tensors), inputs)
+    assert gradcheck(lambda *tensors: mix_attention(pattern, *tensors, NEGATIVE_SLOPE), inputs)
     with torch.no_grad():
-        assert mix_attention(pattern, *inputs).equal(mixed)
+        assert mix_attention(pattern, *inputs, NEGATIVE_SLOPE).equal(mixed)
 
 
 @pytest.mark.parametrize("k", range(K))
@@ -192,6 +193,6 @@ def test_initial_weights_stay_within_their_bounds() -> None:
     convolution, attention = ConvolutionBranches(hidden, K), AttentionBranches(hidden, K)
     for weight in (convolution.weight, attention.weight):
         assert 0.9 / math.sqrt(hidden) < weight.abs().max() <= 1 / math.sqrt(hidden)
-    xavier = math.sqrt(2) * math.sqrt(6 / (2 * hidden + 1))
+    xavier = math.sqrt(2) * math.sqrt(6 / (2 * hidden + K))
     for vector in (attention.attention_dst, attention.attention_src):
         assert 0.8 * xavier < vector.abs().max() <= xavier

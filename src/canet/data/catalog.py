@@ -95,7 +95,7 @@ def _load_synthetic(request: Request) -> ShiftTask:
 def _load_twitch(request: Request) -> ShiftTask:
     from canet.data.twitch import twitch_task
 
-    return twitch_task(request.data_root, request.data_seed)
+    return twitch_task(request.data_root, request.data_seed, request.features)
 
 
 def _load_arxiv(request: Request) -> ShiftTask:
@@ -170,6 +170,7 @@ CATALOG: dict[str, Entry] = {
         load=_load_twitch,
         measure=_count,
         published=Statistics(34120, 892346, 2, 2545),
+        features=("multi-hot",),
     ),
     "arxiv": Entry(
         description="citations among computer-science papers by year: subject of a paper",
@@ -208,7 +209,8 @@ def load_task(
         data_seed: Seed of the random choices in the data: spurious features and splits.
         protocol: How splits are made: `paper`, or `disjoint` for spurious-feature tasks.
         features: None for the task's own features; `structural` for ones computed from the graph
-            alone (Arxiv and Elliptic), which needs no features file.
+            alone (Arxiv and Elliptic), which needs no features file; `multi-hot` for Twitch's
+            without the normalisation of their rows.
         inductive: Whether nodes that do not exist at training time are hidden from training.
     """
     entry = _entry(name)

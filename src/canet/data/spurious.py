@@ -11,6 +11,8 @@ distribution, 4-6 are not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import scipy.sparse as sp
@@ -34,16 +36,29 @@ PROTOCOLS = ("paper", "disjoint")
 
 def spurious_columns(y: Tensor, edge_index: Tensor, seed: int) -> Tensor:
     """The spurious block of every domain, $[6, N, 10]$, for labels $[N]$ and edges $[2, E]$."""
-    labels = F.one_hot(y).float()
-    domains = torch.eye(NUM_DOMAINS)
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
+        labels = F.one_hot(y).float()
+        domains = torch.eye(NUM_DOMAINS)
         first = GCNConv(labels.shape[1], NUM_SPURIOUS)
         second = GCNConv(NUM_SPURIOUS, NUM_SPURIOUS)
         from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
         from_label = second(first(labels, edge_index).relu(), edge_index)
         noise = NOISE_STD * torch.randn(NUM_DOMAINS, y.numel(), NUM_SPURIOUS)
         return from_label + from_domain(domains)[:, None, :] + noise
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Make tensors in single precision, whatever the caller's default is: data has the same bits
+    for all.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def spurious_task(

@@ -28,17 +28,24 @@ from canet.sparse import from_scipy
 READER_VERSION = 1
 NUM_FEATURES = 3170
 NUM_ID_REGIONS = 3
+MULTI_HOT = "multi-hot"
 FOLDERS = {"DE": "DE", "PT": "PTBR", "RU": "RU", "ES": "ES", "FR": "FR", "EN": "ENGB"}
 """Region → its folder; the first three are in distribution."""
 
 
-def twitch_task(data_root: Path | None, data_seed: int) -> ShiftTask:
-    """All regions as one disconnected graph; a node's environment is its region."""
+def twitch_task(data_root: Path | None, data_seed: int, features: str | None) -> ShiftTask:
+    """All regions as one disconnected graph; a node's environment is its region.
+
+    Rows of features sum to one, as in the published loader; with `multi-hot` they hold ones.
+    """
     raw = obtain(sources.FILES["twitch"], data_root)
     arrays = processed("twitch", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
     region = torch.from_numpy(arrays["region"])
     shape = (region.numel(), NUM_FEATURES)
-    ones = np.ones(len(arrays["columns"]), dtype=np.float32)
+    values = np.ones(len(arrays["columns"]), dtype=np.float32)
+    if features != MULTI_HOT:
+        counts = np.diff(arrays["rows"])
+        values /= np.repeat(counts, counts)
     in_distribution = region < NUM_ID_REGIONS
     train, valid, test_id = split_50_25_25(
         in_distribution.nonzero().flatten(), torch.Generator().manual_seed(data_seed)
@@ -47,7 +54,7 @@ def twitch_task(data_root: Path | None, data_seed: int) -> ShiftTask:
     return ShiftTask(
         name="twitch",
         data=Data(
-            x=from_scipy(sp.csr_matrix((ones, arrays["columns"], arrays["rows"]), shape=shape)),
+            x=from_scipy(sp.csr_matrix((values, arrays["columns"], arrays["rows"]), shape=shape)),
             edge_index=torch.from_numpy(arrays["edge_index"]),
             y=torch.from_numpy(arrays["y"]),
             environment=region,
@@ -66,6 +73,7 @@ def twitch_task(data_root: Path | None, data_seed: int) -> ShiftTask:
         shift="disconnected subgraphs",
         environments=regions,
         data_seed=data_seed,
+        features=features or "original",
     )
 
 

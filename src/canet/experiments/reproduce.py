@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from canet.console import print_table
@@ -11,7 +12,8 @@ from canet.errors import CanetError, unknown_name
 from canet.experiments.jobs import FailedJob, job_folder, run_jobs
 from canet.experiments.paper import EXPERIMENTS, Experiment, Finished, Scope
 from canet.experiments.paper.finished import serving_folder, with_curves
-from canet.training import RunConfig
+from canet.training import RunConfig, RunFolder, unpack_archive
+from canet.training.checkpoint import MARKER
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
@@ -26,6 +28,7 @@ def reproduce(
     jobs: int = 1,
     device: str = "auto",
     retry: bool = False,
+    archive: Path | None = None,
     quiet: bool = False,
 ) -> list[FailedJob]:
     """Run what is not finished yet, write tables and figures, and print the headline tables.
@@ -37,12 +40,15 @@ def reproduce(
         jobs: Number of worker processes.
         device: `auto`, `cpu` or `cuda`.
         retry: Whether to run jobs again that failed before.
+        archive: Runs that are unpacked into `out` first, and need not be made again.
         quiet: Whether to print nothing but failures.
 
     Returns:
         The jobs that failed; tables have gaps in their place.
     """
-    scope = scope or Scope()
+    if archive:
+        unpack_archive(archive, out / RUNS)
+    scope = replace(scope or Scope(), features_at_hand=features_at_hand(out / RUNS))
     experiments = choose(what, scope)
     configs = [
         config
@@ -69,6 +75,12 @@ def reproduce(
         places = [out / TABLES, out / FIGURES, *([out / REPORT] if what == ALL else [])]
         print(f"Written: {', '.join(str(place) for place in places if place.exists())}")
     return failed
+
+
+def features_at_hand(root: Path) -> frozenset[tuple[str, str]]:
+    """Task and features of the finished runs below a folder."""
+    configs = (RunFolder(marker.parent).read_config() for marker in root.rglob(MARKER))
+    return frozenset((config.task, config.features) for config in configs)
 
 
 def choose(what: str, scope: Scope) -> list[Experiment]:

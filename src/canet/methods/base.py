@@ -80,6 +80,7 @@ class TrainingView:
         edge_index: Edges $[2, E]$ of training time.
         observed: Ids of the nodes of the training graph, labelled or not.
         train: Ids $[n]$ of the training nodes, in the order of the batch.
+        y: Labels $[n]$ of the training nodes.
         read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
     """
 
@@ -87,6 +88,7 @@ class TrainingView:
     edge_index: Tensor
     observed: Tensor
     train: Tensor
+    y: Tensor
     read: Callable[[Tensor], tuple[Features, Sequence[Block]]]
 
 

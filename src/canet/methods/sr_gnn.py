@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.methods.mean_matching import mean_matching_weights
 from canet.nn import GCN, Block, Features
 from canet.settings import setting
 
 MAX_SAMPLE = 1000  # nodes that stand for the graph, and training nodes whose weights are solved
 NUM_MOMENTS = 5
-CONSTANT_FEATURE = 100.0  # its kernel, so far above the Gaussian's 1 that the mean weight is one
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,11 @@ class SRGNN(Method):
     .. math:: \frac{1}{n} \sum_i \beta_i \ell_i
               + \lambda\,\mathrm{CMD}(\tanh Z_{train}, \tanh Z_{sample}),
 
-    where the sample, drawn once, stands for all nodes observed in training, Z is what the last
-    linear map reads, and the weights $\beta$ match the means of training nodes and sample in a
-    kernel's feature space. They are found before training on propagated features, for at most
-    `MAX_SAMPLE` training nodes; each other one takes the weight of the nearest of these.
+    where the sample, drawn once from the observed nodes outside the training set, stands for the
+    graph, Z is what the last linear map reads, and the weights $\beta$ match the means of training
+    nodes and sample in a kernel's feature space, with a mean of one in every class. They are found
+    before training on propagated features, for at most `MAX_SAMPLE` training nodes; each other one
+    takes the weight of the nearest of these, rescaled to keep its class's mean.
     """
 
     name = "sr_gnn"
@@ -57,18 +58,24 @@ class SRGNN(Method):
     beta: Tensor
 
     def prepare(self, view: TrainingView) -> None:
+        others = view.observed[~torch.isin(view.observed, view.train)]
+        unseen = others if others.numel() else view.observed
         size = min(view.train.numel(), MAX_SAMPLE)
-        self.sample = view.read(view.observed[torch.randperm(view.observed.numel())[:size]])
+        self.sample = view.read(unseen[torch.randperm(unseen.numel())[:size]])
         chosen = torch.randperm(view.train.numel())[:size]
         train = self.propagated(*view.read(view.train))
         weights = mean_matching_weights(
             train[chosen],
             self.propagated(*self.sample),
+            view.y[chosen],
             self.settings.min_weight,
             self.settings.max_weight,
         )
         nearest = [torch.cdist(part, train[chosen]).argmin(dim=1) for part in train.split(size)]
-        beta = weights[torch.cat(nearest)].to(self.model.phi_in.weight)
+        beta = weights[torch.cat(nearest)]
+        member = F.one_hot(view.y).to(beta)
+        beta = beta / (member @ (member.t() @ beta / member.sum(dim=0).clamp_min(1)))
+        beta = beta.to(self.model.phi_in.weight)
         self.register_buffer("beta", beta, persistent=False)
 
     @torch.no_grad()
@@ -105,33 +112,3 @@ def central_moment_discrepancy(first: Tensor, second: Tensor, width: float) -> T
         powers = powers[0] * first, powers[1] * second
         total = total + (powers[0].mean(dim=0) - powers[1].mean(dim=0)).norm()
     return total
-
-
-def mean_matching_weights(source: Tensor, target: Tensor, low: float, high: float) -> Tensor:
-    r"""Kernel mean matching (Huang et al., NeurIPS '06): the weights $\beta \in [low, high]^n$ of
-
-    .. math:: \min_\beta \left\| \frac{1}{n} \sum_i \beta_i \varphi(s_i)
-              - \frac{1}{m} \sum_j \varphi(t_j) \right\|^2
-
-    under a Gaussian kernel whose squared width is the median squared distance. A constant feature
-    beside it asks for weights of mean one.
-
-    Shapes:
-        - source $[n, H]$, target $[m, H]$ → $[n]$, double precision
-    """
-    from scipy.optimize import minimize
-
-    within, across = torch.cdist(source, source).square(), torch.cdist(source, target).square()
-    scale = across.median().clamp_min(torch.finfo(across.dtype).tiny)
-    kernel = ((-within / scale).exp() + CONSTANT_FEATURE).numpy() / len(source)
-    mean = ((-across / scale).exp() + CONSTANT_FEATURE).mean(dim=1).numpy()
-
-    def objective(beta: np.ndarray) -> tuple[float, np.ndarray]:
-        product = kernel @ beta
-        return float(beta @ (product / 2 - mean)), product - mean
-
-    start = np.ones(len(source))
-    found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=[(low, high)] * len(start)
-    )
-    return torch.from_numpy(found.x)

@@ -103,6 +103,7 @@ class GAT(GCN):
     """
 
     kind: Kind = "attention"
+    negative_slope = 0.2  # of LeakyReLU, as in the paper of GAT
 
     def __init__(
         self,
@@ -125,4 +126,4 @@ class GAT(GCN):
             vectors = self.phi_out.weight.t() @ vectors
         to_dst, to_src = (z @ vectors).split(1, dim=1)
         pattern = block.matrices[self.operator].pattern
-        return attend(pattern, z, to_dst[: block.num_dst], to_src)
+        return attend(pattern, z, to_dst[: block.num_dst], to_src, self.negative_slope)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from canet.nn import kernels
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
-NEGATIVE_SLOPE = 0.2
+NEGATIVE_SLOPE = 0.01  # of CaNet-GAT's LeakyReLU: as published, the paper names none
 
 
 class ConvolutionBranches(nn.Module):
@@ -66,7 +66,7 @@ class AttentionBranches(nn.Module):
         bound = 1 / math.sqrt(hidden)
         self.weight = nn.Parameter(torch.empty(num_branches, hidden, hidden))
         nn.init.uniform_(self.weight, -bound, bound)
-        bound = math.sqrt(2) * math.sqrt(6 / (2 * hidden + 1))
+        bound = math.sqrt(2) * math.sqrt(6 / (2 * hidden + num_branches))
         self.attention_dst = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
         self.attention_src = nn.Parameter(torch.empty(num_branches, hidden).uniform_(-bound, bound))
 
@@ -81,7 +81,10 @@ class AttentionBranches(nn.Module):
         if kernels.fused_attention(z):
             gathered, own = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
             return next_states(gathered, self.weight, e, own)
-        return F.relu(mix_attention(neighbourhood, z, score_dst, score_src, self.weight, e))
+        mixed = mix_attention(
+            neighbourhood, z, score_dst, score_src, self.weight, e, NEGATIVE_SLOPE
+        )
+        return F.relu(mixed)
 
 
 def next_states(gathered: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
@@ -120,6 +123,7 @@ def mix_attention(
     score_src: Tensor,
     weight: Tensor,
     e: Tensor,
+    slope: float,
 ) -> Tensor:
     """`attend` of each branch, `mix_branches` and the residual link, all in the same memory.
 
@@ -128,30 +132,39 @@ def mix_attention(
           e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
     keep = torch.is_grad_enabled()
-    mixed: Tensor = _MixedAttention.apply(z, score_dst, score_src, weight, e, neighbourhood, keep)
+    mixed: Tensor = _MixedAttention.apply(
+        z, score_dst, score_src, weight, e, neighbourhood, slope, keep
+    )
     return mixed
 
 
-def attend(neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:
-    r"""Attention of one branch: $\sum_v w_{uv} z_v$.
+def attend(
+    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
+) -> Tensor:
+    r"""Attention of one branch, with LeakyReLU's slope below zero: $\sum_v w_{uv} z_v$.
 
     Shapes:
         - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
     """
     if kernels.fused_attention(z):
-        gathered, _ = kernels.attend(neighbourhood, z, score_dst, score_src, NEGATIVE_SLOPE)
+        gathered, _ = kernels.attend(neighbourhood, z, score_dst, score_src, slope)
         return gathered.squeeze(1)
-    weights = attention_weights(neighbourhood, score_dst, score_src)
+    weights = attention_weights(neighbourhood, score_dst, score_src, slope)
     return SparseMatrix(neighbourhood, weights.flatten()) @ z
 
 
-def attention_weights(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> Tensor:
+def attention_weights(
+    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+) -> Tensor:
     """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]).
+
+    Each row's maximum is subtracted first, so that no exponential overflows or vanishes with its
+    whole row.
 
     Shapes:
         - scores $[n_{dst}, k]$ and $[n_{src}, k]$ → $[nnz, k]$
     """
-    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern)
+    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern, slope)
     return weights
 
 
@@ -159,17 +172,19 @@ class _AttentionWeights(torch.autograd.Function):
     """Keeps the weights and the signs of the scores, and nothing else of the size of the edges."""
 
     @staticmethod
-    def forward(ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern) -> Tensor:
-        weights, positive = _weigh(pattern, score_dst, score_src)
-        ctx.pattern = pattern
+    def forward(
+        ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
+    ) -> Tensor:
+        weights, positive = _weigh(pattern, score_dst, score_src, slope)
+        ctx.pattern, ctx.slope = pattern, slope
         ctx.save_for_backward(weights, positive)
         return weights
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         weights, positive = ctx.saved_tensors
-        return *_unweigh(ctx.pattern, weights, positive, grad), None
+        return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None
 
 
 class _Mixed(torch.autograd.Function):
@@ -210,18 +225,19 @@ class _MixedAttention(torch.autograd.Function):
         weight: Tensor,
         e: Tensor,
         pattern: Pattern,
+        slope: float,
         keep: bool,
     ) -> Tensor:
         mixed = z[: e.shape[0]].clone()
         kept = []
         for k, of_branch in enumerate(weight):
             one = slice(k, k + 1)
-            weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one])
+            weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one], slope)
             gathered = SparseMatrix(pattern, weights.flatten()) @ z
             mixed.addcmul_(gathered @ of_branch, e[:, one])
             if keep:
                 kept += [weights, positive, gathered]
-        ctx.pattern = pattern
+        ctx.pattern, ctx.slope = pattern, slope
         ctx.save_for_backward(z, weight, e, *kept)
         return mixed
 
@@ -229,7 +245,7 @@ class _MixedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, grad: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None]:
         z, weight, e, *kept = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
         grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
@@ -246,27 +262,29 @@ class _MixedAttention(torch.autograd.Function):
             matrix = SparseMatrix(pattern, weights.flatten())
             matrix.add_transposed_product(back, grad_z)
             of_weights = matrix.sampled_product(back, z).unsqueeze(1)
-            of_dst, of_src = _unweigh(pattern, weights, positive, of_weights)
+            of_dst, of_src = _unweigh(pattern, weights, positive, of_weights, ctx.slope)
             grad_dst.append(of_dst)
             grad_src.append(of_src)
         of_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
-        return grad_z, *of_scores, grad_weight, torch.stack(grad_e, dim=1), None, None
+        return grad_z, *of_scores, grad_weight, torch.stack(grad_e, dim=1), None, None, None
 
 
-def _weigh(pattern: Pattern, score_dst: Tensor, score_src: Tensor) -> tuple[Tensor, Tensor]:
+def _weigh(
+    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
     """`attention_weights`, and where the scores are positive, both $[nnz, k]$."""
     scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
     positive = scores > 0
-    scores = F.leaky_relu_(scores, NEGATIVE_SLOPE)
+    scores = F.leaky_relu_(scores, slope)
     weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
     return weights.div_(pattern.at_rows(pattern.sum_rows(weights))), positive
 
 
 def _unweigh(
-    pattern: Pattern, weights: Tensor, positive: Tensor, grad: Tensor
+    pattern: Pattern, weights: Tensor, positive: Tensor, grad: Tensor, slope: float
 ) -> tuple[Tensor, Tensor]:
     """Gradients of the scores, $[n_{dst}, k]$ and $[n_{src}, k]$, from those of the weights."""
     grad = grad * weights
     grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
-    grad = torch.where(positive, grad, NEGATIVE_SLOPE * grad)
+    grad = torch.where(positive, grad, slope * grad)
     return pattern.sum_rows(grad), pattern.sum_cols(grad)

@@ -62,6 +62,11 @@ class RunFolder:
     def finished(self) -> bool:
         return (self.path / MARKER).exists()
 
+    @property
+    def has_metrics(self) -> bool:
+        """Whether its curves are here; most runs of an archive have none."""
+        return (self.path / METRICS).exists()
+
     def begin(self, config: RunConfig) -> None:
         """Claim the folder for a run, or check that what lies there is the same run."""
         if (self.path / CONFIG).exists():

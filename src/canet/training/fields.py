@@ -73,6 +73,7 @@ class TaskFields:
             edge_index=self.task.training_edges(),
             observed=self.task.observed(),
             train=self.task.train,
+            y=self.task.data.y[self.task.train],
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
         )
 

@@ -54,6 +54,12 @@ def test_a_graph_without_its_features_file_runs_with_structural_ones(small_root:
     assert subject == Subject("arxiv", "structural", "arxiv (structural features)")
 
 
+def test_without_files_finished_runs_tell_the_features(fresh_cache: Path) -> None:
+    at_hand = frozenset({("arxiv", "structural"), ("cora", "original")})
+    (subject,) = Scope(features_at_hand=at_hand).subjects(["arxiv"], [])
+    assert subject.features == "structural"
+
+
 def test_only_the_tasks_asked_for_are_run(small_root: Path) -> None:
     scope = Scope(tasks=("twitch",), data_root=small_root)
     assert [s.task for s in scope.subjects(("arxiv", "twitch"), ())] == ["twitch"]

@@ -17,6 +17,7 @@ from canet.experiments.paper.weights import (
     relative_distance,
 )
 from canet.training import RunFolder
+from canet.training.checkpoint import WEIGHTS
 from tests.experiments.paper.made_up import names, write_runs
 
 
@@ -48,6 +49,7 @@ def test_the_yardstick_is_what_the_run_began_with(backbone: str, tmp_path: Path)
 def test_every_task_and_backbone_has_rows_and_a_heat_map(fresh_cache: Path, tmp_path: Path) -> None:
     quick = Weights(Scope(quick=True))
     finished = write_runs(quick, tmp_path / "runs")
+    quick.score_again(finished, "cpu")
     (table,) = quick.tables(finished)
     assert [row[1:3] for row in table.texts()[1]] == [
         ["GCN", "first layer"],
@@ -60,6 +62,21 @@ def test_every_task_and_backbone_has_rows_and_a_heat_map(fresh_cache: Path, tmp_
     backbones, suffixes = ("gcn", "gat"), ("svg", "png")
     expected = {f"weights-synthetic-{b}-quick.{s}" for b in backbones for s in suffixes}
     assert names(tmp_path / "figures") == expected
+
+
+def test_what_is_kept_beside_the_runs_serves_without_their_weights(
+    fresh_cache: Path, tmp_path: Path
+) -> None:
+    quick = Weights(Scope(quick=True))
+    finished = write_runs(quick, tmp_path / "runs")
+    quick.score_again(finished, "cpu")
+    before = quick.tables(finished)
+    for weights in (tmp_path / "runs").rglob(WEIGHTS):
+        weights.unlink()
+    quick.score_again(finished, "cpu")
+    assert quick.tables(finished) == before
+    quick.draw(finished, tmp_path / "figures")
+    assert len(names(tmp_path / "figures")) == 4
 
 
 def test_without_runs_there_is_a_table_of_gaps_and_no_figure(

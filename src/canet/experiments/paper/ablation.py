@@ -35,9 +35,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "w/ VPrior Reg": {"prior": "mixture"},
     "w/o Layer Env": {"shared_environment": True},
     "w/o Para Env": {"learned_environment": False},
+    "one branch": {"num_environments": 1, "prior": "none"},
 }
-"""The paper's name of a variant → what it changes."""
-COLOURS = (ACCENT, *PALETTE[:4])
+"""A variant → what it changes, under the paper's names; the last, without any environment, is ours.
+"""
+COLOURS = (ACCENT, *PALETTE[:5])
 
 
 class Ablation(Experiment):

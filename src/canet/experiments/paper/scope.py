@@ -59,12 +59,14 @@ class Scope:
         methods: Methods to compare; none for those of the paper.
         tasks: Tasks to run; none for all of the experiment.
         data_root: Folder with raw data, as in `load_task`.
+        features_at_hand: Task and features of runs that are finished already.
     """
 
     quick: bool = False
     methods: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     data_root: Path | None = None
+    features_at_hand: frozenset[tuple[str, str]] = frozenset()
 
     def check(self) -> None:
         """Refuse names of methods and tasks that do not exist."""
@@ -93,11 +95,14 @@ class Scope:
     def _files(self, task: str) -> str:
         """Whether a task can be run with its `original` features, or `structural` ones, or neither.
 
-        `absent` files are downloaded by a full run.
+        Without files, finished runs decide. `absent` files are downloaded by a full run.
         """
         states = [file.state for file in file_status(task, self.data_root)]
         if "missing" not in states:
             return "original"
+        for features in ("original", "structural"):
+            if (task, features) in self.features_at_hand:
+                return features
         some = any(state != "missing" for state in states)
         return "structural" if some and "structural" in CATALOG[task].features else "absent"
 

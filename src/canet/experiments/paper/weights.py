@@ -16,13 +16,17 @@ from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import Subject
 from canet.experiments.published import BACKBONES
 from canet.experiments.tables import BACKBONE_LABELS, Score, Table
+from canet.files import read_json, write_json
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder
-from canet.training.checkpoint import WEIGHTS, read_tensors
+from canet.training.checkpoint import WEIGHTS, read_tensors, write_tensors
 from canet.training.trainer import seeded
 
 LAYERS = ("first layer", "last layer")
+WHEN = ("trained", "at the start")
+MEASURES, DRAWN = "branches.json", "branches.safetensors"
+"""Kept beside a run: how different its branches are, and the weights of the one that is drawn."""
 
 
 class Weights(Experiment):
@@ -41,21 +45,33 @@ class Weights(Experiment):
             for config in self._jobs(subject, backbone)
         ]
 
+    def score_again(self, finished: Finished, device: str) -> None:
+        for subject in self.subjects:
+            for backbone in BACKBONES:
+                places = finished.places(self._jobs(subject, backbone))
+                for place in places:
+                    if not (place.path / MEASURES).exists():
+                        write_json(place.path / MEASURES, measures(place))
+                for place in places[:1]:
+                    if not (place.path / DRAWN).exists():
+                        tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
+                        write_tensors(place.path / DRAWN, tensors)
+
     def tables(self, finished: Finished) -> list[Table]:
         rows: list[list[str | Score]] = []
         for subject in self.subjects:
             for backbone in BACKBONES:
                 jobs = self._jobs(subject, backbone)
-                places = finished.places(jobs)
-                trained = [branch_weights(place) for place in places]
-                initial = [branch_weights_at_start(place) for place in places]
-                for layer, label in enumerate(LAYERS):
+                found = [read_json(place.path / MEASURES) for place in finished.places(jobs)]
+                for layer in LAYERS:
                     scores = [
-                        Score([measure(layers[layer]) for layers in weights], len(jobs), digits=3)
-                        for measure in (mean_cosine, relative_distance)
-                        for weights in (trained, initial)
+                        Score(
+                            [measured[name][when][layer] for measured in found], len(jobs), digits=3
+                        )
+                        for name in MEASURED
+                        for when in WHEN
                     ]
-                    rows.append([subject.label, BACKBONE_LABELS[backbone], label, *scores])
+                    rows.append([subject.label, BACKBONE_LABELS[backbone], layer, *scores])
         columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
         columns += ["relative distance", "at the start"]
         notes = [
@@ -70,15 +86,27 @@ class Weights(Experiment):
     def draw(self, finished: Finished, folder: Path) -> None:
         for subject in self.subjects:
             for backbone in BACKBONES:
-                places = finished.places(self._jobs(subject, backbone)[:1])
-                if places:
+                for place in finished.places(self._jobs(subject, backbone)[:1]):
                     name = self.file_name(f"{subject.task}-{backbone}")
                     title = f"$W_D$ of CaNet-{BACKBONE_LABELS[backbone]} on {subject.label}"
-                    draw_weights(branch_weights(places[0]), title, folder, name)
+                    tensors = read_tensors(place.path / DRAWN)
+                    draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
 
     def _jobs(self, subject: Subject, backbone: str) -> list[RunConfig]:
         repeats = self.scope.repeats(subject)
         return [self.scope.job(subject, "canet", backbone, repeat) for repeat in repeats]
+
+
+def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure → trained or at the start → layer → how different the branches are."""
+    weights = dict(zip(WHEN, (branch_weights(place), branch_weights_at_start(place)), strict=True))
+    return {
+        name: {
+            when: {layer: measure(w) for layer, w in zip(LAYERS, layers, strict=True)}
+            for when, layers in weights.items()
+        }
+        for name, measure in MEASURED.items()
+    }
 
 
 def branch_weights(place: RunFolder) -> list[Tensor]:
@@ -119,6 +147,9 @@ def relative_distance(weights: Tensor) -> float:
     return float(
         torch.stack([(a - b).norm() / (a.norm() * b.norm()).sqrt() for a, b in pairs]).mean()
     )
+
+
+MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_distance}
 
 
 def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:

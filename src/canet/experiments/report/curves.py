@@ -49,7 +49,10 @@ class Chart:
 
 
 class Histories:
-    """Reads each run's metrics once, however many charts are drawn from them."""
+    """Reads each run's metrics once, however many charts are drawn from them.
+
+    Runs from an archive may have none.
+    """
 
     def __init__(self) -> None:
         self._read: dict[str, History] = {}
@@ -57,7 +60,8 @@ class Histories:
     def of(self, trained: Trained) -> History:
         key = str(trained.place.path)
         if key not in self._read:
-            self._read[key] = trained.place.read_metrics()
+            place = trained.place
+            self._read[key] = place.read_metrics() if place.has_metrics else {}
         return self._read[key]
 
 

@@ -18,6 +18,7 @@ from canet.experiments.report.sections import Section, legend, make_section
 from canet.experiments.results import OOD_MEAN, read_results
 from canet.files import atomic_path
 from canet.methods import METHODS
+from canet.training import runs_at
 from canet.training.summary import Scored
 
 
@@ -49,11 +50,13 @@ class Machine(NamedTuple):
 
 
 def write_report(out: Path, target: Path) -> None:
-    """Write a page about all finished runs at or below `out` to the file `target`.
+    """Write a page about all finished runs at or below `out`, or in it, to the file `target`.
 
     Tables and figures of a reproduction, in `out/tables` and `out/figures`, become part of it.
+    `out` may be an archive of runs.
     """
-    page = _render(out, compare(read_results(out)))
+    with runs_at(out) as root:
+        page = _render(root, compare(read_results(root)))
     try:
         with atomic_path(target) as temporary:
             temporary.write_text(page, encoding="utf-8")

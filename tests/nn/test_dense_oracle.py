@@ -1,0 +1,367 @@
+"""CaNet and its loss beside the paper's equations, written with dense N x N matrices.
+
+The oracle shares the weights with the model and no code: adjacency matrices are dense and count
+repeated edges, operations are torch's plain ones, and gradients are autograd's. It reads the whole
+graph whatever the model reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.methods import Batch
+from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.nn import Graph, Prediction
+from canet.nn import environment as environment_module
+from canet.nn.blocks import Field
+from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
+
+SLOPE = 0.01  # of LeakyReLU
+TAU = 0.7
+REG_WEIGHT = 0.6
+
+
+class Example(NamedTuple):
+    """A graph, and some of its nodes, in no order, to train on."""
+
+    edges: Tensor
+    num_nodes: int
+    some: Tensor
+
+
+def random_example(num_nodes: int = 24, connected: int = 21, num_edges: int = 40) -> Example:
+    """Edges drawn at random between the first nodes; the others have none.
+
+    Three edges stand twice, one three times, and two nodes have edges to themselves.
+    """
+    edges = torch.randint(connected, (2, num_edges), generator=torch.Generator().manual_seed(1))
+    edges = torch.cat([edges, edges[:, :3], edges[:, :1], torch.tensor([[4, 11], [4, 11]])], dim=1)
+    return Example(edges, num_nodes, torch.tensor([17, 4, 22, 0, 9]))
+
+
+EXAMPLES = {
+    "written": Example(EDGES, NUM_NODES, torch.tensor([7, 3, 8])),
+    "random": random_example(),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a CaNet is, in the words of its settings."""
+
+    backbone: str = "gcn"
+    propagation: str = "symmetric"
+    estimator: str = "node"
+    direction: str = "along"
+    num_environments: int = 3
+    num_layers: int = 2
+    shared_environment: bool = False
+    learned_environment: bool = True
+    loss: str = "cross_entropy"
+
+    def __str__(self) -> str:
+        kind = self.propagation if self.backbone == "gcn" else "attention"
+        sizes = f"K{self.num_environments}-L{self.num_layers}"
+        return f"{kind}-{self.estimator}-{self.direction}-{sizes}"
+
+
+VARIANTS = [
+    Variant(backbone, propagation, estimator, direction, num_environments, num_layers)
+    for backbone, propagation in (("gcn", "symmetric"), ("gcn", "sum"), ("gat", "symmetric"))
+    for estimator in ("node", "graph")
+    for direction in ("along", "against")
+    for num_environments in (1, 3)
+    for num_layers in (1, 2, 3)
+]
+BRANCHES = [
+    Variant(backbone, propagation, estimator, num_layers=3)
+    for backbone, propagation in (("gcn", "symmetric"), ("gcn", "sum"), ("gat", "symmetric"))
+    for estimator in ("node", "graph")
+]
+variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
+branches = pytest.mark.parametrize("variant", BRANCHES, ids=str)
+examples = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
+modes = pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
+
+
+# The oracle ---------------------------------------------------------------------------------------
+
+
+class Dense(NamedTuple):
+    """Logits $[N, C]$, and each layer's posterior and mixture, both $[N, K]$."""
+
+    logits: Tensor
+    posteriors: list[Tensor]
+    mixtures: list[Tensor]
+
+
+def adjacency(example: Example, direction: str) -> Tensor:
+    """$A_{uv}$: how many edges let u read v."""
+    matrix = torch.zeros(example.num_nodes, example.num_nodes)
+    for source, target in example.edges.T.tolist():
+        if direction == "along":
+            matrix[target, source] += 1
+        else:
+            matrix[source, target] += 1
+    return matrix
+
+
+def normalised(matrix: Tensor) -> Tensor:
+    """$A_{uv} / \\sqrt{d_u d_v}$, with $d$ the sums of the rows, and 0 where one of them is 0."""
+    degree = matrix.sum(dim=1)
+    product = degree[:, None] * degree[None, :]
+    return torch.where(product > 0, matrix / product.clamp(min=1).sqrt(), 0.0)
+
+
+def with_loops(matrix: Tensor) -> Tensor:
+    """Every node reads itself exactly once."""
+    return matrix - matrix.diag().diag() + torch.eye(len(matrix))
+
+
+def attention(counts: Tensor, mapped: Tensor, b_u: Tensor, b_v: Tensor) -> Tensor:
+    """$w_{uv}$ $[N, N]$: a softmax over v, which counts as often as u reads it."""
+    scores = (mapped @ b_u)[:, None] + (mapped @ b_v)[None, :]
+    powers = counts * torch.where(scores > 0, scores, SLOPE * scores).exp()
+    return powers / powers.sum(dim=1, keepdim=True)
+
+
+def softmax(logits: Tensor) -> Tensor:
+    powers = logits.exp()
+    return powers / powers.sum(dim=1, keepdim=True)
+
+
+def dense_forward(
+    weights: Mapping[str, Tensor],
+    example: Example,
+    x: Tensor,
+    variant: Variant,
+    exponentials: list[Tensor] | None,
+) -> Dense:
+    """The model on the whole graph.
+
+    `exponentials` $[N, K]$ per layer are the -log u of the Gumbel noise -log(-log u); None is for
+    predicting, where the mixture is the posterior.
+    """
+    read = adjacency(example, variant.direction)
+    propagation = read if variant.propagation == "sum" else normalised(read)
+    convolution = variant.backbone == "gcn"
+    shares = convolution and variant.propagation == "symmetric"
+    estimated = propagation if shares else normalised(adjacency(example, "along"))
+    z = (x @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
+    uniform = torch.full((len(x), variant.num_environments), 1 / variant.num_environments)
+    posteriors: list[Tensor] = []
+    mixtures: list[Tensor] = []
+    for layer in range(variant.num_layers):
+        posterior, mixture = uniform, uniform
+        if variant.learned_environment and variant.shared_environment and layer > 0:
+            posterior, mixture = posteriors[0], mixtures[0]
+        elif variant.learned_environment:
+            weight = weights[f"estimators.{layer}.linear.weight"]
+            if variant.estimator == "graph":
+                logits = (estimated @ z) @ weight[:, :HIDDEN].T + z @ weight[:, HIDDEN:].T
+            else:
+                logits = z @ weight.T + weights[f"estimators.{layer}.linear.bias"]
+            posterior = mixture = softmax(logits)
+            if exponentials is not None:
+                mixture = softmax((posterior.log() - exponentials[layer].log()) / TAU)
+        total = z
+        for k in range(variant.num_environments):
+            weight = weights[f"branches.{layer}.weight"][k]
+            if convolution:
+                branch = propagation @ z @ weight[:HIDDEN] + z @ weight[HIDDEN:]
+            else:
+                mapped = z @ weight
+                b_u = weights[f"branches.{layer}.attention_dst"][k]
+                b_v = weights[f"branches.{layer}.attention_src"][k]
+                branch = attention(with_loops(read), mapped, b_u, b_v) @ mapped
+            total = total + mixture[:, k : k + 1] * branch
+        z = total.clamp(min=0)
+        posteriors.append(posterior)
+        mixtures.append(mixture)
+    return Dense(z @ weights["phi_out.weight"].T + weights["phi_out.bias"], posteriors, mixtures)
+
+
+def dense_loss(dense: Dense, nodes: Tensor, y: Tensor, loss: str) -> Tensor:
+    """The supervised loss of the training nodes, and their environments' divergence from uniform.
+
+    Every layer counts, also one that takes its environment from another layer.
+    """
+    target = torch.eye(NUM_CLASSES)[y]
+    logits = dense.logits[nodes]
+    if loss == "cross_entropy":
+        supervised = -(target * softmax(logits).log()).sum(dim=1)
+    else:
+        odds = 1 / (1 + (-logits).exp())
+        supervised = -(target * odds.log() + (1 - target) * (1 - odds).log()).mean(dim=1)
+    divergence = torch.zeros(len(nodes))
+    for posterior, mixture in zip(dense.posteriors, dense.mixtures, strict=True):
+        pi, e = posterior[nodes], mixture[nodes]
+        divergence = divergence + (e * (pi.log() + math.log(pi.shape[1]))).sum(dim=1)
+    return (supervised + REG_WEIGHT / len(dense.mixtures) * divergence).mean()
+
+
+# Model and oracle side by side --------------------------------------------------------------------
+
+
+def make(variant: Variant) -> CaNetMethod:
+    settings: dict[str, Any] = asdict(variant)
+    backbone = settings.pop("backbone")
+    settings |= {"hidden": HIDDEN, "dropout": 0.0, "tau": TAU, "reg_weight": REG_WEIGHT}
+    return CaNetMethod(CaNetSettings(**settings), backbone, NUM_FEATURES, NUM_CLASSES)
+
+
+def assert_equal(ours: Tensor, theirs: Tensor) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def assert_same_environments(
+    variant: Variant, prediction: Prediction, dense: Dense, nodes: Tensor
+) -> None:
+    """Equal posteriors and mixtures of the layers that have an environment of their own."""
+    inferred = len(prediction.environments)
+    own_layers = 1 if variant.shared_environment else variant.num_layers
+    assert inferred == (own_layers if variant.learned_environment else 0)
+    for layer, environment in enumerate(prediction.environments):
+        own = environment.first(len(nodes))
+        assert_equal(own.log_posterior.exp(), dense.posteriors[layer][nodes])
+        assert_equal(own.sample, dense.mixtures[layer][nodes])
+
+
+def assert_same(
+    variant: Variant,
+    example: Example,
+    training: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    of_some_nodes: bool = False,
+) -> None:
+    """Equal logits, environments, loss, and gradients of all parameters.
+
+    The model reads the whole graph and trains on every node, or reads the receptive field of some
+    nodes and trains on these. Either way the oracle reads the whole graph.
+    """
+    method = make(variant).train(training)
+    graph = Graph(example.edges, example.num_nodes, method.model.operators)
+    field: Field = graph.whole(variant.num_layers)
+    nodes = field.nodes
+    if of_some_nodes:
+        nodes = example.some
+        field = graph.receptive_field(nodes, variant.num_layers)
+    x = torch.randn(example.num_nodes, NUM_FEATURES)
+    y = torch.randint(NUM_CLASSES, (len(nodes),))
+    batch = Batch(x[field.nodes], field.blocks, y)
+
+    shape = (variant.num_layers, example.num_nodes, variant.num_environments)
+    exponentials = list(torch.empty(shape).exponential_())
+    calls: list[int] = []
+
+    def replay(like: Tensor) -> Tensor:
+        """The numbers drawn for the nodes of the layer that asks; layers ask in turn."""
+        layer = len(calls) % max(1, len(method.model.estimators))
+        calls.append(layer)
+        return exponentials[layer][field.nodes[: len(like)]]
+
+    monkeypatch.setattr(environment_module, "draw", replay)
+    prediction = method.model(batch.x, batch.blocks)
+    loss = method.loss(batch)
+    # The forward pass above and the one in the loss drew once for each estimator.
+    assert len(calls) == (2 * len(method.model.estimators) if training else 0)
+
+    weights = dict(method.model.named_parameters())
+    dense = dense_forward(weights, example, x, variant, exponentials if training else None)
+    wanted = dense_loss(dense, nodes, y, variant.loss)
+    assert_equal(prediction.logits, dense.logits[nodes])
+    assert_same_environments(variant, prediction, dense, nodes)
+    assert_equal(loss, wanted)
+    ours, theirs = (torch.autograd.grad(value, list(weights.values())) for value in (loss, wanted))
+    several = variant.num_environments > 1
+    many = several and not of_some_nodes and example is EXAMPLES["random"]
+    for name, mine, other in zip(weights, ours, theirs, strict=True):
+        assert_equal(mine, other)
+        # One environment is certain, and its estimator has nothing to learn. A reader's scores of
+        # one sign shift together, which its softmax undoes: among many readers some have both.
+        idle = ("attention" in name and not many) or ("estimators" in name and not several)
+        assert idle or other.abs().max() > 1e-6, name
+
+
+@examples
+@variants
+def test_training_loss_and_gradients_are_those_of_the_dense_equations(
+    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(variant, example, training=True, monkeypatch=monkeypatch)
+
+
+@examples
+@variants
+def test_when_predicting_the_mixture_of_the_dense_equations_is_the_posterior(
+    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(variant, example, training=False, monkeypatch=monkeypatch)
+
+
+@examples
+@variants
+def test_receptive_field_of_some_nodes_gives_their_rows_of_the_dense_equations(
+    variant: Variant, example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(variant, example, True, monkeypatch, of_some_nodes=True)
+
+
+@pytest.mark.parametrize("of_some_nodes", [False, True], ids=["all", "some"])
+@modes
+@branches
+def test_one_environment_for_all_layers_follows_the_dense_equations(
+    variant: Variant, training: bool, of_some_nodes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = replace(variant, shared_environment=True)
+    assert_same(shared, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
+
+
+@pytest.mark.parametrize("of_some_nodes", [False, True], ids=["all", "some"])
+@modes
+@branches
+def test_mean_of_branches_follows_the_dense_equations_with_a_uniform_environment(
+    variant: Variant, training: bool, of_some_nodes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = replace(variant, learned_environment=False)
+    assert_same(plain, EXAMPLES["random"], training, monkeypatch, of_some_nodes)
+
+
+@branches
+def test_binary_loss_follows_the_dense_equations_on_each_column(
+    variant: Variant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = replace(variant, loss="binary_cross_entropy")
+    assert_same(binary, EXAMPLES["random"], training=True, monkeypatch=monkeypatch)
+
+
+# The examples -------------------------------------------------------------------------------------
+
+
+@examples
+def test_example_has_repeated_edges_loops_and_nodes_without_edges(example: Example) -> None:
+    matrix = adjacency(example, "along")
+    apart = matrix - matrix.diag().diag()
+    assert matrix.equal(adjacency(example, "against").T)
+    assert not matrix.equal(matrix.T)
+    assert apart.max() > 1
+    assert matrix.diag().max() > 0
+    assert ((matrix.sum(dim=0) == 0) & (matrix.sum(dim=1) == 0)).any()
+    assert ((matrix.sum(dim=0) == 0) & (matrix.sum(dim=1) > 0)).any()
+    assert ((matrix.sum(dim=0) > 0) & (matrix.sum(dim=1) == 0)).any()
+
+
+@pytest.mark.parametrize("direction", ["along", "against"])
+@examples
+def test_two_hops_from_some_nodes_do_not_reach_all(example: Example, direction: str) -> None:
+    method = make(Variant("gat", estimator="graph", direction=direction))
+    graph = Graph(example.edges, example.num_nodes, method.model.operators)
+    reached = len(graph.receptive_field(example.some, 2).nodes)
+    assert len(example.some) < reached < example.num_nodes

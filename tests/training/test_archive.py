@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canet.errors import CanetError
+from canet.experiments.results import read_results
+from canet.files import write_json
+from canet.training import RunFolder, find_runs, runs_at, unpack_archive, write_archive
+from canet.training.checkpoint import MARKER, METRICS, WEIGHTS
+from tests.experiments.finished import make_config, write_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Three finished runs, one with curves, one with a file beside it, all with weights."""
+    root = tmp_path / "out" / "runs"
+    for seed, curves in ((0, True), (1, False), (2, False)):
+        place = write_run(root, make_config(seed=seed, ood_curves=curves), {"ood/a": 50.0 + seed})
+        (place.path / WEIGHTS).write_bytes(b"weights")
+    write_json(place.path / "extra.json", {"a": 1})
+    return root
+
+
+@pytest.fixture
+def archive(runs: Path, tmp_path: Path) -> Path:
+    target = tmp_path / "runs.tar.xz"
+    write_archive(find_runs(runs), target)
+    return target
+
+
+def test_runs_of_an_archive_are_those_of_the_folder(runs: Path, archive: Path) -> None:
+    with runs_at(archive) as root:
+        ours, theirs = read_results(root), read_results(runs)
+        assert [r.config for r in ours] == [r.config for r in theirs]
+        assert [r.runs for r in ours] == [r.runs for r in theirs]
+    assert not root.exists()
+
+
+def test_an_archive_has_curves_where_all_splits_were_scored_and_no_weights(archive: Path) -> None:
+    with runs_at(archive) as root:
+        assert {p.path.parent.name: p.has_metrics for p in find_runs(root)} == {
+            make_config(ood_curves=True).name: True,
+            make_config().name: False,
+        }
+        assert not list(root.rglob(WEIGHTS))
+        assert len(list(root.rglob("extra.json"))) == 1
+
+
+def test_the_same_runs_give_the_same_bytes(runs: Path, archive: Path, tmp_path: Path) -> None:
+    unpack_archive(archive, tmp_path / "again")
+    write_archive(find_runs(tmp_path / "again"), tmp_path / "again.tar.xz")
+    assert (tmp_path / "again.tar.xz").read_bytes() == archive.read_bytes()
+
+
+def test_a_finished_run_is_not_replaced_and_an_unfinished_one_is(runs: Path, archive: Path) -> None:
+    first, second, _ = find_runs(runs)
+    write_json(first.path / "result.json", {"mine": True})
+    (second.path / MARKER).unlink()
+    write_json(second.path / "result.json", {"half": True})
+    unpack_archive(archive, runs)
+    assert first.read_result() == {"mine": True}
+    assert second.finished
+    assert "scores" in second.read_result()
+
+
+def test_a_folder_of_runs_is_read_where_it_is(runs: Path) -> None:
+    with runs_at(runs) as root:
+        assert root == runs
+
+
+@pytest.mark.parametrize("damage", ["cut off", "other", "missing"])
+def test_what_is_no_archive_is_refused(damage: str, archive: Path, tmp_path: Path) -> None:
+    content = archive.read_bytes()
+    if damage == "missing":
+        archive.unlink()
+    else:
+        archive.write_bytes(content[: len(content) // 2] if damage == "cut off" else b"text")
+    with pytest.raises(CanetError, match="archive"):
+        unpack_archive(archive, tmp_path / "out")
+
+
+def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
+    import tarfile
+
+    with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as packed:
+        packed.addfile(tarfile.TarInfo("../../evil/done"))
+    with pytest.raises(CanetError, match="archive"):
+        unpack_archive(tmp_path / "bad.tar.xz", tmp_path / "a" / "b")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_an_archive_needs_its_suffix(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="end in .tar.xz"):
+        write_archive(find_runs(runs), tmp_path / "runs.zip")
+
+
+def test_reading_curves_that_an_archive_left_out_names_the_file(
+    archive: Path, tmp_path: Path
+) -> None:
+    unpack_archive(archive, tmp_path / "again")
+    place = RunFolder(tmp_path / "again" / make_config().name / "seed-1")
+    assert not (place.path / METRICS).exists()
+    with pytest.raises(CanetError, match=METRICS):
+        place.read_metrics()
