@@ -92,7 +92,7 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_needs_its_suffix(runs: Path, tmp_path: Path) -> None:
-    with pytest.raises(CanetError, match="end in .tar.xz"):
+    with pytest.raises(CanetError, match=r"end in \.tar\.xz"):
         write_archive(find_runs(runs), tmp_path / "runs.zip")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -77,51 +78,82 @@ def mean_matching_weights(
 def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: float) -> np.ndarray:
     """Primal-dual interior point method with Mehrotra's predictor and corrector.
 
-    From weights of one, which keep every constraint, each step solves the optimality conditions
-
-        Q β − c − Aᵀ y − u + v = 0,   A β = A 1,   (β − low) u = (high − β) v = μ
-
-    linearised, for a falling μ. Where the first two hold, β is above the minimum by no more than
-    the gap (β − low)·u + (high − β)·v, at which it stops.
+    Starts from weights of one, which keep every constraint, and stops where the gap and what is
+    left of the conditions are below `TOLERANCE` of the discrepancy.
     """
-    from scipy.linalg import cho_factor, cho_solve
-
-    q, c, a = discrepancy.quadratic, discrepancy.linear, classes
-    beta, y = np.ones(len(c)), np.zeros(len(a))
-    u = np.full(len(c), np.abs(q @ beta - c).max() + ZERO / len(c))
-    v = u.copy()
+    n = len(discrepancy.linear)
+    beta, y = np.ones(n), np.zeros(len(classes))
+    slope = np.abs(discrepancy.quadratic @ beta - discrepancy.linear).max()
+    u = v = np.full(n, slope + ZERO / n)
     for _ in range(MOST_STEPS):
-        above, below = beta - low, high - beta
-        residual = q @ beta - c - a.T @ y - u + v
-        gap = above @ u + below @ v
+        here = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
         allowed = TOLERANCE * max(discrepancy(beta), ZERO)
-        if gap <= allowed and np.abs(residual).sum() * (high - low) <= allowed:
+        if here.gap <= allowed and np.abs(here.residual).sum() * (high - low) <= allowed:
             break
-        factor = cho_factor(q + np.diag(u / above + v / below))
-        inner = cho_factor(a @ cho_solve(factor, a.T))
-
-        def step(of_u: np.ndarray, of_v: np.ndarray) -> tuple[np.ndarray, ...]:
-            """Changes of β, y, u and v for which the products change by `of_u` and `of_v`."""
-            right = of_u / above - of_v / below - residual
-            to_y = cho_solve(inner, a @ (1 - beta) - a @ cho_solve(factor, right))
-            to_beta = cho_solve(factor, right + a.T @ to_y)
-            return to_beta, to_y, (of_u - u * to_beta) / above, (of_v + v * to_beta) / below
-
-        def longest(to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:
-            """The share of a step that keeps everything positive, at most 1."""
-            pairs = ((above, to_beta), (below, -to_beta), (u, to_u), (v, to_v))
-            shrink = max(float((-change / value).max()) for value, change in pairs)
-            return min(1.0, 1 / shrink) if shrink > 0 else 1.0
-
-        to_beta, _, to_u, to_v = step(-above * u, -below * v)
-        share = longest(to_beta, to_u, to_v)
-        ahead = (above + share * to_beta) @ (u + share * to_u)
-        ahead += (below - share * to_beta) @ (v + share * to_v)
-        mu = (ahead / gap) ** 3 * gap / (2 * len(c))
-        to_beta, to_y, to_u, to_v = step(
-            mu - above * u - to_beta * to_u, mu - below * v + to_beta * to_v
+        to_beta, _, to_u, to_v = here.solve(-here.above * u, -here.below * v)
+        share = here.longest(to_beta, to_u, to_v)
+        ahead = (here.above + share * to_beta) @ (u + share * to_u)
+        ahead += (here.below - share * to_beta) @ (v + share * to_v)
+        mu = (ahead / here.gap) ** 3 * here.gap / (2 * n)
+        to_beta, to_y, to_u, to_v = here.solve(
+            mu - here.above * u - to_beta * to_u, mu - here.below * v + to_beta * to_v
         )
-        share = 0.99 * longest(to_beta, to_u, to_v)
+        share = 0.99 * here.longest(to_beta, to_u, to_v)
         beta, y = beta + share * to_beta, y + share * to_y
         u, v = u + share * to_u, v + share * to_v
     return beta
+
+
+class _Conditions:
+    """The conditions of an optimum at a point, and their solution when linearised there,
+
+        Q β − c − Aᵀ y − u + v = 0,   A β = A 1,   (β − low) u = (high − β) v = 0.
+
+    Where the first two hold, β is above the minimum by no more than the gap, the sum of the
+    products. A holds the classes as rows $[C, n]$; u and v stay positive.
+    """
+
+    def __init__(
+        self,
+        discrepancy: Discrepancy,
+        classes: np.ndarray,
+        low: float,
+        high: float,
+        beta: np.ndarray,
+        y: np.ndarray,
+        u: np.ndarray,
+        v: np.ndarray,
+    ) -> None:
+        self.quadratic, self.classes = discrepancy.quadratic, classes
+        self.above, self.below, self.u, self.v = beta - low, high - beta, u, v
+        self.residual = self.quadratic @ beta - discrepancy.linear - classes.T @ y - u + v
+        self.missing = classes @ (1 - beta)
+        self.gap = float(self.above @ u + self.below @ v)
+
+    def solve(
+        self, of_u: np.ndarray, of_v: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Changes of β, y, u and v with which the products change by `of_u` and `of_v`."""
+        from scipy.linalg import cho_solve
+
+        factor, inner = self._factors
+        right = of_u / self.above - of_v / self.below - self.residual
+        to_y = cho_solve(inner, self.missing - self.classes @ cho_solve(factor, right))
+        to_beta = cho_solve(factor, right + self.classes.T @ to_y)
+        to_u = (of_u - self.u * to_beta) / self.above
+        to_v = (of_v + self.v * to_beta) / self.below
+        return to_beta, to_y, to_u, to_v
+
+    @cached_property
+    def _factors(self) -> tuple[Any, Any]:
+        """Cholesky factors for `solve`, of β alone and of y."""
+        from scipy.linalg import cho_factor, cho_solve
+
+        factor = cho_factor(self.quadratic + np.diag(self.u / self.above + self.v / self.below))
+        return factor, cho_factor(self.classes @ cho_solve(factor, self.classes.T))
+
+    def longest(self, to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:
+        """The share of a step that keeps everything positive, at most 1."""
+        steps = ((self.above, to_beta), (self.below, -to_beta), (self.u, to_u), (self.v, to_v))
+        shrink = max(float((-change / value).max()) for value, change in steps)
+        return min(1.0, 1 / shrink) if shrink > 0 else 1.0

@@ -9,6 +9,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import torch
+
 PATIENCE = 120.0
 
 
@@ -22,6 +24,9 @@ def forked(work: Callable[[], object]) -> Iterator[int]:
     if pid == 0:
         code = 1
         try:
+            # Threads are not copied: whoever waits for those of OpenMP or oneDNN hangs.
+            torch.set_num_threads(1)
+            torch.backends.mkldnn.set_flags(False)
             os.setsid()
             signal.signal(signal.SIGINT, signal.default_int_handler)
             work()

@@ -1,0 +1,529 @@
+"""Every known difference from the paper or its published implementation, held to what it says.
+
+The table of differences stands in docs/paper-to-code.md. Each of its rows has one check here, under
+the row's name, of what the row's last column says this package does. Most read a model of width
+one, whose hidden states are its features, so that expected numbers are computed by hand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from torch import Tensor
+
+from canet import cli
+from canet.data import load_task
+from canet.data.spurious import spurious_task
+from canet.data.task import ShiftTask
+from canet.experiments.paper import french_labels
+from canet.experiments.paper.comparison import Table2
+from canet.experiments.paper.scope import Scope, Subject
+from canet.experiments.presets import preset
+from canet.experiments.report.comparison import compare
+from canet.experiments.results import OOD_MEAN, read_results
+from canet.methods import Batch, Settings, get_method
+from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
+from canet.nn import environment as environment_module
+from canet.training import Trainer
+from canet.training.summary import Scored
+from tests.experiments.finished import make_config, write_run
+from tests.nn.common import predict
+
+TABLE = Path(__file__).parents[1] / "docs" / "paper-to-code.md"
+HEADING = "## Where do paper, published implementation and this code differ?"
+LOG3 = math.log(3)  # logits (log 3, 0) give 3/4 and 1/4
+
+CHECKS: dict[str, Callable[..., None]] = {}
+
+
+def check(point: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register the check of a row. Its parameters are fixtures."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        assert point not in CHECKS, point
+        CHECKS[point] = function
+        return function
+
+    return register
+
+
+def rows() -> list[list[str]]:
+    """The cells of the table, its head first."""
+    _, _, section = TABLE.read_text(encoding="utf-8").partition(f"{HEADING}\n")
+    section, _, _ = section.partition("\n## ")
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [cells[0], *cells[2:]]
+
+
+@pytest.fixture(autouse=True)
+def random_state() -> None:
+    torch.manual_seed(0)
+
+
+def test_every_row_of_the_table_has_a_check_and_every_check_a_row() -> None:
+    head, *differences = rows()
+    assert head == ["point", "paper", "published", "here"]
+    assert all(len(cells) == 4 and cells[3] for cells in differences)
+    assert sorted(cells[0] for cells in differences) == sorted(CHECKS)
+
+
+# A model to compute by hand -----------------------------------------------------------------------
+
+
+def column(*values: float) -> Tensor:
+    """One feature per node."""
+    return torch.tensor(values, dtype=torch.get_default_dtype())[:, None]
+
+
+def edges(*pairs: tuple[int, int]) -> Tensor:
+    """Edges $[2, E]$ from pairs of source and target."""
+    return torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+
+
+def assign(parameter: Tensor, values: Any) -> None:
+    """Set a parameter to numbers in its own shape."""
+    with torch.no_grad():
+        parameter.copy_(torch.tensor(values, dtype=parameter.dtype).reshape(parameter.shape))
+
+
+def narrow(model: CaNet) -> CaNet:
+    """The model with $\\phi_{in}$ the identity: of width one, z = x where x is not negative."""
+    assign(model.phi_in.weight, 1.0)
+    assign(model.phi_in.bias, 0.0)
+    return model
+
+
+def make(**options: Any) -> CaNet:
+    """A model of width one in one layer that predicts."""
+    return narrow(CaNet(1, 2, hidden=1, num_layers=1, **options)).eval()
+
+
+def embedding(model: CaNet, z: Tensor, edge_index: Tensor) -> list[float]:
+    """The hidden state of each node after the last layer."""
+    return predict(model, z, edge_index, len(z)).embedding.flatten().tolist()
+
+
+def posteriors(model: CaNet, z: Tensor, edge_index: Tensor) -> Tensor:
+    """$\\pi$ $[N, K]$ of the first layer."""
+    return predict(model, z, edge_index, len(z)).environments[0].log_posterior.exp()
+
+
+# The model ----------------------------------------------------------------------------------------
+
+
+@check("Gumbel-Softmax")
+def noise_is_added_to_the_logarithm_of_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws x are exponential, g = −log x, so that e ∝ (π / x)^(1/τ)."""
+    estimator = EnvironmentEstimator(hidden=1, num_environments=2, tau=1.0)
+    assign(estimator.linear.weight, [0, 0])
+    assign(estimator.linear.bias, [math.log(6), math.log(2)])  # π = (3/4, 1/4)
+    # The standard trick: the largest entry of a sample falls on k as often as π_k says.
+    first = estimator(torch.ones(20_000, 1)).sample.argmax(dim=1) == 0
+    assert first.double().mean().item() == pytest.approx(0.75, abs=0.01)
+
+    estimator.tau = 2.0
+    draws = torch.tensor([[3.0, 1 / 4]])
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws.clone())
+    environment = estimator(torch.ones(1, 1))
+    torch.testing.assert_close(environment.log_posterior.exp(), torch.tensor([[3 / 4, 1 / 4]]))
+    # π / x = (1/4, 1) has the roots 1/2 and 1; as published, 6/3 and 2/(1/4) are as 1 to 4, too.
+    torch.testing.assert_close(environment.sample, torch.tensor([[1 / 3, 2 / 3]]))
+
+
+@check("regulariser's mean")
+def regulariser_is_averaged_over_training_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes 0 and 1 are for training, node 2 is a neighbour that the first layer infers too."""
+    monkeypatch.setattr(environment_module, "draw", torch.ones_like)  # no noise: e = π
+    settings = CaNetSettings(hidden=1, num_environments=2, estimator="node", dropout=0.0)
+    losses = {}
+    for weight in (0.0, 1.0):
+        method = CaNetMethod(replace(settings, reg_weight=weight), "gcn", 1, 2)
+        narrow(method.model)
+        assign(method.model.phi_out.weight, [0, 0])
+        assign(method.model.phi_out.bias, [0, 0])
+        for branches, estimator in zip(method.model.branches, method.model.estimators, strict=True):
+            assign(branches.weight, [[0, 0], [0, 0]])  # the residual link alone: z stays as it is
+            assign(estimator.linear.weight, [1, 0])
+            assign(estimator.linear.bias, [0, 0])
+        graph = Graph(edges((2, 0), (3, 2)), 4, method.model.operators)
+        field = graph.receptive_field(torch.tensor([0, 1]), num_layers=2)
+        for other in (2.0, 0.0):
+            x = column(LOG3, 0, other, 0)[field.nodes]
+            inferred = method.model(x, field.blocks).environments
+            assert [len(environment.sample) for environment in inferred] == [3, 2]
+            losses[weight, other] = method.loss(Batch(x, field.blocks, torch.tensor([0, 1]))).item()
+    # π is (3/4, 1/4) at node 0 and uniform at node 1, in both layers.
+    expected = (3 / 4 * math.log(3 / 2) + 1 / 4 * math.log(1 / 2) + 0) / 2
+    assert losses[0.0, 2.0] == pytest.approx(math.log(2))
+    assert losses[1.0, 2.0] - losses[0.0, 2.0] == pytest.approx(expected, rel=1e-5)
+    assert losses[1.0, 0.0] == pytest.approx(losses[1.0, 2.0])
+
+
+@check("order in a layer")
+def estimator_branches_and_residual_link_read_the_same_dropped_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each node reads itself alone. The layer's dropout doubles z = (1, 2) in place of dropping."""
+    weights = {"gcn": [[-1.5, 0], [1, 1]], "gat": [-1.5, 2]}
+    for backbone, weight in weights.items():
+        model = make(backbone=backbone, num_environments=2)
+        assign(model.branches[0].weight, weight)  # what branches make of z: -1.5 z and 2 z
+        assign(model.estimators[0].linear.weight, [LOG3 / 2, 0])
+        assign(model.estimators[0].linear.bias, [0, 0])
+        dropped: list[list[float]] = []
+
+        def drop(z: Tensor, dropped: list[list[float]] = dropped) -> Tensor:
+            dropped.append(z.flatten().tolist())
+            return 2 * z if len(dropped) == 2 else z
+
+        monkeypatch.setattr(model, "drop", drop)
+        found = embedding(model, column(1, 2), edges((0, 0), (1, 1)))
+        # z = 2 has π = (3/4, 1/4) and 3/4 · -3 + 1/4 · 4 + 2 = 3/4;
+        # z = 4 has π = (9/10, 1/10) and 9/10 · -6 + 1/10 · 8 + 4 < 0, which ReLU cuts.
+        assert found == pytest.approx([3 / 4, 0])
+        assert dropped == [[1, 2], [1, 2], found]  # features, the layer's z, what is read out
+
+
+@check("GCN branch")
+def gcn_branch_has_one_weight_for_neighbours_and_node_and_no_self_loops() -> None:
+    """Node 0 has four incoming edges, node 1 one, the others none."""
+    model = make(num_environments=1, learned_environment=False)
+    assert [tuple(p.shape) for p in model.branches[0].parameters()] == [(1, 2, 1)]
+    assign(model.branches[0].weight, [10, 1])  # W_D above W_S
+    graph = edges((1, 0), (2, 0), (3, 0), (4, 0), (0, 1))
+    # Edges between 0 and 1 weigh 1 / √(4 · 1); those from nodes without incoming edges nothing.
+    node0, node1 = 10 * 2 / 2 + 1 + 1, 10 * 1 / 2 + 2 + 2
+    assert embedding(model, column(1, 2, 4, 8, 16), graph) == [node0, node1, 4 + 4, 8 + 8, 16 + 16]
+
+
+@check("plain sum")
+def citing_papers_read_the_plain_sum_of_the_papers_they_cite(small_root: Path) -> None:
+    """Paper 2 cites 0 and 1."""
+    citing, cited = load_task("arxiv", small_root).data.edge_index
+    assert (citing > cited).all()  # in these files a paper cites earlier ones
+
+    def read(settings: Settings) -> list[float]:
+        narrower = replace(settings, hidden=1, num_layers=1, num_environments=1)
+        model = narrow(CaNetMethod(narrower, "gcn", 1, 2).model).eval()
+        assign(model.branches[0].weight, [10, 0])
+        return embedding(model, column(1, 2, 4), edges((2, 0), (2, 1)))
+
+    for task in ("arxiv", "elliptic"):
+        published = preset(task, "canet", "gcn")
+        assert read(published) == [1, 2, 10 * (1 + 2) + 4]
+        assert read(replace(published, direction="along")) == [10 * 4 + 1, 10 * 4 + 2, 4]
+        # Normalised, one end of each edge has degree zero, so that no edge has weight.
+        assert read(replace(published, propagation="symmetric")) == [1, 2, 4]
+    for task in ("cora", "citeseer", "pubmed", "twitch"):
+        assert read(preset(task, "canet", "gcn")) == [1, 2, 4]
+
+
+@check("GAT branch")
+def gat_branch_attends_to_neighbours_and_the_node_itself_with_one_weight() -> None:
+    """Node 0 reads node 1 and itself, node 1 itself alone; z = (1, 3)."""
+    model = make(backbone="gat", num_environments=1, learned_environment=False)
+    shapes = {name: tuple(p.shape) for name, p in model.branches[0].named_parameters()}
+    assert shapes == {"weight": (1, 1, 1), "attention_dst": (1, 1), "attention_src": (1, 1)}
+    assign(model.branches[0].attention_dst, 5)
+    assign(model.branches[0].attention_src, LOG3 / 4)
+    # Scores differ by log(3)/4 · W · (3 - 1): W = 2 gives weights 3/4 and 1/4, W = 4 gives 9/10 and
+    # 1/10. The residual link adds z.
+    expected = {2: [2 * (3 / 4 * 3 + 1 / 4) + 1, 2 * 3 + 3], 4: [4 * (2.7 + 0.1) + 1, 4 * 3 + 3]}
+    for weight, states in expected.items():
+        assign(model.branches[0].weight, weight)
+        assert embedding(model, column(1, 3), edges((1, 0))) == pytest.approx(states)
+
+
+@check("slope of LeakyReLU")
+def slope_is_a_hundredth_in_canet_and_a_fifth_in_a_plain_gat() -> None:
+    """Node 0 reads z = (1, 3) with scores -s z, whose difference of 2 s the slope makes log 3."""
+    canet = make(backbone="gat", num_environments=1, learned_environment=False)
+    assign(canet.branches[0].weight, 1)
+    assign(canet.branches[0].attention_dst, 0)
+    assign(canet.branches[0].attention_src, -LOG3 / (2 * 0.01))
+    attended = 1 / 4 * 3 + 3 / 4 * 1
+    states = embedding(canet, column(1, 3), edges((1, 0)))
+    assert states == pytest.approx([attended + 1, 3 + 3], rel=1e-5)
+
+    plain = GAT(1, 2, hidden=1, num_layers=1).eval()
+    assign(plain.phi_in.weight, 1)
+    assign(plain.attention[0], [0, -LOG3 / (2 * 0.2)])
+    states = predict(plain, column(1, 3), edges((1, 0)), 2).embedding.flatten().tolist()
+    assert states == pytest.approx([attended, 3])
+
+
+@check("softmax of attention")
+def weights_are_exact_however_far_apart_the_scores_of_neighbourhoods_are() -> None:
+    """Nodes 0 and 1 have scores of about 100,000, nodes 2 and 3 of about 10,000."""
+    model = make(backbone="gat", num_environments=1, learned_environment=False).double()
+    assign(model.branches[0].weight, 1)
+    assign(model.branches[0].attention_dst, 10_000)
+    assign(model.branches[0].attention_src, LOG3)  # a neighbour with one more has weight 3/4
+    z = column(10, 11, 1, 2).double()
+    graph = Graph(edges((1, 0), (3, 2)), 4, model.operators).whole(1).to("cpu", torch.double)
+    states = model(z, graph.blocks).embedding.flatten().tolist()
+    expected = [10 / 4 + 33 / 4 + 10, 11 + 11, 1 / 4 + 6 / 4 + 1, 2 + 2]
+    assert states == pytest.approx(expected, rel=1e-10)  # 1e-8 in a sum would show
+
+
+@check("estimator")
+def node_estimator_has_a_bias_and_graph_estimator_a_symmetric_convolution() -> None:
+    """Node 0 reads node 1 with 1 / √(4 · 1); node 2 reads no one. Both have z = 1."""
+    graph, z = edges((1, 0), (2, 0), (3, 0), (4, 0), (0, 1)), column(1, 2, 1, 5, 5)
+    model = make(estimator="node", num_environments=2)
+    assign(model.estimators[0].linear.weight, [LOG3, 0])
+    assign(model.estimators[0].linear.bias, [LOG3, 0])
+    once, twice = torch.tensor([3 / 4, 1 / 4]), torch.tensor([9 / 10, 1 / 10])
+    for pi in posteriors(model, z, graph)[[0, 2]]:
+        torch.testing.assert_close(pi, twice)  # log 3 · z + log 3
+
+    for backbone, propagation, direction in (
+        ("gcn", "symmetric", "along"),
+        ("gcn", "sum", "against"),
+        ("gat", "symmetric", "against"),
+    ):
+        options = {"backbone": backbone, "propagation": propagation, "direction": direction}
+        model = make(estimator="graph", num_environments=2, **options)
+        assert model.estimators[0].linear.bias is None
+        assign(model.estimators[0].linear.weight, [[LOG3, LOG3], [0, 0]])  # W_N beside W_S
+        found = posteriors(model, z, graph)
+        torch.testing.assert_close(found[0], twice)  # log 3 · 2/2 + log 3 · z
+        torch.testing.assert_close(found[2], once)  # log 3 · z
+
+
+@check("prediction")
+def predictions_mix_branches_by_the_posterior_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """π = (3/4, 1/4) whatever the temperature; branches make 4 and -8 of z = 1."""
+    model = make(backbone="gat", num_environments=2, tau=0.1)
+    assign(model.branches[0].weight, [4, -8])
+    assign(model.estimators[0].linear.weight, [LOG3, 0])
+    assign(model.estimators[0].linear.bias, [0, 0])
+    draws = torch.tensor([[1e6, 1e-6]])
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws.clone())
+    found = predict(model, column(1), edges(), 1)
+    assert found.embedding.item() == pytest.approx(3 / 4 * 4 + 1 / 4 * -8 + 1)
+    torch.testing.assert_close(found.environments[0].sample, torch.tensor([[3 / 4, 1 / 4]]))
+    assert embedding(model.train(), column(1), edges()) == [0]  # -8 + 1: training takes the sample
+
+
+@check("two classes")
+def twitch_and_elliptic_take_the_binary_loss_on_both_columns() -> None:
+    """Logits (0, log 3) are probabilities 1/2 and 3/4 apart, 1/4 and 3/4 together."""
+    logits, y = torch.tensor([[0, LOG3], [0, LOG3]]), torch.tensor([0, 1])
+    binary = [(math.log(2) + math.log(4)) / 2, (math.log(2) + math.log(4 / 3)) / 2]
+    together = [math.log(4), math.log(4 / 3)]
+    for task in ("twitch", "elliptic", "cora", "citeseer", "pubmed", "arxiv"):
+        expected = binary if task in ("twitch", "elliptic") else together
+        for backbone in ("gcn", "gat"):
+            settings = preset(task, "canet", backbone)
+            losses = CaNetMethod(settings, backbone, 1, 2).node_losses(logits, y)
+            assert losses.tolist() == pytest.approx(expected)
+    other = replace(preset("twitch", "canet", "gcn"), loss="cross_entropy")
+    losses = CaNetMethod(other, "gcn", 1, 2).node_losses(logits, y)
+    assert losses.tolist() == pytest.approx(together)
+
+
+def assert_uniform(parameters: list[Tensor], bound: float) -> None:
+    """Many numbers that fill ±bound and spread as uniform ones do."""
+    values = torch.cat([parameter.detach().flatten() for parameter in parameters]).double()
+    assert len(values) > 5000
+    assert values.abs().max() <= bound * (1 + 1e-6)
+    for end in (values.max(), -values.min()):
+        assert end > 0.99 * bound
+    assert values.mean().item() == pytest.approx(0, abs=0.04 * bound)
+    assert values.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03)
+
+
+@check("branch weights at the start")
+def branch_weights_start_uniform_by_the_width() -> None:
+    for backbone in ("gcn", "gat"):
+        model = CaNet(1, 2, hidden=16, num_layers=6, num_environments=4, backbone=backbone)
+        assert_uniform([branches.weight for branches in model.branches], bound=1 / 4)
+
+
+@check("attention vectors at the start")
+def attention_vectors_start_uniform_by_width_and_branches() -> None:
+    """√2 · √(6 / (2 · 44 + 8)) = √(1/8)."""
+    model = CaNet(1, 2, hidden=44, num_layers=16, num_environments=8, backbone="gat")
+    for name in ("attention_dst", "attention_src"):
+        vectors = [getattr(branches, name) for branches in model.branches]
+        assert_uniform(vectors, bound=math.sqrt(1 / 8))
+
+
+# The tasks ----------------------------------------------------------------------------------------
+
+RING = 40
+
+
+def ring(protocol: str = "paper", data_seed: int = 0) -> ShiftTask:
+    """Six domains of a ring of 40 nodes, each of which is its own base feature."""
+    nodes = torch.arange(RING)
+    around = torch.stack([nodes, (nodes + 1) % RING])
+    return spurious_task(
+        "ring", torch.eye(RING).to_sparse_csr(), around, nodes % 4, data_seed, protocol
+    )
+
+
+def options_of(command: str) -> set[str]:
+    """The options of a command of `canet`."""
+    group = typer.main.get_command(cli.app)
+    return {name for parameter in group.commands[command].params for name in parameter.opts}
+
+
+@check("spurious features")
+def nodes_to_test_have_training_copies_unless_the_protocol_is_disjoint() -> None:
+    """A node's copy in the next domain has the number 40 higher."""
+    for protocol in ("paper", "disjoint"):
+        task = ring(protocol)
+        source, target = task.data.edge_index
+        assert source.equal(torch.arange(6 * RING))
+        assert (source // RING).equal(target // RING)  # copies are disjoint
+        assert task.data.x.to_dense()[:, :RING].equal(torch.eye(RING).repeat(6, 1))
+        tested = [task.test_id, *task.test_ood.values()]
+        domains = [set((nodes // RING).tolist()) for nodes in tested]
+        assert domains == [{0, 1, 2}, {3}, {4}, {5}]
+        seen = set((task.train % RING).tolist())
+        known = [len(set((nodes % RING).tolist()) & seen) for nodes in tested]
+        sizes = [len(nodes) for nodes in (task.train, task.valid, *tested)]
+        if protocol == "paper":
+            assert sizes == [60, 30, 30, 40, 40, 40]
+            assert known[1:] == [len(seen)] * 3
+            assert known[0] > 0
+            assert len(seen) > 20  # copies of one node fall into different splits
+        else:
+            assert sizes == [60, 30, 30, 10, 10, 10]
+            assert known == [0, 0, 0, 0]
+
+
+@check("Elliptic's OOD sets")
+def steps_11_to_42_are_eight_ood_sets_and_the_others_are_scored_apart(small_root: Path) -> None:
+    """Each step has nine transactions, six of them labelled."""
+    task = load_task("elliptic", small_root)
+    steps = {
+        name: sorted(set((nodes // 9 + 1).tolist()))
+        for name, nodes in (*task.test_ood.items(), *task.left_out.items())
+    }
+    assert list(steps.values()) == [
+        *([first, first + 1, first + 2, first + 3] for first in (11, 15, 19, 23, 27, 31, 35, 39)),
+        *([6, 7, 8, 9, 10], [43, 44, 45, 46, 47, 48, 49]),
+    ]
+    assert [len(nodes) for nodes in task.test_ood.values()] == [24] * 8
+    trainer = Trainer(task, "erm", settings=Settings(hidden=2), device="cpu")
+    method = get_method("erm")(trainer.settings, "gcn", task.num_features, 2)
+    scores = trainer.scores(method)
+    apart = {name for name in scores if name.startswith("left_out/")}
+    assert apart == {"left_out/steps 6-10", "left_out/steps 43-49"}
+    made_up = {name: 10.0 if name in apart else 70.0 for name in scores}
+    assert Scored(trainer.config(), {"scores": made_up}).ood_mean == 70
+
+
+def arxiv_year(nodes: Tensor) -> Tensor:
+    """The year of each paper in the small files."""
+    return 2004 + nodes % 17
+
+
+@check("Arxiv's split")
+def papers_before_2014_are_in_distribution_and_inductive_training_reads_no_later_ones(
+    small_root: Path,
+) -> None:
+    """Paper i has the first feature i, which tells whom the training batch reads."""
+    last_year_read = {}
+    for inductive in (False, True):
+        task = load_task("arxiv", small_root, inductive=inductive)
+        own = torch.cat([task.train, task.valid, task.test_id]).sort().values
+        assert own.equal((arxiv_year(torch.arange(170)) < 2014).nonzero().flatten())
+        assert (arxiv_year(torch.cat(list(task.test_ood.values()))) >= 2014).all()
+        trainer = Trainer(task, "erm", settings=Settings(hidden=2, num_layers=2), device="cpu")
+        read = trainer.fields.batch("train").x[:, 0].long()
+        last_year_read[inductive] = arxiv_year(read).max().item()
+    assert last_year_read == {False: 2020, True: 2013}
+    assert "--inductive" in options_of("train")
+
+
+@check("Arxiv's environments")
+def training_papers_are_of_three_periods(small_root: Path) -> None:
+    task = load_task("arxiv", small_root)
+    trainer = Trainer(task, "irm", settings=None, device="cpu")
+    environment = trainer.fields.batch("train").environment
+    assert environment is not None
+    found: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+    for year, label in zip(arxiv_year(task.train).tolist(), environment.tolist(), strict=True):
+        found[label].add(year)
+    assert found == {0: {2004, 2005, 2006, 2007, 2008, 2009}, 1: {2010, 2011}, 2: {2012, 2013}}
+
+
+@check("Twitch's features")
+def rows_of_3170_features_sum_to_one_unless_they_are_multi_hot(small_root: Path) -> None:
+    """User u plays game u, listed twice, and game 3169; user 0 plays none."""
+    for features, value in ((None, 0.5), ("multi-hot", 1.0)):
+        x = load_task("twitch", small_root, features=features).data.x.to_dense()
+        expected = torch.zeros(20, 3170)
+        for user in range(1, 20):
+            expected[user, [user, 3169]] = value
+        assert x.equal(expected.repeat(6, 1))
+    assert "--features" in options_of("train")
+
+
+@check("Twitch's labels")
+def labels_are_placed_by_new_id_and_shifted_ones_stand_beside_the_published_column(
+    small_root: Path,
+) -> None:
+    """Even users are mature. FR's rows go from user 19 to 0, then come users 3 and 18 again."""
+    task = load_task("twitch", small_root)
+    assert task.data.y.tolist() == [1, 0] * 60
+    users = french_labels.shifted(torch.arange(1022)).tolist()
+    assert users == [*range(1019), 1018, 1019, 1020]  # user 1018 stands twice in the real file
+
+    table = Table2(Scope(methods=("erm",), tasks=("twitch",), data_root=small_root))
+    config = make_config("twitch", "erm", "gcn")
+    assert table.published(config, "ood/FR") is None
+    beside = table.published(config, french_labels.SHIFTED)
+    assert beside is not None
+    assert (beside.mean, beside.std) == (52.62, 0.01)
+    scores = {"ood/ES": 60.0, "ood/FR": 62.0, french_labels.SHIFTED: 10.0}
+    assert Scored(config, {"scores": scores}).ood_mean == 61  # no part of any result
+
+
+@check("five runs")
+def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_path: Path) -> None:
+    """One step of almost no length leaves the weights of the start."""
+    settings = Settings(hidden=4, epochs=1, learning_rate=1e-6, dropout=0.0)
+    weights: dict[tuple[int, int], Tensor] = {}
+    drawn = {data_seed: ring(data_seed=data_seed) for data_seed in (0, 1)}
+    assert not drawn[0].train.equal(drawn[1].train)
+    for data_seed, seed in ((0, 0), (0, 1), (1, 0)):
+        run = Trainer(drawn[data_seed], "erm", settings=settings, device="cpu").run(seed)
+        assert (run.config.data_seed, run.config.seed) == (data_seed, seed)
+        weights[data_seed, seed] = run.method.model.phi_in.weight.detach()
+    torch.testing.assert_close(weights[1, 0], weights[0, 0])
+    assert (weights[0, 1] - weights[0, 0]).abs().max() > 0.1
+
+    cora = Subject("cora", "original", "cora")
+    assert Scope().repeats(cora) == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]
+    assert Scope().reruns(cora) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]
+    for (data_seed, seed), score in {(0, 0): 50.0, (0, 1): 54.0, (1, 0): 60.0}.items():
+        config = make_config(data_seed=data_seed, seed=seed)
+        write_run(tmp_path, config, {"ood/only": score, "test_id": 90.0})
+    ((contestant,),) = (comparison.contestants for comparison in compare(read_results(tmp_path)))
+    over_draws, over_runs = contestant.spread(OOD_MEAN), contestant.spread_over_runs(OOD_MEAN)
+    assert over_draws == (55, pytest.approx(math.sqrt(50)), 2)
+    assert over_runs == (52, pytest.approx(math.sqrt(8)), 2)
+
+
+# The checks as tests ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", CHECKS)
+def test_the_package_does_what_the_row_says(point: str, request: pytest.FixtureRequest) -> None:
+    fixtures = inspect.signature(CHECKS[point]).parameters
+    CHECKS[point](**{name: request.getfixturevalue(name) for name in fixtures})
