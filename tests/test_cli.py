@@ -143,6 +143,7 @@ COMMANDS = [
     "reproduce",
     "evaluate",
     "report",
+    "archive",
     "bench",
 ]
 

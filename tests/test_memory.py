@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 
@@ -23,8 +24,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of glibc")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
-    def faults(setting: str) -> int:
-        program = PROGRAM.format(setting)
-        return int(subprocess.check_output([sys.executable, "-c", program], text=True))
-
-    assert faults("keep_freed_memory()") < 0.1 * faults("")
+    """Without the setting every page faults, unless torch brings an allocator of its own."""
+    program = PROGRAM.format("keep_freed_memory()")
+    faults = int(subprocess.check_output([sys.executable, "-c", program], text=True))
+    assert faults < 0.01 * 20 * 2**24 * 4 / resource.getpagesize()

@@ -1,11 +1,12 @@
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
+from canet.experiments.presets import unsearched
 from canet.experiments.report.comparison import compare
 from canet.experiments.report.curves import Histories
 from canet.experiments.report.score_table import Row, label_of, number, setting_text
@@ -180,7 +181,8 @@ def test_runs_that_tell_no_environments_have_no_bars(tmp_path: Path) -> None:
 
 
 def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> None:
-    write(tmp_path, make_config("twitch", hidden=8, learning_rate=0.01))
+    default = asdict(unsearched("twitch", "erm", "gcn"))
+    write(tmp_path, make_config("twitch", **default | {"hidden": 8}))
     (setup,) = section(tmp_path).setups
     assert setup.changed == [("hidden", 8), ("loss", "binary_cross_entropy")]
     assert dict(setup.every)["epochs"] == 500

@@ -121,7 +121,9 @@ class Ablation(Experiment):
         metric = METRIC_NAMES[CATALOG[subject.task].metric]
         panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
         handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(VARIANTS), frameon=False)
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(VARIANTS), frameon=False
+        )
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
 
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
