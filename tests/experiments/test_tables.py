@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from canet.experiments.published import Published
-from canet.experiments.tables import METHOD_LABELS, Score, Table
-from canet.methods import METHODS
+from canet.experiments.tables import Score, Table
 
 
 def table(*rows: list[str | Score], ranked: bool = True) -> Table:
@@ -120,7 +119,3 @@ def test_a_published_number_stays_with_ours_where_a_table_is_cut() -> None:
 def test_a_table_of_texts_is_its_own_csv() -> None:
     texts = Table("lead", "Lead", ["backbone", "rank"], [["GCN", "1 of 9"]])
     assert texts.csv() == "backbone,rank\nGCN,1 of 9\n"
-
-
-def test_every_method_has_a_label() -> None:
-    assert METHOD_LABELS.keys() == METHODS.keys()

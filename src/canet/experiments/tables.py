@@ -14,18 +14,6 @@ from canet.experiments.published import Published
 from canet.files import atomic_path
 from canet.training.summary import deviation
 
-METHOD_LABELS = {
-    "erm": "ERM",
-    "irm": "IRM",
-    "coral": "CORAL",
-    "dann": "DANN",
-    "group_dro": "GroupDRO",
-    "mixup": "Mixup",
-    "sr_gnn": "SR-GNN",
-    "eerm": "EERM",
-    "vrex": "V-REx",
-    "canet": "CaNet",
-}
 SEARCHED_LABEL = "CaNet, searched"
 SEARCHED_NOTE = (
     "CaNet has its published settings; CaNet, searched those of a search like its competitors'."

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.colour import Colour
 from canet.nn import GAT, GCN, Block, Features, GraphModel
 from canet.nn.blocks import Direction
 from canet.settings import check, setting
@@ -93,7 +94,7 @@ class TrainingView:
 
 
 class Method(nn.Module):
-    """Base of the methods: a subclass says what is minimised, in `loss`.
+    """Base of the methods: a subclass says what is minimised, in `loss`, and what it is called.
 
     What a step does beyond that (another batch, an inner loop) a subclass says in `prepare` and
     `update`. Everything that a run depends on is a parameter or a buffer, so that it is saved, or
@@ -108,10 +109,13 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
+    label: ClassVar[str]
+    colour: ClassVar[Colour]
     summary: ClassVar[str]
     paper: ClassVar[str]
     needs_environments: ClassVar[bool] = False
-    capturable: ClassVar[bool] = True  # no step draws or decides anything on the host
+    capturable: ClassVar[bool] = False
+    """Whether a step draws and decides nothing on the host, so that a GPU may replay it."""
     settings_type: ClassVar[type[Settings]] = Settings
 
     def __init__(
@@ -126,6 +130,10 @@ class Method(nn.Module):
         self.settings = settings
         self.num_environment_labels = num_environment_labels
         self.model = self.build_model(backbone, num_features, num_classes)
+        self.setup()
+
+    def setup(self) -> None:
+        """Make what the method has beside its model (networks, buffers); most have nothing."""
 
     def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> GraphModel:
         """The model to train: a plain GCN or GAT unless the method brings its own."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.colour import Colour
 from canet.methods.base import Backbone, Batch, Method, Settings
 from canet.nn import CaNet, Environment
 from canet.nn.canet import Propagation
@@ -65,23 +66,18 @@ class CaNetMethod(Method):
     """
 
     name = "canet"
+    label = "CaNet"
+    colour = Colour("#d55e00", "#ff8c3b")
     summary = "environment estimator and mixture-of-expert GNN, no environment labels needed"
     paper = "Wu et al., Graph Out-of-Distribution Generalization via Causal Intervention, WWW 2024"
+    capturable = True
     settings_type = CaNetSettings
     model: CaNet
 
-    def __init__(
-        self,
-        settings: CaNetSettings,
-        backbone: Backbone,
-        num_features: int,
-        num_classes: int,
-        num_environment_labels: int = 0,
-    ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
+    def setup(self) -> None:
         self.prior: MixturePrior | None = None
-        if settings.prior == "mixture" and settings.learned_environment:
-            width = settings.hidden * (2 if settings.estimator == "graph" else 1)
+        if self.settings.prior == "mixture" and self.settings.learned_environment:
+            width = self.settings.hidden * (2 if self.settings.estimator == "graph" else 1)
             self.prior = MixturePrior(len(self.model.estimators), width)
 
     def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> CaNet:

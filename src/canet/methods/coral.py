@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
 
@@ -31,8 +32,11 @@ class CORAL(Method):
     """
 
     name = "coral"
+    label = "CORAL"
+    colour = Colour("#009e73", "#3cc79f")
     summary = "embeddings with the same mean and covariance in every environment"
     paper = "Sun and Saenko, Deep CORAL: Correlation Alignment for Deep Domain Adaptation, 2016"
+    capturable = True
     needs_environments = True
     settings_type = CORALSettings
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.colour import Colour
+from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
 
 STEEPNESS = 10.0  # γ of the paper's schedule
@@ -42,25 +43,20 @@ class DANN(Method):
     """
 
     name = "dann"
+    label = "DANN"
+    colour = Colour("#c46a9c", "#e3a3c6")
     summary = "embeddings that hide the environment from a discriminator"
     paper = "Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016"
+    capturable = True
     needs_environments = True
     settings_type = DANNSettings
     updates: Tensor
 
-    def __init__(
-        self,
-        settings: DANNSettings,
-        backbone: Backbone,
-        num_features: int,
-        num_classes: int,
-        num_environment_labels: int = 0,
-    ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
+    def setup(self) -> None:
         self.discriminator = nn.Sequential(
-            nn.Linear(settings.hidden, settings.discriminator_hidden),
+            nn.Linear(self.settings.hidden, self.settings.discriminator_hidden),
             nn.ReLU(),
-            nn.Linear(settings.discriminator_hidden, num_environment_labels),
+            nn.Linear(self.settings.discriminator_hidden, self.num_environment_labels),
         )
         self.register_buffer("updates", torch.zeros((), dtype=torch.long))
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Block, Features, Graph
 from canet.nn.model import rows_of
@@ -60,9 +61,10 @@ class EERM(Method):
     """
 
     name = "eerm"
+    label = "EERM"
+    colour = Colour("#8b8b8b", "#a8a8a8")
     summary = "least variance of the risks over graphs that editors make, no environment labels"
     paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
-    capturable = False
     settings_type = EERMSettings
 
     x: Features  # of the nodes of all K graphs

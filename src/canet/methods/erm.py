@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.base import Batch, Method
 
 
@@ -11,8 +12,11 @@ class ERM(Method):
     """Minimise the mean supervised loss over the training nodes (Vapnik, 1998)."""
 
     name = "erm"
+    label = "ERM"
+    colour = Colour("#0072b2", "#4fa9e0")
     summary = "the plain supervised loss on a GCN or GAT"
     paper = "Vapnik, Statistical Learning Theory, 1998"
+    capturable = True
 
     def loss(self, batch: Batch) -> Tensor:
         return self.node_losses(self.predict(batch), batch.y).mean()

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.colour import Colour
+from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
 
 
@@ -28,23 +29,18 @@ class GroupDRO(Method):
     """
 
     name = "group_dro"
+    label = "GroupDRO"
+    colour = Colour("#3ba0dc", "#8bcdf5")
     summary = "environments weighted by exponentiated ascent on their risks"
     paper = "Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020"
+    capturable = True
     needs_environments = True
     settings_type = GroupDROSettings
     q: Tensor
 
-    def __init__(
-        self,
-        settings: GroupDROSettings,
-        backbone: Backbone,
-        num_features: int,
-        num_classes: int,
-        num_environment_labels: int = 0,
-    ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
-        uniform = 1 / num_environment_labels
-        self.register_buffer("q", torch.full((num_environment_labels,), uniform))
+    def setup(self) -> None:
+        uniform = 1 / self.num_environment_labels
+        self.register_buffer("q", torch.full((self.num_environment_labels,), uniform))
 
     def loss(self, batch: Batch) -> Tensor:
         losses = self.node_losses(self.predict(batch), batch.y)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.annealing import AnnealedPenalty
-from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
 
 
@@ -32,21 +33,16 @@ class IRM(Method):
     """
 
     name = "irm"
+    label = "IRM"
+    colour = Colour("#d08f00", "#f0b73c")
     summary = "no rescaling of the logits lowers the risk of any environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
+    capturable = True
     needs_environments = True
     settings_type = IRMSettings
 
-    def __init__(
-        self,
-        settings: IRMSettings,
-        backbone: Backbone,
-        num_features: int,
-        num_classes: int,
-        num_environment_labels: int = 0,
-    ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
-        self.annealed = AnnealedPenalty(settings.penalty_weight, settings.anneal_steps)
+    def setup(self) -> None:
+        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
         risks, slopes = self.risks_and_slopes(self.predict(batch), batch.y, batch.environment)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import GCN, Block, SparseMatrix
 from canet.nn.sparse_matrix import Pattern
@@ -39,9 +40,10 @@ class Mixup(Method):
     """
 
     name = "mixup"
+    label = "Mixup"
+    colour = Colour("#8c6d00", "#c9a94a")
     summary = "mixed states and labels of node pairs, each with its own neighbourhood"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
-    capturable = False
     settings_type = MixupSettings
     model: GCN
     blocks: list[Block]

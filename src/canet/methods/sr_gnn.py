@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.mean_matching import mean_matching_weights
 from canet.nn import GCN, Block, Features
@@ -47,11 +48,14 @@ class SRGNN(Method):
     """
 
     name = "sr_gnn"
+    label = "SR-GNN"
+    colour = Colour("#000000", "#f2f2f2")
     summary = "reweights training nodes and aligns their moments with those of the whole graph"
     paper = (
         "Zhu et al., Shift-Robust GNNs: Overcoming the Limitations of Localized Graph Training "
         "Data, NeurIPS 2021"
     )
+    capturable = True
     settings_type = SRGNNSettings
     model: GCN
     sample: tuple[Features, Sequence[Block]]

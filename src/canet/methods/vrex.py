@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from canet.colour import Colour
 from canet.methods.annealing import AnnealedPenalty
-from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
 
 
@@ -30,21 +31,16 @@ class VREx(Method):
     """
 
     name = "vrex"
+    label = "V-REx"
+    colour = Colour("#7f5fa8", "#b79ddb")
     summary = "the mean of the environments' risks and their variance"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
+    capturable = True
     needs_environments = True
     settings_type = VRExSettings
 
-    def __init__(
-        self,
-        settings: VRExSettings,
-        backbone: Backbone,
-        num_features: int,
-        num_classes: int,
-        num_environment_labels: int = 0,
-    ) -> None:
-        super().__init__(settings, backbone, num_features, num_classes, num_environment_labels)
-        self.annealed = AnnealedPenalty(settings.penalty_weight, settings.anneal_steps)
+    def setup(self) -> None:
+        self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
         losses = self.node_losses(self.predict(batch), batch.y)

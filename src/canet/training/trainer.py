@@ -48,7 +48,7 @@ class Trainer:
 
     Args:
         task: The task, left unchanged.
-        method: Name of the method.
+        method: Name of a method, or its class, which need not be in this package.
         backbone: `gcn` or `gat`.
         settings: The method's settings; its defaults where None.
         device: `auto`, `cpu` or `cuda`.
@@ -57,19 +57,20 @@ class Trainer:
     def __init__(
         self,
         task: ShiftTask,
-        method: str = "canet",
+        method: str | type[Method] = "canet",
         backbone: str = "gcn",
         settings: Settings | None = None,
         device: str = "auto",
     ) -> None:
         check_backbone(backbone)
         self.task = task
-        self.method_type = get_method(method)
+        self.method_type = get_method(method) if isinstance(method, str) else method
         self.backbone: Any = backbone
-        self.settings = settings or self.method_type.settings_type()
-        if not isinstance(self.settings, self.method_type.settings_type):
+        settings_type = self.method_type.settings_type
+        self.settings = settings or settings_type()
+        if not isinstance(self.settings, settings_type):
             raise CanetError(
-                f"method '{method}' takes {self.method_type.settings_type.__name__}, "
+                f"method '{self.method_type.name}' takes {settings_type.__name__}, "
                 f"not {type(self.settings).__name__}"
             )
         self.device = pick_device(device)

@@ -22,11 +22,11 @@ from canet.experiments.published import (
 from canet.experiments.tables import (
     BACKBONE_LABELS,
     GAP,
-    METHOD_LABELS,
     SEARCHED_LABEL,
     Score,
     Table,
 )
+from canet.methods import METHODS
 from canet.training import RunConfig
 
 
@@ -121,7 +121,7 @@ class Comparison(Contest):
 def _standing(means: dict[str, float]) -> list[str]:
     """CaNet's rank among the methods that have a score, the best of the others, and its lead."""
     valid = {name: value for name, value in means.items() if not math.isnan(value)}
-    ours = valid.pop(METHOD_LABELS[OURS], None)
+    ours = valid.pop(METHODS[OURS].label, None)
     if ours is None or not valid:
         return [GAP, GAP, GAP]
     rank = 1 + sum(value > ours for value in valid.values())

@@ -10,7 +10,8 @@ from canet.experiments.paper.experiment import Experiment
 from canet.experiments.paper.scope import Repeat, Subject
 from canet.experiments.presets import searched
 from canet.experiments.published import BACKBONES, PAPER_METHODS
-from canet.experiments.tables import METHOD_LABELS, SEARCHED_LABEL, SEARCHED_NOTE
+from canet.experiments.tables import SEARCHED_LABEL, SEARCHED_NOTE
+from canet.methods import METHODS
 from canet.training import RunConfig
 
 OURS = "canet"
@@ -24,7 +25,7 @@ class Entrant(NamedTuple):
 
     @property
     def label(self) -> str:
-        return SEARCHED_LABEL if self.searched else METHOD_LABELS[self.method]
+        return SEARCHED_LABEL if self.searched else METHODS[self.method].label
 
 
 class Contest(Experiment):

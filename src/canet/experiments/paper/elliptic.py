@@ -6,22 +6,21 @@ from pathlib import Path
 
 from canet.data.elliptic import LEFT_OUT_STEPS
 from canet.experiments.figures import (
-    ACCENT,
     MARKERS,
-    PALETTE,
     Style,
     draw_band,
     new_figure,
     save_figure,
     tidy,
 )
-from canet.experiments.paper.contest import Contest, Entrant
+from canet.experiments.paper.contest import OURS, Contest, Entrant
 from canet.experiments.paper.experiment import score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
 from canet.experiments.published import BACKBONES, ELLIPTIC_LEAD
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, METHOD_LABELS, Table
+from canet.experiments.tables import BACKBONE_LABELS, Table
+from canet.methods import METHODS
 from canet.training import RunConfig
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
@@ -57,7 +56,7 @@ class Elliptic(Contest):
                 style = method_style(method)
                 jobs = self._jobs(subject, Entrant(method), backbone)
                 values = [finished.scores(jobs, split) for split in groups]
-                draw_band(axes, inner, [values[x] for x in inner], style, METHOD_LABELS[method])
+                draw_band(axes, inner, [values[x] for x in inner], style, METHODS[method].label)
                 for x in set(places) - set(inner):
                     draw_band(axes, [x], [values[x]], style, "_left out")
             if left_out:
@@ -99,8 +98,9 @@ def short_label(split: str) -> str:
 
 
 def method_style(method: str) -> Style:
-    """CaNet in the accent colour on a thicker line, each other method in a colour of its own."""
-    if method == "canet":
-        return Style(ACCENT, "o", "-", 2.4)
-    place = list(METHOD_LABELS).index(method)
-    return Style(PALETTE[place % len(PALETTE)], MARKERS[1 + place % (len(MARKERS) - 1)], band=0.05)
+    """Each method in its own colour, CaNet on a thicker line."""
+    colour = METHODS[method].colour.light
+    if method == OURS:
+        return Style(colour, "o", "-", 2.4)
+    place = list(METHODS).index(method)
+    return Style(colour, MARKERS[1 + place % (len(MARKERS) - 1)], band=0.05)

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 
 from canet.data.catalog import SPURIOUS_PROTOCOLS
 from canet.experiments.evaluate import NOT_MISLED
-from canet.experiments.figures import ACCENT, PALETTE, draw_bars, new_figure, save_figure, tidy
+from canet.experiments.figures import draw_bars, new_figure, save_figure, tidy
 from canet.experiments.paper.experiment import Experiment, difference, score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject
 from canet.experiments.published import BACKBONES
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, METHOD_LABELS, Score, Table
+from canet.experiments.tables import BACKBONE_LABELS, Score, Table
+from canet.methods import METHODS
 from canet.training import SELECTION_RULES, RunConfig
 
-COLOURS = (PALETTE[0], ACCENT, PALETTE[2], PALETTE[3], PALETTE[4], PALETTE[5])
 CEILING_COLOUR = "#999999"
 
 
@@ -95,8 +95,9 @@ class Protocols(Experiment):
 
     def _draw_panel(self, finished: Finished, axes: Any, subject: Subject, backbone: str) -> None:
         bars = []
-        for i, contestant in enumerate(self._contestants()):
-            colour = CEILING_COLOUR if contestant == CEILING else COLOURS[i % len(COLOURS)]
+        for contestant in self._contestants():
+            own = METHODS[contestant.method].colour.light
+            colour = CEILING_COLOUR if contestant == CEILING else own
             values = [
                 finished.scores(self._jobs(subject, protocol, backbone, contestant), OOD_MEAN)
                 for protocol in SPURIOUS_PROTOCOLS
@@ -110,7 +111,7 @@ class Protocols(Experiment):
         return BACKBONES[:1] if self.scope.quick else BACKBONES
 
     def _contestants(self) -> list[Contestant]:
-        return [*(Contestant(METHOD_LABELS[m], m) for m in self.chosen_methods), CEILING]
+        return [*(Contestant(METHODS[m].label, m) for m in self.chosen_methods), CEILING]
 
     def _jobs(
         self, subject: Subject, protocol: str, backbone: str, contestant: Contestant

@@ -90,7 +90,7 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
         standings=standings,
         axis=_axis(standings),
         legend=legend(contestants),
-        methods=[*METHODS, "searched", "ceiling", "other"],
+        methods=METHODS,
         num_runs=len(runs),
         num_configurations=len(contestants) + len(variants),
         rules=sorted({run.result["selection"] for run in runs}),

@@ -10,7 +10,8 @@ from canet.experiments.paper.french_labels import SHIFTED, SPLIT
 from canet.experiments.published import published
 from canet.experiments.report.comparison import Contestant, Spread
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import GAP, METHOD_LABELS, SEARCHED_LABEL
+from canet.experiments.tables import GAP, SEARCHED_LABEL
+from canet.methods import METHODS
 from canet.training.summary import LEFT_OUT, OOD
 
 
@@ -136,7 +137,8 @@ def label_of(contestant: Contestant) -> str:
     """The method as tables name it."""
     if contestant.searched:
         return SEARCHED_LABEL
-    name = METHOD_LABELS.get(contestant.config.method, contestant.config.method)
+    method = contestant.config.method
+    name = METHODS[method].label if method in METHODS else method
     return f"{name} ceiling" if contestant.is_ceiling else name
 
 

@@ -1,0 +1,12 @@
+"""The colour that a method or backbone has in every figure and page."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Colour(NamedTuple):
+    """Hexadecimal codes on a light and on a dark background, told apart by colour-blind readers."""
+
+    light: str
+    dark: str
