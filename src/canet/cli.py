@@ -83,7 +83,7 @@ DataRoot = Annotated[
 ]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
 MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
-BackboneName = Annotated[str, typer.Option(help="gcn or gat.")]
+BackboneName = Annotated[str, typer.Option(help="Name of a backbone: gcn, gat.")]
 DataSeed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
 ]

@@ -12,7 +12,6 @@ import pytest
 from canet.experiments.paper import Finished, Scope
 from canet.experiments.report import write_report
 from canet.experiments.reproduce import RUNS, choose, features_at_hand
-from canet.experiments.tables import BACKBONE_LABELS
 from canet.training import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -75,7 +74,6 @@ def test_the_readme_shows_table_1_of_the_archive() -> None:
     for row in rows:
         method, *shown = (cell.strip().replace("**", "") for cell in row.strip("|").split("|"))
         for (task, backbone), text in zip(columns, shown, strict=True):
-            assert backbone in BACKBONE_LABELS.values()
             cell = cells[backbone, method, f"{task} OOD"]
             expected = f"{float(cell['mean']):.1f} ± {float(cell['std']):.1f}"
             if cell["published"]:

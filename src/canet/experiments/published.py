@@ -26,7 +26,7 @@ PAPER_NAMES = {
 """The paper's name of a method → ours, in the order of the tables."""
 
 PAPER_METHODS = tuple(PAPER_NAMES.values())
-BACKBONES = ("gcn", "gat")
+PAPER_BACKBONES = ("gcn", "gat")
 
 TABLES = {"Table 1": ("cora", "citeseer", "pubmed"), "Table 2": ("arxiv", "twitch")}
 """A table of the paper → its tasks."""

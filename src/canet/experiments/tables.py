@@ -12,14 +12,24 @@ from statistics import mean
 
 from canet.experiments.published import Published
 from canet.files import atomic_path
+from canet.methods import BACKBONES, METHODS
 from canet.training.summary import deviation
 
 SEARCHED_LABEL = "CaNet, searched"
 SEARCHED_NOTE = (
     "CaNet has its published settings; CaNet, searched those of a search like its competitors'."
 )
-BACKBONE_LABELS = {"gcn": "GCN", "gat": "GAT"}
 GAP = "–"
+
+
+def method_label(name: str) -> str:
+    """A method as tables call it; one that is not in the package has its own name."""
+    return METHODS[name].label if name in METHODS else name
+
+
+def backbone_label(name: str) -> str:
+    """A backbone as tables call it, likewise."""
+    return BACKBONES[name].label if name in BACKBONES else name
 
 
 @dataclass(frozen=True)

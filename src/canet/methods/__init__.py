@@ -1,7 +1,7 @@
 """Methods: one file each, what is minimised."""
 
 from canet.errors import unknown_name
-from canet.methods.base import BACKBONES, Batch, Method, Settings, TrainingView
+from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.canet import CaNetMethod
 from canet.methods.coral import CORAL
 from canet.methods.dann import DANN
@@ -12,6 +12,7 @@ from canet.methods.irm import IRM
 from canet.methods.mixup import Mixup
 from canet.methods.sr_gnn import SRGNN
 from canet.methods.vrex import VREx
+from canet.nn import BACKBONES
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.colour import Colour
-from canet.nn import GAT, GCN, Block, Features, GraphModel
+from canet.nn import BACKBONES, Block, Features, GraphModel
 from canet.nn.blocks import Direction
 from canet.settings import check, setting
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
-Backbone = Literal["gcn", "gat"]
-BACKBONES: dict[str, type[GCN]] = {"gcn": GCN, "gat": GAT}
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Method(nn.Module):
 
     Args:
         settings: An instance of the class's `settings_type`.
-        backbone: `gcn` or `gat`.
+        backbone: Name of a backbone.
         num_features: $D$.
         num_classes: $C$.
         num_environment_labels: Distinct environment labels of the training nodes.
@@ -121,7 +119,7 @@ class Method(nn.Module):
     def __init__(
         self,
         settings: Any,
-        backbone: Backbone,
+        backbone: str,
         num_features: int,
         num_classes: int,
         num_environment_labels: int = 0,
@@ -135,10 +133,10 @@ class Method(nn.Module):
     def setup(self) -> None:
         """Make what the method has beside its model (networks, buffers); most have nothing."""
 
-    def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> GraphModel:
-        """The model to train: a plain GCN or GAT unless the method brings its own."""
+    def build_model(self, backbone: str, num_features: int, num_classes: int) -> GraphModel:
+        """The model to train: the backbone's plain one unless the method brings its own."""
         s = self.settings
-        return BACKBONES[backbone](
+        return BACKBONES[backbone].model(
             num_features,
             num_classes,
             hidden=s.hidden,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.colour import Colour
-from canet.methods.base import Backbone, Batch, Method, Settings
+from canet.methods.base import Batch, Method, Settings
 from canet.nn import CaNet, Environment
 from canet.nn.canet import Propagation
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
@@ -80,7 +80,7 @@ class CaNetMethod(Method):
             width = self.settings.hidden * (2 if self.settings.estimator == "graph" else 1)
             self.prior = MixturePrior(len(self.model.estimators), width)
 
-    def build_model(self, backbone: Backbone, num_features: int, num_classes: int) -> CaNet:
+    def build_model(self, backbone: str, num_features: int, num_classes: int) -> CaNet:
         s = self.settings
         return CaNet(
             num_features,

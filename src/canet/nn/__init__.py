@@ -1,6 +1,6 @@
 """Models: blocks of a graph, propagation, environment estimators, CaNet and plain backbones."""
 
-from canet.nn.backbones import GAT, GCN
+from canet.nn.backbones import BACKBONES, GAT, GCN, Backbone
 from canet.nn.blocks import Block, Field, Graph, Operator
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
@@ -8,8 +8,10 @@ from canet.nn.model import Features, GraphModel, Prediction
 from canet.nn.sparse_matrix import SparseMatrix
 
 __all__ = [
+    "BACKBONES",
     "GAT",
     "GCN",
+    "Backbone",
     "Block",
     "CaNet",
     "Environment",

@@ -1,13 +1,15 @@
-"""Plain GCN and GAT on the same blocks: the backbones of every method but CaNet."""
+"""Plain GCN and GAT on the same blocks, for every method but CaNet; and their registry."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.colour import Colour
 from canet.nn.blocks import Block, Direction, Kind, Operator
 from canet.nn.model import Features, GraphModel, Prediction
 from canet.nn.propagation import attend
@@ -127,3 +129,30 @@ class GAT(GCN):
         to_dst, to_src = (z @ vectors).split(1, dim=1)
         pattern = block.matrices[self.operator].pattern
         return attend(pattern, z, to_dst[: block.num_dst], to_src, self.negative_slope)
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """How nodes read their neighbours, plain or as the branches of CaNet.
+
+    Args:
+        name: On the command line and in configs.
+        label, colour: In tables, figures and pages.
+        summary: One line for listings.
+        model: The plain model.
+    """
+
+    name: str
+    label: str
+    colour: Colour
+    summary: str
+    model: type[GCN]
+
+
+BACKBONES: dict[str, Backbone] = {
+    backbone.name: backbone
+    for backbone in (
+        Backbone("gcn", "GCN", Colour("#0072b2", "#4fa9e0"), "graph convolutions", GCN),
+        Backbone("gat", "GAT", Colour("#009e73", "#3cc79f"), "graph attention, one head", GAT),
+    )
+}

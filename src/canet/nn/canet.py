@@ -15,7 +15,6 @@ from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKin
 from canet.nn.model import Features, GraphModel, Prediction
 from canet.nn.propagation import AttentionBranches, ConvolutionBranches
 
-Backbone = Literal["gcn", "gat"]
 Propagation = Literal["symmetric", "sum"]
 
 
@@ -61,7 +60,7 @@ class CaNet(GraphModel):
         hidden: int = 64,
         num_layers: int = 2,
         num_environments: int = 3,
-        backbone: Backbone = "gcn",
+        backbone: str = "gcn",
         estimator: EstimatorKind = "node",
         tau: float = 1.0,
         dropout: float = 0.0,

@@ -49,7 +49,7 @@ class Trainer:
     Args:
         task: The task, left unchanged.
         method: Name of a method, or its class, which need not be in this package.
-        backbone: `gcn` or `gat`.
+        backbone: Name of a backbone.
         settings: The method's settings; its defaults where None.
         device: `auto`, `cpu` or `cuda`.
     """
@@ -65,7 +65,7 @@ class Trainer:
         check_backbone(backbone)
         self.task = task
         self.method_type = get_method(method) if isinstance(method, str) else method
-        self.backbone: Any = backbone
+        self.backbone = backbone
         settings_type = self.method_type.settings_type
         self.settings = settings or settings_type()
         if not isinstance(self.settings, settings_type):

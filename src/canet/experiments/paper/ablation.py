@@ -23,9 +23,9 @@ from canet.experiments.figures import (
 from canet.experiments.paper.experiment import Experiment, difference, score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
-from canet.experiments.published import BACKBONES
+from canet.experiments.published import PAPER_BACKBONES
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, Score, Table
+from canet.experiments.tables import Score, Table, backbone_label
 from canet.training import RunConfig
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
@@ -54,7 +54,7 @@ class Ablation(Experiment):
         return [
             config
             for subject in self.subjects
-            for backbone in BACKBONES
+            for backbone in PAPER_BACKBONES
             for variant in VARIANTS
             for config in self._jobs(subject, backbone, variant)
         ]
@@ -84,13 +84,13 @@ class Ablation(Experiment):
     def _table(self, finished: Finished, subject: Subject) -> Table:
         splits = [OOD_MEAN, *OOD_SETS[subject.task], "test_id"]
         rows: list[list[str | Score]] = []
-        for backbone in BACKBONES:
+        for backbone in PAPER_BACKBONES:
             full = self._jobs(subject, backbone, FULL)
             for variant in VARIANTS:
                 jobs = self._jobs(subject, backbone, variant)
                 scores = [score(finished, jobs, split) for split in splits]
                 lost = "" if variant == FULL else difference(finished, jobs, full, OOD_MEAN)
-                rows.append([BACKBONE_LABELS[backbone], variant, *scores, lost])
+                rows.append([backbone_label(backbone), variant, *scores, lost])
         heads = ["OOD mean", *map(split_label, splits[1:]), "OOD mean, above full"]
         notes = [
             *self.notes(),
@@ -109,14 +109,14 @@ class Ablation(Experiment):
         panels = figure.subplots(1, 2, sharey=True)
         splits = OOD_SETS[subject.task]
         limits: list[tuple[float, float]] = []
-        for axes, backbone in zip(panels, BACKBONES, strict=True):
+        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
             bars = []
             for variant, colour in zip(VARIANTS, COLOURS, strict=True):
                 jobs = self._jobs(subject, backbone, variant)
                 bars.append((variant, colour, [finished.scores(jobs, split) for split in splits]))
             draw_bars(axes, list(map(split_label, splits)), bars)
             limits.append(axes.get_ylim())
-            tidy(axes, f"CaNet-{BACKBONE_LABELS[backbone]}, {subject.label}")
+            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}")
         panels[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         metric = METRIC_NAMES[CATALOG[subject.task].metric]
         panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
@@ -129,7 +129,7 @@ class Ablation(Experiment):
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
         figure = new_figure(1, 2, 5.2, 3.8)
         panels = figure.subplots(1, 2, sharey=True)
-        for axes, backbone in zip(panels, BACKBONES, strict=True):
+        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
             for variant, colour in ((FULL, ACCENT), (NO_REGULARISER, PALETTE[0])):
                 places = finished.places(self._jobs(subject, backbone, variant))
                 histories = [place.read_metrics() for place in places]
@@ -139,7 +139,7 @@ class Ablation(Experiment):
                 train = [np.array(history["train"]) for history in histories]
                 _draw_curve(axes, ood, Style(colour), f"OOD test, {words}")
                 _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
-            tidy(axes, f"CaNet-{BACKBONE_LABELS[backbone]}, {subject.label}", "epoch")
+            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
         panels[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)

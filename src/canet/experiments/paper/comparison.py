@@ -12,21 +12,21 @@ from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import Repeat, Subject, split_label
 from canet.experiments.published import (
     ARXIV_LEAD,
-    BACKBONES,
     COLUMNS,
+    PAPER_BACKBONES,
     SPURIOUS,
     TABLES,
     Published,
     published,
 )
 from canet.experiments.tables import (
-    BACKBONE_LABELS,
     GAP,
     SEARCHED_LABEL,
     Score,
     Table,
+    backbone_label,
+    method_label,
 )
-from canet.methods import METHODS
 from canet.training import RunConfig
 
 
@@ -65,12 +65,12 @@ class Comparison(Contest):
     ) -> Table:
         columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
         rows: list[list[str | Score]] = []
-        for backbone in BACKBONES:
+        for backbone in PAPER_BACKBONES:
             entrants = [e for e in self.entrants(backbone) if not (part and e.searched)]
             for entrant in entrants:
                 jobs = {s: self.jobs(s, entrant, backbone, repeats(s)) for s in subjects}
                 scores = [self._score(finished, entrant, jobs[s], split) for s, split in columns]
-                rows.append([BACKBONE_LABELS[backbone], entrant.label, *scores])
+                rows.append([backbone_label(backbone), entrant.label, *scores])
         heads = [f"{subject.label} {split_label(split)}" for subject, split in columns]
         about, notes = "every method", self.notes()
         if part:
@@ -100,7 +100,7 @@ class Comparison(Contest):
         """Rank of CaNet with its preset in every column, and its distance to the best other."""
         rows = []
         presets = [row for row in main.rows if row[1] != SEARCHED_LABEL]
-        for backbone in (BACKBONE_LABELS[b] for b in BACKBONES):
+        for backbone in (backbone_label(b) for b in PAPER_BACKBONES):
             block = [row for row in presets if row[0] == backbone]
             for i, head in enumerate(main.columns[2:], start=2):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
@@ -121,7 +121,7 @@ class Comparison(Contest):
 def _standing(means: dict[str, float]) -> list[str]:
     """CaNet's rank among the methods that have a score, the best of the others, and its lead."""
     valid = {name: value for name, value in means.items() if not math.isnan(value)}
-    ours = valid.pop(METHODS[OURS].label, None)
+    ours = valid.pop(method_label(OURS), None)
     if ours is None or not valid:
         return [GAP, GAP, GAP]
     rank = 1 + sum(value > ours for value in valid.values())
@@ -178,7 +178,7 @@ class Table2(Comparison):
                 "published column alone."
             )
         if any(subject[:2] == ("arxiv", "original") for subject in self.subjects):
-            gcn, gat = (ARXIV_LEAD[backbone] for backbone in BACKBONES)
+            gcn, gat = (ARXIV_LEAD[backbone] for backbone in PAPER_BACKBONES)
             lines.append(
                 f"The paper's text puts CaNet {gcn} % (GCN) and {gat} % (GAT) above the runner-up "
                 "on arxiv 2018-2020."

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from canet.experiments.paper.experiment import Experiment
 from canet.experiments.paper.scope import Repeat, Subject
 from canet.experiments.presets import searched
-from canet.experiments.published import BACKBONES, PAPER_METHODS
-from canet.experiments.tables import SEARCHED_LABEL, SEARCHED_NOTE
-from canet.methods import METHODS
+from canet.experiments.published import PAPER_BACKBONES, PAPER_METHODS
+from canet.experiments.tables import SEARCHED_LABEL, SEARCHED_NOTE, method_label
 from canet.training import RunConfig
 
 OURS = "canet"
@@ -25,7 +24,7 @@ class Entrant(NamedTuple):
 
     @property
     def label(self) -> str:
-        return SEARCHED_LABEL if self.searched else METHODS[self.method].label
+        return SEARCHED_LABEL if self.searched else method_label(self.method)
 
 
 class Contest(Experiment):
@@ -37,7 +36,7 @@ class Contest(Experiment):
         return [
             config
             for subject in self.subjects
-            for backbone in BACKBONES
+            for backbone in PAPER_BACKBONES
             for entrant in self.entrants(backbone)
             for config in self.jobs(subject, entrant, backbone, self.repeats(subject, entrant))
         ]
@@ -70,5 +69,5 @@ class Contest(Experiment):
         ]
 
     def notes(self) -> list[str]:
-        twice = any(entrant.searched for b in BACKBONES for entrant in self.entrants(b))
+        twice = any(entrant.searched for b in PAPER_BACKBONES for entrant in self.entrants(b))
         return [*super().notes(), *([SEARCHED_NOTE] if twice else [])]

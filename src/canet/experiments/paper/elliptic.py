@@ -17,9 +17,9 @@ from canet.experiments.paper.contest import OURS, Contest, Entrant
 from canet.experiments.paper.experiment import score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
-from canet.experiments.published import BACKBONES, ELLIPTIC_LEAD
+from canet.experiments.published import ELLIPTIC_LEAD, PAPER_BACKBONES
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, Table
+from canet.experiments.tables import Table, backbone_label, method_label
 from canet.methods import METHODS
 from canet.training import RunConfig
 
@@ -51,19 +51,19 @@ class Elliptic(Contest):
         groups = [*left_out[:1], *OOD_SETS[subject.task], *left_out[1:]]
         places = list(range(len(groups)))
         inner = places[1:-1] if left_out else places
-        for axes, backbone in zip(panels, BACKBONES, strict=True):
+        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
             for method in self.chosen_methods:
                 style = method_style(method)
                 jobs = self._jobs(subject, Entrant(method), backbone)
                 values = [finished.scores(jobs, split) for split in groups]
-                draw_band(axes, inner, [values[x] for x in inner], style, METHODS[method].label)
+                draw_band(axes, inner, [values[x] for x in inner], style, method_label(method))
                 for x in set(places) - set(inner):
                     draw_band(axes, [x], [values[x]], style, "_left out")
             if left_out:
                 axes.axvspan(-0.5, 0.5, color="0.94", zorder=0)
                 axes.axvspan(places[-1] - 0.5, places[-1] + 0.5, color="0.94", zorder=0)
             axes.set_xticks(places, [short_label(split) for split in groups], rotation=35)
-            title = f"{BACKBONE_LABELS[backbone]}, {subject.label}"
+            title = f"{backbone_label(backbone)}, {subject.label}"
             tidy(axes, title, "time steps (grey: left out by the paper)" if left_out else "")
         panels[0].set_ylabel("macro F1 %" if left_out else "accuracy %")
         handles, labels = panels[0].get_legend_handles_labels()
@@ -76,9 +76,9 @@ class Elliptic(Contest):
     def _table(self, finished: Finished, part: str, about: str, splits: tuple[str, ...]) -> Table:
         (subject,) = self.subjects
         rows = [
-            [BACKBONE_LABELS[backbone], entrant.label]
+            [backbone_label(backbone), entrant.label]
             + [score(finished, self._jobs(subject, entrant, backbone), split) for split in splits]
-            for backbone in BACKBONES
+            for backbone in PAPER_BACKBONES
             for entrant in self.entrants(backbone)
         ]
         notes = self.notes()

@@ -13,9 +13,9 @@ from canet.experiments.figures import draw_bars, new_figure, save_figure, tidy
 from canet.experiments.paper.experiment import Experiment, difference, score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject
-from canet.experiments.published import BACKBONES
+from canet.experiments.published import PAPER_BACKBONES
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, Score, Table
+from canet.experiments.tables import Score, Table, backbone_label, method_label
 from canet.methods import METHODS
 from canet.training import SELECTION_RULES, RunConfig
 
@@ -105,13 +105,13 @@ class Protocols(Experiment):
             bars.append((contestant.label, colour, values))
         draw_bars(axes, SPURIOUS_PROTOCOLS, bars)
         axes.set_ylim(0, 100)
-        tidy(axes, f"{BACKBONE_LABELS[backbone]}, {subject.label}")
+        tidy(axes, f"{backbone_label(backbone)}, {subject.label}")
 
     def _backbones(self) -> tuple[str, ...]:
-        return BACKBONES[:1] if self.scope.quick else BACKBONES
+        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
 
     def _contestants(self) -> list[Contestant]:
-        return [*(Contestant(METHODS[m].label, m) for m in self.chosen_methods), CEILING]
+        return [*(Contestant(method_label(m), m) for m in self.chosen_methods), CEILING]
 
     def _jobs(
         self, subject: Subject, protocol: str, backbone: str, contestant: Contestant
@@ -146,7 +146,7 @@ class Protocols(Experiment):
             for rule in SELECTION_RULES
         ]
         above = "" if contestant == CEILING else difference(finished, jobs, ceiling, OOD_MEAN)
-        labels = [subject.label, protocol, BACKBONE_LABELS[backbone], contestant.label]
+        labels = [subject.label, protocol, backbone_label(backbone), contestant.label]
         return [*labels, *rules, score(finished, jobs, "test_id"), above]
 
 

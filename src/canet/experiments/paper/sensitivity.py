@@ -20,9 +20,9 @@ from canet.experiments.figures import (
 from canet.experiments.paper.experiment import Experiment, score
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import OOD_SETS, Subject, split_label
-from canet.experiments.published import BACKBONES
+from canet.experiments.published import PAPER_BACKBONES
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import BACKBONE_LABELS, Table
+from canet.experiments.tables import Table, backbone_label
 from canet.training import RunConfig
 
 COLOURS = (ACCENT, PALETTE[0], PALETTE[2])
@@ -70,7 +70,7 @@ class Sensitivity(Experiment):
             self._draw(finished, subject, folder)
 
     def _backbones(self) -> tuple[str, ...]:
-        return BACKBONES[:1] if self.scope.quick else BACKBONES
+        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
 
     def _values(self, sweep: Sweep) -> tuple[float, ...]:
         return sweep.quick_values if self.scope.quick else sweep.values
@@ -84,7 +84,7 @@ class Sensitivity(Experiment):
     def _table(self, finished: Finished, subject: Subject) -> Table:
         splits = [*OOD_SETS[subject.task], OOD_MEAN, "test_id"]
         rows = [
-            [BACKBONE_LABELS[backbone], f"{sweep.symbol} = {value:g}"]
+            [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
             + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
             for backbone in self._backbones()
             for sweep in SWEEPS
@@ -115,7 +115,7 @@ class Sensitivity(Experiment):
                     axes.set_xscale("log")
                 axes.set_xticks(values, [f"{value:g}" for value in values])
                 axes.minorticks_off()
-                title = f"CaNet-{BACKBONE_LABELS[backbone]}, {subject.label}"
+                title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
             row[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
         handles, labels = panels[0][0].get_legend_handles_labels()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,8 +13,8 @@ from canet.experiments.figures import new_figure, save_figure
 from canet.experiments.paper.experiment import Experiment
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.scope import Subject
-from canet.experiments.published import BACKBONES
-from canet.experiments.tables import BACKBONE_LABELS, Score, Table
+from canet.experiments.published import PAPER_BACKBONES
+from canet.experiments.tables import Score, Table, backbone_label
 from canet.files import read_json, write_json
 from canet.methods import get_method
 from canet.settings import override
@@ -41,13 +40,13 @@ class Weights(Experiment):
         return [
             config
             for subject in self.subjects
-            for backbone in BACKBONES
+            for backbone in PAPER_BACKBONES
             for config in self._jobs(subject, backbone)
         ]
 
     def score_again(self, finished: Finished, device: str) -> None:
         for subject in self.subjects:
-            for backbone in BACKBONES:
+            for backbone in PAPER_BACKBONES:
                 places = finished.places(self._jobs(subject, backbone))
                 for place in places:
                     if not (place.path / MEASURES).exists():
@@ -60,7 +59,7 @@ class Weights(Experiment):
     def tables(self, finished: Finished) -> list[Table]:
         rows: list[list[str | Score]] = []
         for subject in self.subjects:
-            for backbone in BACKBONES:
+            for backbone in PAPER_BACKBONES:
                 jobs = self._jobs(subject, backbone)
                 found = [read_json(place.path / MEASURES) for place in finished.places(jobs)]
                 for layer in LAYERS:
@@ -71,7 +70,7 @@ class Weights(Experiment):
                         for name in MEASURED
                         for when in WHEN
                     ]
-                    rows.append([subject.label, BACKBONE_LABELS[backbone], layer, *scores])
+                    rows.append([subject.label, backbone_label(backbone), layer, *scores])
         columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
         columns += ["relative distance", "at the start"]
         notes = [
@@ -85,10 +84,10 @@ class Weights(Experiment):
 
     def draw(self, finished: Finished, folder: Path) -> None:
         for subject in self.subjects:
-            for backbone in BACKBONES:
+            for backbone in PAPER_BACKBONES:
                 for place in finished.places(self._jobs(subject, backbone)[:1]):
                     name = self.file_name(f"{subject.task}-{backbone}")
-                    title = f"$W_D$ of CaNet-{BACKBONE_LABELS[backbone]} on {subject.label}"
+                    title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
                     tensors = read_tensors(place.path / DRAWN)
                     draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
 
@@ -121,9 +120,8 @@ def branch_weights_at_start(place: RunFolder) -> list[Tensor]:
     settings = override(method.settings_type(), config.settings)
     num_features = trained["model.phi_in.weight"].shape[1]
     num_classes = trained["model.phi_out.weight"].shape[0]
-    backbone: Any = config.backbone
     with seeded(config.seed, torch.device("cpu")):
-        start = method(settings, backbone, num_features, num_classes, 0)
+        start = method(settings, config.backbone, num_features, num_classes, 0)
     return _first_and_last(start.state_dict())
 
 

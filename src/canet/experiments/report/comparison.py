@@ -17,7 +17,7 @@ from canet.experiments.evaluate import NOT_MISLED
 from canet.experiments.paper import french_labels
 from canet.experiments.presets import preset, searched
 from canet.experiments.results import OOD_MEAN, Result
-from canet.methods import METHODS
+from canet.methods import BACKBONES, METHODS
 from canet.training import RunConfig, RunFolder
 from canet.training.summary import LEFT_OUT, NEEDED, OOD, Scored
 
@@ -250,7 +250,7 @@ def _comparison(found: list[Contestant]) -> Comparison:
                 chosen.append(replace(other, searched=True))
             else:
                 variants.append(other)
-    chosen.sort(key=lambda c: _order_of(c.config.backbone, ("gcn", "gat")))
+    chosen.sort(key=lambda c: _order_of(c.config.backbone, tuple(BACKBONES)))
     return Comparison(_shared(found[0].config), chosen, variants)
 
 

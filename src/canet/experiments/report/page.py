@@ -16,6 +16,7 @@ from canet.experiments.report.curves import Histories, nice_ticks
 from canet.experiments.report.score_table import label_of, number, setting_text
 from canet.experiments.report.sections import Section, legend, make_section
 from canet.experiments.results import OOD_MEAN, read_results
+from canet.experiments.tables import backbone_label
 from canet.files import atomic_path
 from canet.methods import METHODS
 from canet.training import runs_at
@@ -76,7 +77,12 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "value": setting_text, "label": label_of}
+    environment.filters |= {
+        "number": number,
+        "value": setting_text,
+        "label": label_of,
+        "backbone": backbone_label,
+    }
     histories = Histories()
     sections = [make_section(comparison, histories) for comparison in comparisons]
     standings = list(_standings(sections, comparisons))

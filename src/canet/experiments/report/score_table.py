@@ -10,8 +10,7 @@ from canet.experiments.paper.french_labels import SHIFTED, SPLIT
 from canet.experiments.published import published
 from canet.experiments.report.comparison import Contestant, Spread
 from canet.experiments.results import OOD_MEAN
-from canet.experiments.tables import GAP, SEARCHED_LABEL
-from canet.methods import METHODS
+from canet.experiments.tables import GAP, SEARCHED_LABEL, method_label
 from canet.training.summary import LEFT_OUT, OOD
 
 
@@ -137,8 +136,7 @@ def label_of(contestant: Contestant) -> str:
     """The method as tables name it."""
     if contestant.searched:
         return SEARCHED_LABEL
-    method = contestant.config.method
-    name = METHODS[method].label if method in METHODS else method
+    name = method_label(contestant.config.method)
     return f"{name} ceiling" if contestant.is_ceiling else name
 
 

@@ -22,7 +22,7 @@ from canet.experiments.report.score_table import (
     setting_text,
     sort_key,
 )
-from canet.experiments.tables import SEARCHED_NOTE
+from canet.experiments.tables import SEARCHED_NOTE, backbone_label
 from canet.methods import METHODS, Settings
 from canet.training.summary import LEFT_OUT, OOD
 
@@ -152,7 +152,7 @@ def _shortened(comparison: Comparison) -> str:
 def _scores(comparison: Comparison, backbone: str, metric: str) -> Table:
     contestants = comparison.of(backbone)
     rows = [(contestant, "") for contestant in contestants]
-    return score_table(backbone.upper(), metric, comparison.splits, rows)
+    return score_table(backbone_label(backbone), metric, comparison.splits, rows)
 
 
 def _variants(comparison: Comparison, metric: str) -> Table:
@@ -167,7 +167,7 @@ def _variants(comparison: Comparison, metric: str) -> Table:
     for variant in sorted(comparison.variants, key=key):
         changed = differences(variant.config.settings, main[key(variant)].config.settings)
         words = [f"{name} = {setting_text(value)}" for name, value in changed]
-        rows.append((variant, ", ".join([variant.config.backbone.upper(), *words])))
+        rows.append((variant, ", ".join([backbone_label(variant.config.backbone), *words])))
     return score_table("Other settings", metric, comparison.splits, rows, ranked=False)
 
 
@@ -176,7 +176,7 @@ def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str,
         contestants = comparison.of(backbone)[::-1]
         for words, curve in (("under shift", under_shift), ("validation", validation)):
             if chart := draw_chart(contestants, curve, histories):
-                yield f"{backbone.upper()}, {words}", chart
+                yield f"{backbone_label(backbone)}, {words}", chart
 
 
 def _inferred(contestant: Contestant) -> Inferred | None:
@@ -215,7 +215,7 @@ def _costs(contestants: Sequence[Contestant]) -> Table:
         devices = ", ".join(sorted({result["device"] for result in results}))
         cells = [Cell(number(epoch, 1), sort_key(epoch)), Cell(number(memory, 0), sort_key(memory))]
         cells += [Cell(f"{chosen:g}", chosen), Cell(devices, devices)]
-        about = contestant.config.backbone.upper()
+        about = backbone_label(contestant.config.backbone)
         rows.append(Row(contestant, label_of(contestant), about, cells))
     caption = "means over runs; memory is the run's peak on a GPU, the process's on a CPU"
     return Table("Time and memory", caption, columns, rows)
