@@ -1,7 +1,11 @@
-"""Fused kernels against the composed operations, which the other tests check."""
+"""Fused kernels against the composed operations, which the other tests check.
+
+On a machine without a GPU Triton's interpreter runs them, program by program.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -9,20 +13,39 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import CaNet, EnvironmentEstimator, Graph, Operator, SparseMatrix, kernels
+from canet.nn import (
+    CaNet,
+    EnvironmentEstimator,
+    Graph,
+    Operator,
+    SparseMatrix,
+    kernels,
+    sparse_matrix,
+)
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
-from canet.nn.canet import Backbone
 from canet.nn.environment import Environment, EstimatorKind
 from canet.nn.propagation import NEGATIVE_SLOPE, next_states
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-    pytest.mark.skipif(not kernels.HAVE_TRITON, reason="no Triton"),
-]
-NUM_NODES, NUM_DST = 300, 240
+pytestmark = pytest.mark.skipif(not kernels.HAVE_TRITON, reason="no Triton")
+INTERPRETED = not torch.cuda.is_available()
+DEVICE = "cpu" if INTERPRETED else "cuda"
+if INTERPRETED:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel's file is imported first
+NUM_NODES, NUM_DST = (40, 32) if INTERPRETED else (300, 240)
+ROWS = 70 if INTERPRETED else 1000
+MANY_ROWS = 120 if INTERPRETED else 20_000
+gpu_only = pytest.mark.skipif(INTERPRETED, reason="the interpreter is slow, and has no limits")
+
+
+@pytest.fixture(autouse=True)
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes the place of a GPU where there is none; being slow, with few rows."""
+    if INTERPRETED:
+        monkeypatch.setattr(sparse_matrix, "SEGMENT", 16)
+        monkeypatch.setattr(kernels, "_on_gpu", lambda tensor: kernels.HAVE_TRITON)
 
 
 def pattern_with_a_hub() -> Pattern:
@@ -31,19 +54,19 @@ def pattern_with_a_hub() -> Pattern:
     Both hubs have more entries than a segment.
     """
     random = torch.Generator().manual_seed(0)
-    src, dst = torch.randint(3, NUM_NODES, (2, 900), generator=random)
+    src, dst = torch.randint(3, NUM_NODES, (2, 3 * NUM_NODES), generator=random)
     nodes = torch.arange(3, NUM_NODES)
     src = torch.cat([src, nodes, torch.ones_like(nodes)])
     dst = torch.cat([dst, torch.zeros_like(nodes), nodes])
     matrix = operator_matrix(torch.stack([src, dst]), NUM_NODES, Operator("attention"))
-    return matrix.select_rows(torch.arange(NUM_DST)).to("cuda").pattern
+    return matrix.select_rows(torch.arange(NUM_DST)).to(DEVICE).pattern
 
 
 def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
     random = torch.Generator().manual_seed(1)
     shapes = (NUM_NODES, hidden), (NUM_DST, branches), (NUM_NODES, branches)
     return [
-        torch.randn(shape, generator=random, dtype=torch.double).to("cuda", dtype).requires_grad_()
+        torch.randn(shape, generator=random, dtype=torch.double).to(DEVICE, dtype).requires_grad_()
         for shape in shapes
     ]
 
@@ -63,9 +86,14 @@ def value_and_gradients(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("hidden", [5, 64])
+@pytest.mark.parametrize("hidden", [5, pytest.param(64, marks=gpu_only)])
 @pytest.mark.parametrize(
-    ("branches", "with_own"), [(1, False), (1, True), (3, True), (4, True), (10, True)]
+    ("branches", "with_own"),
+    [
+        (1, False),
+        (3, True),
+        *(pytest.param(branches, True, marks=gpu_only) for branches in (1, 4, 10)),
+    ],
 )
 def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
     branches: int,
@@ -97,8 +125,8 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("width", [1, 3, 10, 64, 130])
-@pytest.mark.parametrize("num_rows", [40, 20_000], ids=["few rows", "many rows"])
+@pytest.mark.parametrize("width", [1, 10, *(pytest.param(w, marks=gpu_only) for w in (3, 64, 130))])
+@pytest.mark.parametrize("num_rows", [40, MANY_ROWS], ids=["few rows", "many rows"])
 def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     num_rows: int, width: int, dtype: torch.dtype
 ) -> None:
@@ -108,8 +136,8 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     col = torch.randint(0, 29, (3 * num_rows,), generator=random)
     row[: num_rows + 500], col[num_rows + 500 :: 2] = 7, 3
     value = torch.rand(len(row), generator=random, dtype=torch.double)
-    exact = SparseMatrix.from_coo(row, col, value, (num_rows, 30)).to("cuda")
-    matrix = exact.to("cuda", dtype)
+    exact = SparseMatrix.from_coo(row, col, value, (num_rows, 30)).to(DEVICE)
+    matrix = exact.to(DEVICE, dtype)
     z, direction = random_doubles((30, width), (num_rows, width))
     ours = z.to(dtype).requires_grad_()
     assert kernels.ordered_product(ours)
@@ -131,7 +159,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
     row, col = torch.randint(0, 300, (2, 2000), generator=random)
     row[:700] = 7
     value = torch.rand(len(row), generator=random, dtype=torch.double)
-    matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to("cuda")
+    matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to(DEVICE)
     assert matrix.pattern.segments.num_slots > 0
     z, base = random_doubles((300, 5), (base_rows, 5))
     ours = kernels.multiply(matrix.pattern, matrix.value, z, base)
@@ -142,8 +170,8 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
 
 def test_ordered_product_of_a_matrix_without_entries_is_zero() -> None:
     nothing = torch.empty(0, dtype=torch.long)
-    matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to("cuda")
-    assert (matrix @ torch.ones(4, 3, device="cuda")).eq(0).all()
+    matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to(DEVICE)
+    assert (matrix @ torch.ones(4, 3, device=DEVICE)).eq(0).all()
 
 
 Gradients = Callable[[list[Tensor]], list[Tensor]]
@@ -151,7 +179,7 @@ Gradients = Callable[[list[Tensor]], list[Tensor]]
 
 def random_doubles(*shapes: tuple[int, ...]) -> list[Tensor]:
     random = torch.Generator().manual_seed(1)
-    return [torch.randn(shape, generator=random, dtype=torch.double).cuda() for shape in shapes]
+    return [torch.randn(shape, generator=random, dtype=torch.double).to(DEVICE) for shape in shapes]
 
 
 def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]) -> None:
@@ -166,6 +194,9 @@ def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]
         torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=2e-6)
 
 
+LARGER = (3, 64, 64), (10, 64, 64), (3, 128, 128), (2, 100, 20)
+
+
 @pytest.mark.parametrize(
     ("shared", "own"),
     [(True, True), (True, False), (False, False)],
@@ -173,14 +204,18 @@ def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]
 )
 @pytest.mark.parametrize(
     ("branches", "width", "out"),
-    [(1, 8, 4), (3, 64, 64), (10, 64, 64), (2, 40, 48), (3, 128, 128), (2, 100, 20)],
+    [
+        (1, 8, 4),
+        (2, 40, 48),
+        *(pytest.param(*size, marks=gpu_only) for size in LARGER),
+    ],
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     branches: int, width: int, out: int, shared: bool, own: bool
 ) -> None:
-    x = (1000, width) if shared else (1000, branches, width)
+    x = (ROWS, width) if shared else (ROWS, branches, width)
     weight = branches, width + out if own else width, out
-    *exact, direction = random_doubles(x, weight, (1000, branches), (1000, out), (1000, out))
+    *exact, direction = random_doubles(x, weight, (ROWS, branches), (ROWS, out), (ROWS, out))
     assert kernels.fused_mixture(exact[0].float(), exact[1])
     assert not kernels.fused_mixture(*exact[:2])
 
@@ -241,21 +276,21 @@ def fields_and_gradients(
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
-@pytest.mark.parametrize("branches", [2, 3, 10, 40])
+@pytest.mark.parametrize("branches", [3, *(pytest.param(k, marks=gpu_only) for k in (2, 10, 40))])
 def test_fused_sample_and_its_gradients_are_those_of_double_precision(
     branches: int, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = 3000
-    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().cuda()
+    rows = 3 * ROWS
+    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().to(DEVICE)
     monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
-    estimator = EnvironmentEstimator(5, branches, "graph", tau=0.7).cuda().train(training)
+    estimator = EnvironmentEstimator(5, branches, "graph", tau=0.7).to(DEVICE).train(training)
     nothing = torch.zeros(0, dtype=torch.long)
     mapped = random_doubles((rows, 2 * branches))
     directions = random_doubles(*[(rows, branches)] * 2, (rows,))
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         entries = torch.zeros(0, dtype=tensors[0].dtype)
-        matrix = SparseMatrix.from_coo(nothing, nothing, entries, (rows, rows)).to("cuda")
+        matrix = SparseMatrix.from_coo(nothing, nothing, entries, (rows, rows)).to(DEVICE)
         environment = estimator.propagate(matrix, *tensors)
         return fields_and_gradients(environment, directions, tensors)
 
@@ -268,11 +303,11 @@ def test_fused_sample_and_its_gradients_are_those_of_double_precision(
 @pytest.mark.parametrize(
     ("rows", "branches", "hidden", "kind"),
     [
-        (1000, 3, 64, "node"),
-        (300, 16, 128, "node"),
-        (1000, 3, 64, "graph"),
+        (ROWS, 3, 64, "node"),
+        pytest.param(300, 16, 128, "node", marks=gpu_only),
+        (ROWS, 3, 64, "graph"),
         (50, 2, 5, "graph"),
-        (40_000, 10, 64, "graph"),
+        pytest.param(40_000, 10, 64, "graph", marks=gpu_only),
     ],
 )
 def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
@@ -283,9 +318,9 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
     training: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().cuda()
+    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().to(DEVICE)
     monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
-    estimator = EnvironmentEstimator(hidden, branches, kind, tau=0.7).cuda().double()
+    estimator = EnvironmentEstimator(hidden, branches, kind, tau=0.7).to(DEVICE).double()
     estimator.train(training)
     z = random_doubles(*[(rows, hidden)] * (1 if kind == "node" else 2))
     directions = random_doubles(*[(rows, branches)] * 2, (rows,))
@@ -304,19 +339,20 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
 @pytest.mark.parametrize(
     ("hidden", "branches"), [(32, 3), (48, 3), (64, 40), (96, 3), (128, 3), (256, 3)]
 )
+@gpu_only
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_layers_of_every_size_fit_the_gpu(backbone: Backbone, hidden: int, branches: int) -> None:
+def test_layers_of_every_size_fit_the_gpu(backbone: str, hidden: int, branches: int) -> None:
     model = CaNet(5, 2, hidden, 2, branches, backbone, estimator="graph")
     edges = torch.randint(0, 100, (2, 400), generator=torch.Generator().manual_seed(1))
-    field = Graph(edges, 100, model.operators).whole(model.num_layers).to("cuda")
-    logits = model.cuda()(torch.ones(100, 5, device="cuda"), field.blocks).logits
+    field = Graph(edges, 100, model.operators).whole(model.num_layers).to(DEVICE)
+    logits = model.to(DEVICE)(torch.ones(100, 5, device=DEVICE), field.blocks).logits
     logits.square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
 def test_fused_layer_lets_nan_through() -> None:
     x, weight, e, z = (
-        torch.ones(shape, device="cuda") for shape in ((4, 2), (1, 2, 3), (4, 1), (4, 3))
+        torch.ones(shape, device=DEVICE) for shape in ((4, 2), (1, 2, 3), (4, 1), (4, 3))
     )
     z[1, 2] = torch.nan
     assert next_states(x, weight, e, z).isnan().sum() == 1

@@ -168,7 +168,7 @@ def _merge_forward(
     total = tl.zeros([BLOCK_K], part.dtype.element_ty)
     summed = tl.zeros([BLOCK_K, BLOCK_H], part.dtype.element_ty)
     for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
-        part_at = part + (slot.to(tl.int64) * branches + k) * (width + 2)
+        part_at = part + (slot * branches + k).to(tl.int64) * (width + 2)
         its_top = tl.load(part_at + width, mask=in_k, other=0.0)
         higher = tl.maximum(top, its_top)
         shrink, its_shrink = tl.exp(top - higher), tl.exp(its_top - higher)
