@@ -195,11 +195,11 @@ def _published(cell: str | Score) -> bool:
 
 def _numbers(score: Score) -> list[str]:
     """The CSV cells of a score."""
-    told = score.published
+    published = score.published
     values = " ".join(f"{value:.4f}" for value in score.values)
     ours = [f"{score.mean:.4f}", f"{score.std:.4f}"] if score.values else ["", ""]
-    if told is None:
+    if published is None:
         paper = ["", ""]
     else:
-        paper = ["OOM", ""] if told.mean is None else [f"{told.mean}", f"{told.std}"]
+        paper = ["OOM", ""] if published.mean is None else [f"{published.mean}", f"{published.std}"]
     return [*ours, str(len(score.values)), str(score.expected), values, *paper]

@@ -131,17 +131,17 @@ class _Conditions:
         self.gap = float(self.above @ u + self.below @ v)
 
     def solve(
-        self, of_u: np.ndarray, of_v: np.ndarray
+        self, change_u: np.ndarray, change_v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Changes of β, y, u and v with which the products change by `of_u` and `of_v`."""
+        """Changes of β, y, u and v with which the products change by `change_u` and `change_v`."""
         from scipy.linalg import cho_solve
 
         factor, inner = self._factors
-        right = of_u / self.above - of_v / self.below - self.residual
+        right = change_u / self.above - change_v / self.below - self.residual
         to_y = cho_solve(inner, self.missing - self.classes @ cho_solve(factor, right))
         to_beta = cho_solve(factor, right + self.classes.T @ to_y)
-        to_u = (of_u - self.u * to_beta) / self.above
-        to_v = (of_v + self.v * to_beta) / self.below
+        to_u = (change_u - self.u * to_beta) / self.above
+        to_v = (change_v + self.v * to_beta) / self.below
         return to_beta, to_y, to_u, to_v
 
     @cached_property

@@ -82,8 +82,8 @@ class EnvironmentEstimator(nn.Module):
             return Environment(*kernels.infer(first, beside, weight, bias, draws, self.tau))
         if gathered is None:
             return self._sampled(self.linear(z))
-        of_neighbours, of_own = weight.chunk(2, dim=1)
-        return self._sampled(F.linear(gathered, of_neighbours) + F.linear(z, of_own))
+        weight_neighbours, weight_own = weight.chunk(2, dim=1)
+        return self._sampled(F.linear(gathered, weight_neighbours) + F.linear(z, weight_own))
 
     def maps(self) -> Tensor:
         """$[W_N^\\top \\| W_S^\\top]$ $[H, 2K]$ of `graph`, for `propagate`."""

@@ -230,11 +230,11 @@ class _MixedAttention(torch.autograd.Function):
     ) -> Tensor:
         mixed = z[: e.shape[0]].clone()
         kept = []
-        for k, of_branch in enumerate(weight):
+        for k, weight_k in enumerate(weight):
             one = slice(k, k + 1)
             weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one], slope)
             gathered = SparseMatrix(pattern, weights.flatten()) @ z
-            mixed.addcmul_(gathered @ of_branch, e[:, one])
+            mixed.addcmul_(gathered @ weight_k, e[:, one])
             if keep:
                 kept += [weights, positive, gathered]
         ctx.pattern, ctx.slope = pattern, slope
@@ -252,21 +252,21 @@ class _MixedAttention(torch.autograd.Function):
         grad_z[: grad.shape[0]], grad_z[grad.shape[0] :] = grad, 0
         grad_dst, grad_src = [], []
         product, back = (torch.empty_like(grad) for _ in range(2))
-        for k, of_branch in enumerate(weight):
+        for k, weight_k in enumerate(weight):
             weights, positive, gathered = kept[3 * k : 3 * k + 3]
             share = e[:, k : k + 1]
             torch.mm(gathered.t(), grad * share, out=grad_weight[k])
-            torch.mm(grad, of_branch.t(), out=back)
+            torch.mm(grad, weight_k.t(), out=back)
             grad_e.append(torch.mul(back, gathered, out=product).sum(dim=1))
             back.mul_(share)
             matrix = SparseMatrix(pattern, weights.flatten())
             matrix.add_transposed_product(back, grad_z)
-            of_weights = matrix.sampled_product(back, z).unsqueeze(1)
-            of_dst, of_src = _unweigh(pattern, weights, positive, of_weights, ctx.slope)
-            grad_dst.append(of_dst)
-            grad_src.append(of_src)
-        of_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
-        return grad_z, *of_scores, grad_weight, torch.stack(grad_e, dim=1), None, None, None
+            grad_weights = matrix.sampled_product(back, z).unsqueeze(1)
+            dst, src = _unweigh(pattern, weights, positive, grad_weights, ctx.slope)
+            grad_dst.append(dst)
+            grad_src.append(src)
+        grad_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
+        return grad_z, *grad_scores, grad_weight, torch.stack(grad_e, dim=1), None, None, None
 
 
 def _weigh(

@@ -127,11 +127,11 @@ class Loop:
         loss = self.method.update(self.batch, self.optimizer)
         self.method.eval()
         with torch.no_grad():
-            told = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
-            for name, value in told.items():
+            values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
+            for name, value in values.items():
                 self.history[name].index_copy_(0, self.at, value.double().view(1))
-            better = told["valid"] > self.best_score
-            torch.where(better, told["valid"], self.best_score, out=self.best_score)
+            better = values["valid"] > self.best_score
+            torch.where(better, values["valid"], self.best_score, out=self.best_score)
             self.best.take(self.method.state_dict(), better)
             self.at += 1
 

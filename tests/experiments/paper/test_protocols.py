@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.experiments.evaluate import NOT_MISLED
+from canet.experiments.evaluate import WITHOUT_SPURIOUS
 from canet.experiments.paper.finished import Finished
 from canet.experiments.paper.protocols import CEILING, Protocols
 from canet.experiments.paper.scope import Scope
@@ -18,14 +18,14 @@ def quick(fresh_cache: Path) -> Protocols:
 
 
 def below_ceiling(config: RunConfig) -> float:
-    return 90.0 if config.features == NOT_MISLED else 70.0 + config.data_seed
+    return 90.0 if config.features == WITHOUT_SPURIOUS else 70.0 + config.data_seed
 
 
 def test_both_protocols_both_backbones_and_a_ceiling_on_five_draws(fresh_cache: Path) -> None:
     configs = Protocols(Scope(tasks=("cora",))).configs()
     assert len(configs) == 2 * 2 * 3 * 5
     assert {config.protocol for config in configs} == {"paper", "disjoint"}
-    assert {c.method for c in configs if c.features == NOT_MISLED} == {"erm"}
+    assert {c.method for c in configs if c.features == WITHOUT_SPURIOUS} == {"erm"}
 
 
 def test_selection_rules_stand_side_by_side(quick: Protocols, tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from canet.data import load_task
 from canet.errors import CanetError
-from canet.experiments.evaluate import NOT_MISLED, open_trainer
+from canet.experiments.evaluate import WITHOUT_SPURIOUS, open_trainer
 from canet.experiments.paper.scope import OOD_SETS, Repeat, Scope, Subject, split_label
 
 SYNTHETIC = Subject("synthetic", "original", "synthetic")
 
 
-@pytest.mark.parametrize("features", [None, NOT_MISLED])
+@pytest.mark.parametrize("features", [None, WITHOUT_SPURIOUS])
 def test_a_job_is_the_config_of_the_run_it_becomes(features: str | None) -> None:
     config = Scope().job(
         SYNTHETIC, "canet", "gat", Repeat(3, 4), "disjoint", features, True, {"tau": 2}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from canet.experiments.evaluate import NOT_MISLED
+from canet.experiments.evaluate import WITHOUT_SPURIOUS
 from canet.experiments.paper import french_labels
 from canet.experiments.report.comparison import Comparison, Contestant, compare
 from canet.experiments.results import OOD_MEAN, read_results
@@ -118,7 +118,7 @@ def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Pa
 
 
 def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
-    write(tmp_path, 95.0, fields={"features": NOT_MISLED})
+    write(tmp_path, 95.0, fields={"features": WITHOUT_SPURIOUS})
     write(tmp_path, 60.0)
     write(tmp_path, 80.0, "canet")
     comparison = only(tmp_path)

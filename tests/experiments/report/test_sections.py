@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.experiments.evaluate import NOT_MISLED
+from canet.experiments.evaluate import WITHOUT_SPURIOUS
 from canet.experiments.paper import french_labels
 from canet.experiments.presets import unsearched
 from canet.experiments.report.comparison import compare
@@ -112,7 +112,7 @@ def test_the_published_french_column_stands_beside_shifted_labels_alone(tmp_path
 def test_the_best_of_each_column_is_marked_and_the_ceiling_never(tmp_path: Path) -> None:
     write(tmp_path, make_config(method="erm"), test_id=95.0)
     write(tmp_path, make_config(method="canet"), **{"ood/domain 4": 70.0})
-    ceiling = replace(make_config(method="erm"), features=NOT_MISLED)
+    ceiling = replace(make_config(method="erm"), features=WITHOUT_SPURIOUS)
     write(tmp_path, ceiling, **{"ood/domain 4": 99.0})
     best = {name: [c.best for c in row.cells[:4]] for name, row in rows(section(tmp_path)).items()}
     assert best == {

@@ -90,8 +90,8 @@ class Comparison(Contest):
         self, finished: Finished, entrant: Entrant, configs: Sequence[RunConfig], split: str
     ) -> Score:
         """Ours beside the published number, which does not belong to searched settings."""
-        told = None if entrant.searched else self.published(configs[0], split)
-        return Score(self.scores(finished, configs, split), len(configs), told)
+        paper = None if entrant.searched else self.published(configs[0], split)
+        return Score(self.scores(finished, configs, split), len(configs), paper)
 
     def remarks(self) -> list[str]:
         return []
@@ -105,8 +105,10 @@ class Comparison(Contest):
             for i, head in enumerate(main.columns[2:], start=2):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
                 ours = _standing({name: cell.mean for name, cell in cells.items()})
-                told = {name: cell.published for name, cell in cells.items()}
-                paper = _standing({n: p.mean for n, p in told.items() if p and p.mean is not None})
+                numbers = {name: cell.published for name, cell in cells.items()}
+                paper = _standing(
+                    {n: p.mean for n, p in numbers.items() if p and p.mean is not None}
+                )
                 rows.append([backbone, head, *ours, *paper])
         what = ["rank of CaNet", "best other", "lead"]
         return Table(

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from canet.data.catalog import SPURIOUS_PROTOCOLS
-from canet.experiments.evaluate import NOT_MISLED
+from canet.experiments.evaluate import WITHOUT_SPURIOUS
 from canet.experiments.figures import draw_bars, new_figure, save_figure, tidy
 from canet.experiments.paper.experiment import Experiment, difference, score
 from canet.experiments.paper.finished import Finished
@@ -30,7 +30,7 @@ class Contestant(NamedTuple):
     features: str | None = None
 
 
-CEILING = Contestant("ceiling: ERM without spurious columns", "erm", NOT_MISLED)
+CEILING = Contestant("ceiling: ERM without spurious columns", "erm", WITHOUT_SPURIOUS)
 
 
 class Protocols(Experiment):

@@ -13,7 +13,7 @@ import numpy as np
 
 from canet.data import CATALOG
 from canet.errors import CanetError
-from canet.experiments.evaluate import NOT_MISLED
+from canet.experiments.evaluate import WITHOUT_SPURIOUS
 from canet.experiments.paper import french_labels
 from canet.experiments.presets import preset, searched
 from canet.experiments.results import OOD_MEAN, Result
@@ -105,7 +105,7 @@ class Contestant:
     @property
     def is_ceiling(self) -> bool:
         """Whether it never sees the spurious columns, so that it is no competitor."""
-        return self.config.features == NOT_MISLED
+        return self.config.features == WITHOUT_SPURIOUS
 
     @property
     def competes(self) -> bool:
@@ -230,7 +230,7 @@ def _key(config: RunConfig) -> str:
 
 def _shared(config: RunConfig) -> RunConfig:
     """What a comparison has in common; the ceiling stands beside those who see every column."""
-    features = "original" if config.features == NOT_MISLED else config.features
+    features = "original" if config.features == WITHOUT_SPURIOUS else config.features
     return RunConfig(
         config.task, config.protocol, 0, features, config.inductive, "", "", {}, seed=0
     )

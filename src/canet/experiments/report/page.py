@@ -119,8 +119,8 @@ def _standings(sections: list[Section], comparisons: list[Comparison]) -> Iterat
 
 def _paper_verdict(contestants: Sequence[Contestant]) -> str:
     """Who wins by the published numbers, among those that were run here."""
-    told = [(published(c.config, OOD_MEAN), c) for c in contestants]
-    scores = [(said.mean, c) for said, c in told if said and said.mean is not None]
+    paper = [(published(c.config, OOD_MEAN), c) for c in contestants]
+    scores = [(cell.mean, c) for cell, c in paper if cell and cell.mean is not None]
     if len(scores) < 2:
         return ""
     (first, winner), (second, runner_up) = sorted(scores, key=lambda pair: -pair[0])[:2]

@@ -110,10 +110,10 @@ def _cell(contestant: Contestant, split: str, best: float | None) -> Cell:
 
 def _paper_text(contestant: Contestant, split: str) -> str:
     """The paper's number; that of FR belongs to the score with shifted labels."""
-    told = published(contestant.config, SPLIT if split == SHIFTED else split)
-    if told is None or split == SPLIT or contestant.searched:
+    paper = published(contestant.config, SPLIT if split == SHIFTED else split)
+    if paper is None or split == SPLIT or contestant.searched:
         return ""
-    return "paper OOM" if told.mean is None else f"paper {told.mean:.2f} ± {told.std:.2f}"
+    return "paper OOM" if paper.mean is None else f"paper {paper.mean:.2f} ± {paper.std:.2f}"
 
 
 def _spread_cell(found: Spread) -> Cell:
