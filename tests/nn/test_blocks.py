@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from canet.methods import Batch, Method, get_method
-from canet.nn import Environment, Field, Graph, GraphModel, Operator
+from canet.nn import Environment, Graph, GraphModel, Operator, ReceptiveField
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
 from tests.nn.common import (
@@ -219,7 +219,9 @@ TRAINED = {
 }
 
 
-def whole_graph_loss(method: Method, x: Tensor, field: Field, nodes: Tensor, y: Tensor) -> Tensor:
+def whole_graph_loss(
+    method: Method, x: Tensor, field: ReceptiveField, nodes: Tensor, y: Tensor
+) -> Tensor:
     """The method's objective from a pass over all nodes, of which `nodes` are then picked."""
     prediction = method.model(x, field.blocks)
     loss = method.node_losses(prediction.logits[nodes], y).mean()

@@ -20,7 +20,7 @@ from canet.methods import Batch
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph, Prediction
 from canet.nn import environment as environment_module
-from canet.nn.blocks import Field
+from canet.nn.blocks import ReceptiveField
 from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 SLOPE = 0.01  # of LeakyReLU
@@ -248,7 +248,7 @@ def assert_same(
     """
     method = make(variant).train(training)
     graph = Graph(example.edges, example.num_nodes, method.model.operators)
-    field: Field = graph.whole(variant.num_layers)
+    field: ReceptiveField = graph.whole(variant.num_layers)
     nodes = field.nodes
     if of_some_nodes:
         nodes = example.some

@@ -52,7 +52,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Batch:
-    """The training nodes, or another split, as a model and a loss see them.
+    """The training nodes, or another split, as a model and a loss see them; unlike PyG's `Batch`
+    it holds nodes of one graph, not several graphs.
 
     Args:
         x: Features $[n_{src}, D]$ of the nodes that the first block reads.

@@ -1,7 +1,7 @@
 """Models: blocks of a graph, propagation, environment estimators, CaNet and plain backbones."""
 
 from canet.nn.backbones import BACKBONES, GAT, GCN, Backbone
-from canet.nn.blocks import Block, Field, Graph, Operator
+from canet.nn.blocks import Block, Graph, Operator, ReceptiveField
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
 from canet.nn.model import Features, GraphModel, Prediction
@@ -17,10 +17,10 @@ __all__ = [
     "Environment",
     "EnvironmentEstimator",
     "Features",
-    "Field",
     "Graph",
     "GraphModel",
     "Operator",
     "Prediction",
+    "ReceptiveField",
     "SparseMatrix",
 ]

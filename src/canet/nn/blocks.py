@@ -54,7 +54,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Field:
+class ReceptiveField:
     """What a model reads to predict some nodes.
 
     Args:
@@ -65,12 +65,14 @@ class Field:
     nodes: Tensor
     blocks: tuple[Block, ...]
 
-    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Field:
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ReceptiveField:
         moved: dict[int, Block] = {}
         for block in self.blocks:
             if id(block) not in moved:
                 moved[id(block)] = block.to(device, dtype)
-        return Field(self.nodes.to(device), tuple(moved[id(block)] for block in self.blocks))
+        return ReceptiveField(
+            self.nodes.to(device), tuple(moved[id(block)] for block in self.blocks)
+        )
 
 
 class Graph:
@@ -86,12 +88,12 @@ class Graph:
         self.num_nodes = num_nodes
         self.matrices = {op: operator_matrix(edge_index, num_nodes, op) for op in operators}
 
-    def whole(self, num_layers: int) -> Field:
+    def whole(self, num_layers: int) -> ReceptiveField:
         """Every node, with the same block for each layer."""
         block = Block(self.num_nodes, self.num_nodes, self.matrices)
-        return Field(torch.arange(self.num_nodes), (block,) * num_layers)
+        return ReceptiveField(torch.arange(self.num_nodes), (block,) * num_layers)
 
-    def receptive_field(self, nodes: Tensor, num_layers: int) -> Field:
+    def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
         blocks: list[Block] = []
         position = nodes.new_full((self.num_nodes,), -1)
@@ -113,7 +115,7 @@ class Graph:
             }
             blocks.append(Block(sources.numel(), nodes.numel(), matrices))
             nodes = sources
-        return Field(nodes, tuple(reversed(blocks)))
+        return ReceptiveField(nodes, tuple(reversed(blocks)))
 
 
 def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> SparseMatrix:
