@@ -13,6 +13,9 @@ import torch
 
 from canet.data import sources
 
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported first, which PyG does
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:

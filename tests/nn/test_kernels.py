@@ -1,11 +1,10 @@
 """Fused kernels against the composed operations, which the other tests check.
 
-On a machine without a GPU Triton's interpreter runs them, program by program.
+On a machine without a GPU Triton's interpreter runs them, program by program: tests/conftest.py.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from copy import deepcopy
 
@@ -32,8 +31,6 @@ from tests.nn.common import attend_each
 pytestmark = pytest.mark.skipif(not kernels.HAVE_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
-if INTERPRETED:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel's file is imported first
 NUM_NODES, NUM_DST = (40, 32) if INTERPRETED else (300, 240)
 ROWS = 70 if INTERPRETED else 1000
 MANY_ROWS = 120 if INTERPRETED else 20_000
