@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -9,15 +7,14 @@ from scipy.optimize import lsq_linear, minimize
 from torch import Tensor
 
 from canet.data import load_task
+from canet.errors import CanetError
 from canet.experiments.presets import unsearched
 from canet.methods import mean_matching, sr_gnn
 from canet.methods.mean_matching import Discrepancy, mean_matching_weights
 from canet.training import Trainer
 from canet.training.trainer import seeded
 
-needs_data = pytest.mark.skipif(
-    not os.environ.get("CANET_DATA_ROOT"), reason="needs real data: set CANET_DATA_ROOT"
-)
+SAMPLE = 300  # nodes whose weights are solved: enough to be awkward, few enough to be quick
 
 
 @pytest.fixture(autouse=True)
@@ -142,14 +139,21 @@ def test_a_tight_tolerance_gives_the_optimum_of_sequential_quadratic_programming
     np.testing.assert_allclose(ours.numpy(), reference.x, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    "task",
-    ["synthetic", pytest.param("cora", marks=needs_data), pytest.param("twitch", marks=needs_data)],
-)
+def test_weights_that_are_not_the_optimum_are_never_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mean_matching, "MOST_STEPS", 2)
+    source = torch.randn(30, 2).double()
+    with pytest.raises(CanetError, match="did not converge in 2 steps"):
+        mean_matching_weights(source, source + 1, one_class(source), 0.2, 10.0)
+
+
+@pytest.mark.parametrize("task", ["synthetic", "cora", "twitch"])
 def test_discrepancy_is_that_of_an_independent_solver(
-    task: str, monkeypatch: pytest.MonkeyPatch
+    task: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """Within 1 % of least squares with bounds, on the features and bounds that a run solves."""
+    root = None if task == "synthetic" else request.getfixturevalue("data_root")
     solved: list[tuple[Tensor, Tensor, Tensor, float, float]] = []
     monkeypatch.setattr(sr_gnn, "MAX_SAMPLE", SAMPLE)
     monkeypatch.setattr(
@@ -157,7 +161,8 @@ def test_discrepancy_is_that_of_an_independent_solver(
         "mean_matching_weights",
         lambda *given: solved.append(given) or mean_matching_weights(*given),
     )
-    trainer = Trainer(load_task(task), "sr_gnn", "gcn", unsearched(task, "sr_gnn", "gcn"), "cpu")
+    settings = unsearched(task, "sr_gnn", "gcn")
+    trainer = Trainer(load_task(task, root), "sr_gnn", "gcn", settings, "cpu")
     with seeded(0, torch.device("cpu")):
         trainer._new_method().prepare(trainer.fields.view())
     (given,) = solved
@@ -166,6 +171,3 @@ def test_discrepancy_is_that_of_an_independent_solver(
     theirs = discrepancy(least_squares(*given))
     assert ours < 0.5 * discrepancy(np.ones(SAMPLE)), "weights of one are far from the optimum"
     assert ours == pytest.approx(theirs, rel=0.01)
-
-
-SAMPLE = 300

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from canet.errors import CanetError
+
 INVERSE_WIDTHS = (1.0, 0.1, 0.001)
 """Of the Gaussian kernels that are averaged, per median squared distance."""
 TOLERANCE = 1e-3  # share of the squared discrepancy that may lie between it and its minimum
@@ -89,7 +91,7 @@ def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: f
         here = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
         allowed = TOLERANCE * max(discrepancy(beta), ZERO)
         if here.gap <= allowed and np.abs(here.residual).sum() * (high - low) <= allowed:
-            break
+            return beta
         to_beta, _, to_u, to_v = here.solve(-here.above * u, -here.below * v)
         share = here.longest(to_beta, to_u, to_v)
         ahead = (here.above + share * to_beta) @ (u + share * to_u)
@@ -101,7 +103,10 @@ def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: f
         share = 0.99 * here.longest(to_beta, to_u, to_v)
         beta, y = beta + share * to_beta, y + share * to_y
         u, v = u + share * to_u, v + share * to_v
-    return beta
+    raise CanetError(
+        f"kernel mean matching did not converge in {MOST_STEPS} steps: set min_weight and "
+        "max_weight further from one"
+    )
 
 
 class _Conditions:

@@ -22,17 +22,23 @@ SUFFIX = ".tar.xz"
 
 
 def write_archive(places: Sequence[RunFolder], target: Path) -> None:
-    """Write finished runs to the file `target`, each under `NAME/seed-S`, in that order."""
+    """Write finished runs to the file `target`, each under `NAME/seed-S`, sorted by that.
+
+    Of several copies of a run the first is taken.
+    """
     if not target.name.endswith(SUFFIX):
         raise CanetError(f"'{target}' is no name for an archive: let it end in {SUFFIX}")
-    folders = {f"{c.name}/seed-{c.seed}": p for p in places for c in [p.read_config()]}
+    kept: dict[str, list[Path]] = {}
+    for place in places:
+        config = place.read_config()
+        kept.setdefault(f"{config.name}/seed-{config.seed}", _kept(place, config.ood_curves))
     with (
         atomic_path(target) as temporary,
         lzma.open(temporary, "wb", preset=9) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
-        for name, place in sorted(folders.items()):
-            for file in sorted(_kept(place)):
+        for name, files in sorted(kept.items()):
+            for file in files:
                 content = file.read_bytes()
                 member = tarfile.TarInfo(f"{name}/{file.name}")
                 member.size = len(content)
@@ -71,10 +77,11 @@ def runs_at(path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _kept(place: RunFolder) -> Iterator[Path]:
-    left_out = {WEIGHTS, CHECKPOINT}
-    if not place.read_config().ood_curves:
-        left_out.add(METRICS)
-    for file in place.path.iterdir():
-        if file.is_file() and not file.name.startswith(".") and file.name not in left_out:
-            yield file
+def _kept(place: RunFolder, curves: bool) -> list[Path]:
+    """A run's files that an archive holds, by name."""
+    left_out = {WEIGHTS, CHECKPOINT} | (set() if curves else {METRICS})
+    return sorted(
+        file
+        for file in place.path.iterdir()
+        if file.is_file() and not file.name.startswith(".") and file.name not in left_out
+    )
