@@ -23,7 +23,15 @@ from typing import NamedTuple
 import torch
 
 from canet.methods import Batch
-from canet.nn import Block, CaNet, GraphModel, Operator, SparseMatrix
+from canet.nn import (
+    Block,
+    Branches,
+    CaNet,
+    EnvironmentEstimator,
+    GraphModel,
+    Operator,
+    SparseMatrix,
+)
 
 REPEATS = 5
 COPY_BYTES = {"cpu": 2**29, "cuda": 2**32}
@@ -94,19 +102,22 @@ def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
     operations = []
     for layer, block in enumerate(batch.blocks):
         n = block.num_dst
+        branches = model.branches[layer]
+        assert isinstance(branches, Branches)
         for operator in model.operators:
             # An estimator with a propagation of its own maps to k columns before.
-            width = hidden if operator == model.operator else k
+            width = hidden if operator in branches.operators else k
             operations.append(_propagation(block, operator, width, k))
         if layer < len(model.estimators):
-            if model.estimator_operator in (None, model.operator):
-                width = hidden if model.estimator_operator is None else 2 * hidden
-                operations.append(_map(n, width, k))
+            estimator = model.estimators[layer]
+            assert isinstance(estimator, EnvironmentEstimator)
+            if estimator.operator is None:
+                operations.append(_map(n, estimator.linear.in_features, k))
             else:
                 operations.append(_map(block.num_src, hidden, 2 * k))
-        weight = model.branches[layer].get_parameter("weight")
+        weight = branches.get_parameter("weight")
         width = weight.numel() // hidden  # of all branches' inputs side by side
-        read = n * (width if model.operator.kind == "attention" else width // k)
+        read = n * (width if branches.gathers is None else width // k)
         moved = 4 * (read + n * k + weight.numel() + n * hidden)
         operations.append(Operation(2 * n * width * hidden, moved))
     return operations

@@ -13,14 +13,15 @@ time of an epoch, and part of the time of a run, which is told apart.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from canet.data.task import ShiftTask
 from canet.memory import keep_freed_memory
+from canet.methods import Settings
 from canet.training import Trainer
+from canet.training.fields import TaskFields
 from canet.training.loop import EPOCHS_BETWEEN_LOOKS
 
 from .cases import Case
@@ -93,13 +94,20 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
     return {"times": times}
 
 
-def _trainer(case: Case, contestant: str, task: ShiftTask, device: torch.device) -> Trainer:
-    if contestant == "canet":
-        return Trainer(task, "canet", case.backbone, case.settings(), device.type)
-    trainer = Trainer(task, "erm", case.backbone, case.erm_settings(), device.type)
-    if contestant == SAME_NODES:
-        trainer.fields = _trainer(case, "canet", task, device).fields
-    return trainer
+def _trainer(
+    case: Case,
+    contestant: str,
+    task: ShiftTask,
+    device: torch.device,
+    epochs: int,
+    fields: TaskFields | None = None,
+) -> Trainer:
+    of_canet = contestant == "canet"
+    settings: Settings = case.settings() if of_canet else case.erm_settings()
+    if contestant == SAME_NODES and fields is None:
+        fields = _trainer(case, "canet", task, device, epochs).fields
+    method = "canet" if of_canet else "erm"
+    return Trainer(task, method, case.backbone, settings, device.type, epochs, fields)
 
 
 def _engine(
@@ -111,14 +119,12 @@ def _engine(
     """
     keep_freed_memory()
     between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
-    trainer = _trainer(case, contestant, task, device)
-    settings = trainer.settings
-    trainer.settings = replace(settings, epochs=LOOKS * between)
+    short = _trainer(case, contestant, task, device, LOOKS * between)
     clock = Clock()
-    trainer.run(on_progress=clock)
+    short.run(on_progress=clock)
     wanted = round(seconds / min(clock.times()))
     epochs = max(FEWEST[device.type], min(MOST[device.type], wanted)) // between * between
-    trainer.settings = replace(settings, epochs=epochs + between)
+    trainer = _trainer(case, contestant, task, device, epochs + between, short.fields)
     clock = Clock()
     begin = time.perf_counter()
     run = trainer.run(on_progress=clock)

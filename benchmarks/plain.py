@@ -50,7 +50,7 @@ def attend(h: Tensor, edge_index: Tensor, attention: Tensor) -> Tensor:
     return scatter_sum(of_src * weights.unsqueeze(1), dst, h.shape[0])
 
 
-class Layer(nn.Module):
+class PlainLayer(nn.Module):
     """An environment estimator and K branches that it mixes."""
 
     def __init__(self, settings: CaNetSettings, backbone: str) -> None:
@@ -103,7 +103,9 @@ class PlainCaNet(nn.Module):
         super().__init__()
         self.dropout = settings.dropout
         self.phi_in = nn.Linear(num_features, settings.hidden)
-        self.layers = nn.ModuleList(Layer(settings, backbone) for _ in range(settings.num_layers))
+        self.layers = nn.ModuleList(
+            PlainLayer(settings, backbone) for _ in range(settings.num_layers)
+        )
         self.phi_out = nn.Linear(settings.hidden, num_classes)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from .contestants import PUBLISHED_EPOCHS
 from .growth import slope
 
 
-class Spread(NamedTuple):
+class Quartiles(NamedTuple):
     """Median of times per epoch, and their quartiles."""
 
     median: float
@@ -112,7 +112,7 @@ class Results:
         measured: dict[str, Any] = self._entry(case).get(contestant, {})
         return measured
 
-    def spread(self, case: Case, contestant: str) -> Spread | None:
+    def spread(self, case: Case, contestant: str) -> Quartiles | None:
         """Seconds per epoch."""
         times = self.of(case, contestant).get("times")
         return spread(times) if times else None
@@ -206,13 +206,13 @@ class Results:
         return next((e for e in self.content["cases"] if e["case"] == wanted), {})
 
 
-def spread(times: list[float]) -> Spread:
+def spread(times: list[float]) -> Quartiles:
     """Median and quartiles of one or more times."""
     if len(times) == 1:
-        return Spread(times[0], times[0], times[0])
+        return Quartiles(times[0], times[0], times[0])
     lower, median, upper = statistics.quantiles(times, n=4, method="inclusive")
-    return Spread(median, lower, upper)
+    return Quartiles(median, lower, upper)
 
 
-def _ratio(over: Spread | None, under: Spread | None) -> float | None:
+def _ratio(over: Quartiles | None, under: Quartiles | None) -> float | None:
     return over.median / under.median if over and under else None

@@ -9,7 +9,7 @@ from canet.console import print_table
 from .cases import Case
 from .contestants import PUBLISHED_EPOCHS
 from .growth import AXIS_NAMES
-from .results import Results, Spread
+from .results import Quartiles, Results
 from .targets import Check, checks
 
 VERDICTS = {True: "met", False: "not met"}
@@ -147,7 +147,7 @@ def _number(value: float | None) -> str:
 
 
 def _time(results: Results, case: Case, contestant: str) -> str:
-    measured: Spread | None = results.spread(case, contestant)
+    measured: Quartiles | None = results.spread(case, contestant)
     if measured is None:
         return "died" if "died" in results.of(case, contestant) else "–"
     median, lower, upper = (_number(1000 * seconds) for seconds in measured)

@@ -118,7 +118,7 @@ def test_loss_is_the_papers_objective(
     backbone: str, estimator: str, prior: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, batch = make(backbone, estimator=estimator, prior=prior, reg_weight=0.3)
-    monkeypatch.setattr(environment_module, "gumbel_noise", torch.zeros_like)
+    monkeypatch.setattr(environment_module, "draw", torch.ones_like)
     with torch.no_grad():
         loss, prediction = method.loss(batch), method.model(batch.x, batch.blocks)
         log_prior = torch.full((2, K), -math.log(K))
@@ -136,7 +136,7 @@ def test_without_prior_or_environments_the_loss_is_supervised(
     off: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, batch = make(reg_weight=5.0, **off)
-    monkeypatch.setattr(environment_module, "gumbel_noise", torch.zeros_like)
+    monkeypatch.setattr(environment_module, "draw", torch.ones_like)
     expected = torch.nn.functional.cross_entropy(method.predict(batch), Y)
     torch.testing.assert_close(method.loss(batch), expected)
 

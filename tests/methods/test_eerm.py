@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from canet.methods import Batch, TrainingView
+from canet.methods import BACKBONES, Batch, TrainingView
 from canet.methods.eerm import (
     EERM,
     NUM_CANDIDATES,
@@ -217,12 +217,18 @@ def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
         y=torch.tensor([0, 1]),
         read=lambda nodes: pytest.fail("nothing to read"),
     )
-    nodes, local = training_components(view)
+    nodes, local, component = training_components(view)
     assert nodes.tolist() == [4, 0, 1, 5]
+    assert (component == component[:, None]).int().tolist() == [
+        [1, 0, 1, 1],
+        [0, 1, 0, 0],
+        [1, 0, 1, 1],
+        [1, 0, 1, 1],
+    ]
     assert edge_list(local) == [(2, 0), (3, 2)]
 
 
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+@pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("direction", ["along", "against"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -243,7 +249,7 @@ def test_without_edits_the_risk_is_that_of_erm(
     torch.testing.assert_close(method.objective(risks), erm, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+@pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("direction", ["along", "against"])
 @pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
 def test_risks_are_those_of_a_model_on_each_edited_graph(
@@ -253,13 +259,14 @@ def test_risks_are_those_of_a_model_on_each_edited_graph(
     method.far = far
     editors, draw = editors_of(method), editors_of(method).draw()
     view = TaskFields(tiny_task(), method.model.operators, 2, CPU).view()
-    x = view.x[training_components(view)[0]].double()  # type: ignore[index]
+    nodes, _, component = training_components(view)
+    x = view.x[nodes].double()  # type: ignore[index]
     risks = method.risks(batch.y, draw)
     assert len(set(risks.tolist())) == 3
     for k in range(3):
         edges = flipped(editors, draw[k])
         edges = edges if direction == "along" else edges.flip(0)
-        whole = Graph(edges, x.shape[0], method.model.operators).whole(2)
+        whole = Graph(edges, x.shape[0], method.model.operators, component).whole(2)
         logits = method.model(x, whole.blocks).logits[: batch.y.numel()]
         torch.testing.assert_close(risks[k], F.cross_entropy(logits, batch.y))
 
@@ -270,7 +277,7 @@ def test_edits_change_what_a_node_reads(direction: str) -> None:
     edges = tiny_task().data.edge_index
     source, reader = edges if direction == "along" else edges.flip(0)
     editors = editors_of(method)
-    nodes, _ = training_components(TaskFields(tiny_task(), method.model.operators, 2, CPU).view())
+    nodes, *_ = training_components(TaskFields(tiny_task(), method.model.operators, 2, CPU).view())
     there = editors.candidate_entry < editors.num_entries
     pairs = {(int(u), int(v)) for u, v in zip(source, reader, strict=True)}
     for v, slot in there.nonzero().tolist():
@@ -287,7 +294,7 @@ def test_inductive_editors_never_meet_a_hidden_node() -> None:
     method = EERM(EERMSettings(hidden=4), "gcn", task.num_features, task.num_classes)
     fields = TaskFields(task, method.model.operators, 2, CPU)
     method.prepare(fields.view())
-    nodes, _ = training_components(fields.view())
+    nodes, *_ = training_components(fields.view())
     assert nodes.max() < NUM_ID
     editors = editors_of(method)
     assert editors.candidates.max() < nodes.numel() <= NUM_ID

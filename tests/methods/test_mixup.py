@@ -12,6 +12,10 @@ from canet.methods import BACKBONES, Batch, TrainingView
 from canet.methods.erm import ERM
 from canet.methods.mixup import Mixup, MixupSettings
 from canet.nn import GAT, GCN, Graph
+from canet.nn.backbones import ResidualModel
+from canet.nn.backbones.transformer import TransformerBranches
+from canet.nn.operations import multiply
+from canet.sparse import components
 
 N, D, C = 9, 5, 3
 # 3 → 3 is a self-loop, 4 → 2 stands twice, 0 and 2 read each other, 7 and 8 are alone.
@@ -55,7 +59,7 @@ def readers(node: int) -> list[int]:
 
 
 def convolve(model: GCN, layer: int, node: int, own: Tensor, z: Tensor) -> Tensor:
-    """A layer at one node, whose own state is `own` and whose neighbours' are rows of z."""
+    """A layer of GCN or GAT at one node whose own state is `own`; its neighbours' are rows of z."""
     maps = [model.phi_in, *model.between, model.phi_out]
     weight = maps[layer].weight
     states = [own] + [z[v] for v in readers(node)]
@@ -67,27 +71,49 @@ def convolve(model: GCN, layer: int, node: int, own: Tensor, z: Tensor) -> Tenso
         degree = [1 + len(readers(v)) for v in [node, *readers(node)]]
         shares = torch.tensor([(degree[0] * d) ** -0.5 for d in degree])
     total = sum(share * state for share, state in zip(shares, states, strict=True))
-    return weight @ total + maps[layer].bias
+    state = weight @ total + maps[layer].bias
+    if model.num_layers == 1:
+        return model.phi_out(state)
+    return state.relu() if layer < model.num_layers - 1 else state
+
+
+def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor) -> Tensor:
+    """The same of a model with residual links, which reads the node's whole graph as it is."""
+    states = z.clone()
+    states[node] = own
+    branches = model.layers[layer]
+    block = Graph(EDGES, N, model.operators).block
+    if not isinstance(branches, TransformerBranches):
+        return branches.plain(states, block)[node]
+    matrix = multiply(block.matrices[branches.gathers], torch.eye(N))
+    members = components(EDGES, N) == components(EDGES, N)[node]
+    whole, size = own, int(members.sum())
+    if size > 1:
+        scores = F.normalize(branches.key(z[members])) @ F.normalize(branches.query(own), dim=0)
+        whole = (size * own + scores @ z[members]) / (size + scores.sum())
+    read = torch.cat([(matrix[node] @ states + whole) / 2, own])
+    return (read @ branches.weight[0] + own).relu()
 
 
 def slow_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> Tensor:
     """The paper's two stages, node by node: the plain states, then every pair with them."""
     model, depth = method.model, method.model.num_layers
-    plain = [x]
+    with_links = isinstance(model, ResidualModel)
+    step: Any = residual if with_links else convolve
+    plain = [model.phi_in(x).relu() if with_links else x]
     for layer in range(depth - 1):
-        rows = [convolve(model, layer, u, plain[-1][u], plain[-1]) for u in range(N)]
-        plain.append(torch.stack(rows).relu())
+        rows = [step(model, layer, u, plain[-1][u], plain[-1]) for u in range(N)]
+        plain.append(torch.stack(rows))
     total = torch.tensor(0.0)
     for i, j in enumerate(partner.tolist()):
         ends = (int(TRAIN[i]), int(TRAIN[j]))
         mixed = ratio * x[ends[0]] + (1 - ratio) * x[ends[1]]
+        if with_links:
+            mixed = model.phi_in(mixed).relu()
         for layer in range(depth):
-            both = [convolve(model, layer, u, mixed, plain[layer]) for u in ends]
-            if layer < depth - 1:
-                both = [state.relu() for state in both]
+            both = [step(model, layer, u, mixed, plain[layer]) for u in ends]
             mixed = ratio * both[0] + (1 - ratio) * both[1]
-        logits = model.phi_out(mixed) if depth == 1 else mixed
-        log_probability = logits.log_softmax(dim=0)
+        log_probability = (model.phi_out(mixed) if with_links else mixed).log_softmax(dim=0)
         total = total - ratio * log_probability[Y[i]] - (1 - ratio) * log_probability[Y[j]]
     return total / len(Y)
 

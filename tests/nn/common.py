@@ -7,8 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from canet.nn import GAT, GCN, CaNet, Features, Graph, GraphModel, Prediction
-from canet.nn.propagation import NEGATIVE_SLOPE, attend
+from canet.nn import BACKBONES, Branches, CaNet, Features, Graph, GraphModel, Prediction
+from canet.nn.backbones.gat import NEGATIVE_SLOPE
+from canet.nn.layer import LayerInput
+from canet.nn.operations import attend
 from canet.nn.sparse_matrix import Pattern
 
 NUM_NODES = 10
@@ -47,9 +49,16 @@ def _canet(**options: object) -> Callable[..., GraphModel]:
     return make
 
 
-def _plain(cls: type[GCN], direction: str) -> Callable[..., GraphModel]:
+def _plain(backbone: str, direction: str) -> Callable[..., GraphModel]:
     def make(num_layers: int = 2, dropout: float = 0.0) -> GraphModel:
-        model = cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction)
+        model = BACKBONES[backbone].plain(
+            NUM_FEATURES,
+            NUM_CLASSES,
+            hidden=HIDDEN,
+            num_layers=num_layers,
+            dropout=dropout,
+            direction=direction,
+        )
         return with_biases(model)
 
     return make
@@ -59,19 +68,21 @@ CANET_MODELS = {
     f"canet {backbone} {estimator} {propagation} {direction}": _canet(
         backbone=backbone, estimator=estimator, propagation=propagation, direction=direction
     )
-    for backbone, propagations in (("gcn", ("symmetric", "sum")), ("gat", ("symmetric",)))
+    for backbone in BACKBONES
     for estimator in ("node", "graph")
-    for propagation in propagations
+    for propagation in (("symmetric", "sum") if backbone == "gcn" else ("symmetric",))
     for direction in ("along", "against")
 } | {
     "canet gcn shared environment": _canet(estimator="graph", shared_environment=True),
     "canet gat shared environment": _canet(backbone="gat", shared_environment=True),
-    "canet gcn mean of branches": _canet(learned_environment=False),
-    "canet gat mean of branches": _canet(backbone="gat", learned_environment=False),
+    **{
+        f"canet {backbone} mean of branches": _canet(backbone=backbone, learned_environment=False)
+        for backbone in BACKBONES
+    },
 }
 PLAIN_MODELS = {
-    f"{cls.__name__.lower()} {direction}": _plain(cls, direction)
-    for cls in (GCN, GAT)
+    f"{backbone} {direction}": _plain(backbone, direction)
+    for backbone in BACKBONES
     for direction in ("along", "against")
 }
 MODELS = CANET_MODELS | PLAIN_MODELS
@@ -92,6 +103,13 @@ def predict(
     blocks = Graph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
     prediction: Prediction = model(x, blocks)
     return prediction
+
+
+def apply(branches: Branches, z: Tensor, e: Tensor, edges: Tensor = EDGES) -> Tensor:
+    """A layer over the whole graph."""
+    block = Graph(edges, len(z), branches.operators).whole(1).blocks[0]
+    states: Tensor = branches(LayerInput(z, block, branches), e)
+    return states
 
 
 def attend_each(pattern: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor) -> Tensor:

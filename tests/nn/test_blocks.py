@@ -12,6 +12,7 @@ from canet.methods import Batch, Method, get_method
 from canet.nn import Environment, Graph, GraphModel, Operator, ReceptiveField
 from canet.nn import environment as environment_module
 from canet.nn.blocks import operator_matrix
+from canet.nn.operations import multiply
 from tests.nn.common import (
     CITATIONS,
     EDGES,
@@ -23,7 +24,7 @@ from tests.nn.common import (
     NUM_PAPERS,
 )
 
-KINDS = ("symmetric", "renormalised", "sum", "attention")
+KINDS = ("symmetric", "renormalised", "mean", "sum", "attention")
 DIRECTIONS = ("along", "against")
 OPERATORS = [Operator(kind, direction) for kind in KINDS for direction in DIRECTIONS]
 SOME_PAPERS = torch.tensor([17, 3, 30])
@@ -46,12 +47,14 @@ def by_hand(edges: Tensor, num_nodes: int, operator: Operator) -> Tensor:
         if operator.kind in ("symmetric", "renormalised"):
             product = degree[source] * degree[target]
             weight = 1 / math.sqrt(product) if product else 0.0
+        if operator.kind == "mean":
+            weight = 1 / degree[target]
         matrix[target, source] += weight
     return matrix
 
 
 def dense(edges: Tensor, num_nodes: int, operator: Operator) -> Tensor:
-    return operator_matrix(edges, num_nodes, operator) @ torch.eye(num_nodes)
+    return multiply(operator_matrix(edges, num_nodes, operator), torch.eye(num_nodes))
 
 
 @operators
@@ -163,7 +166,7 @@ def test_receptive_field_is_exactly_what_reaches_the_nodes(
         for operator, matrix in block.matrices.items():
             assert matrix.shape == (block.num_dst, block.num_src)
             expected = whole[operator][nodes[: block.num_dst]][:, nodes[: block.num_src]]
-            torch.testing.assert_close(matrix @ torch.eye(block.num_src), expected)
+            torch.testing.assert_close(multiply(matrix, torch.eye(block.num_src)), expected)
     assert len(nodes) == len(reached) < NUM_PAPERS
 
 
@@ -187,8 +190,8 @@ def test_logits_on_the_field_are_those_on_the_whole_graph(name: str, num_layers:
         torch.testing.assert_close(ours.sample[:3], theirs.sample[SOME_PAPERS])
 
 
-class NoiseOfNodes:
-    """Gumbel noise as a function of step, layer and node: the same on any part of the graph."""
+class DrawsOfNodes:
+    """Exponential numbers of a step, layer and node: the same on any part of the graph."""
 
     def __init__(self, nodes: Tensor) -> None:
         self.nodes = nodes
@@ -198,7 +201,7 @@ class NoiseOfNodes:
         generator = torch.Generator().manual_seed(self.calls)
         self.calls += 1
         uniform = torch.rand(NUM_PAPERS, like.shape[1], generator=generator)
-        return -torch.log(-torch.log(uniform))[self.nodes[: like.shape[0]]]
+        return -torch.log(uniform)[self.nodes[: like.shape[0]]]
 
 
 TRAINED = {
@@ -252,7 +255,7 @@ def test_training_on_the_field_is_training_on_the_whole_graph(
     assert field.nodes.numel() < NUM_PAPERS
 
     for method, part in ((on_field, field), (on_whole, whole)):
-        monkeypatch.setattr(environment_module, "gumbel_noise", NoiseOfNodes(part.nodes))
+        monkeypatch.setattr(environment_module, "draw", DrawsOfNodes(part.nodes))
         optimizer = torch.optim.Adam(method.parameter_groups(), weight_decay=1e-3)
         for _ in range(8):
             optimizer.zero_grad()

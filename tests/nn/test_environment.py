@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.nn import EnvironmentEstimator
+from canet.nn import EnvironmentEstimator, Operator
 from canet.nn import environment as environment_module
-from canet.nn.environment import gumbel_noise
+from canet.nn.environment import draw
+from canet.nn.operations import Gathered
 from canet.nn.sparse_matrix import SparseMatrix
 
 N, H, K = 6, 4, 3
@@ -19,7 +20,11 @@ def estimate(kind: str, tau: float = 1.0, training: bool = True) -> tuple:
     """An estimator, its inputs, and what it makes of them."""
     estimator = EnvironmentEstimator(H, K, kind, tau).train(training)
     inputs = torch.randn(2 if kind == "graph" else 1, N, H)
-    return estimator, inputs, estimator(*inputs)
+    return estimator, inputs, estimator(read(*inputs))
+
+
+def read(own: Tensor, neighbours: Tensor | None = None) -> Tensor | Gathered:
+    return own if neighbours is None else Gathered(neighbours, own)
 
 
 def softmax_by_hand(logits: list[float]) -> Tensor:
@@ -49,14 +54,14 @@ def test_graph_posterior_reads_neighbours_with_the_first_half_and_itself_with_th
 
 
 def test_mapping_before_propagating_is_the_same_posterior_with_the_same_gradients() -> None:
-    estimator = EnvironmentEstimator(H, K, "graph").double().eval()
+    estimator = EnvironmentEstimator(H, K, "graph", operator=Operator("symmetric")).double().eval()
     dense = torch.rand(N, N + 2, dtype=torch.double) * (torch.rand(N, N + 2) < 0.5)
     matrix = SparseMatrix.from_torch(dense.to_sparse_csr())
     z = torch.randn(N + 2, H, dtype=torch.double, requires_grad=True)
     leaves = [z, estimator.linear.weight]
     direction = torch.randn(N, K, dtype=torch.double)
     ours = estimator.propagate(matrix, z @ estimator.maps()).log_posterior
-    slow = estimator(z[:N], dense @ z).log_posterior
+    slow = estimator(read(z[:N], dense @ z)).log_posterior
     torch.testing.assert_close(ours, slow)
     for mine, right in zip(
         torch.autograd.grad((ours * direction).sum(), leaves),
@@ -80,7 +85,7 @@ def test_sample_is_the_gumbel_softmax_of_the_log_posterior(
     kind: str, tau: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = torch.randn(N, K)
-    monkeypatch.setattr(environment_module, "gumbel_noise", lambda like: noise)
+    monkeypatch.setattr(environment_module, "draw", lambda like: noise.neg().exp())
     *_, environment = estimate(kind, tau)
     for v in range(N):
         logits = ((environment.log_posterior[v] + noise[v]) / tau).tolist()
@@ -91,22 +96,22 @@ def test_sample_is_the_gumbel_softmax_of_the_log_posterior(
 def test_predicting_uses_the_posterior_itself_without_noise_or_temperature(kind: str) -> None:
     estimator, inputs, environment = estimate(kind, tau=0.1, training=False)
     assert environment.sample.equal(environment.log_posterior.exp())
-    assert estimator(*inputs).sample.equal(environment.sample)
+    assert estimator(read(*inputs)).sample.equal(environment.sample)
 
 
 def test_training_draws_anew_for_every_call() -> None:
     estimator, inputs, environment = estimate("node")
-    assert not estimator(*inputs).sample.equal(environment.sample)
+    assert not estimator(read(*inputs)).sample.equal(environment.sample)
 
 
 def test_lower_temperature_gives_sharper_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = gumbel_noise(torch.empty(N, K))
-    monkeypatch.setattr(environment_module, "gumbel_noise", lambda like: noise)
+    draws = draw(torch.empty(N, K))
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws)
     estimator, inputs, _ = estimate("node")
     largest = []
     for tau in (0.1, 0.5, 1.0, 5.0, 100.0):
         estimator.tau = tau
-        largest.append(estimator(*inputs).sample.max(dim=1).values)
+        largest.append(estimator(read(*inputs)).sample.max(dim=1).values)
     for sharp, flat in itertools.pairwise(largest):
         assert (sharp > flat).all()
     assert (largest[-1] < 1 / K + 0.05).all()
@@ -123,7 +128,7 @@ def test_samples_follow_the_posterior() -> None:
 
 
 def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
-    noise = gumbel_noise(torch.empty(100_000))
+    noise = -draw(torch.empty(100_000)).log()
     assert noise.isfinite().all()
     assert noise.mean().item() == pytest.approx(0.5772, abs=0.02)
     assert noise.std().item() == pytest.approx(math.pi / math.sqrt(6), abs=0.02)

@@ -13,22 +13,24 @@ import torch
 from torch import Tensor
 
 from canet.nn import (
+    BACKBONES,
     CaNet,
     EnvironmentEstimator,
     Graph,
     Operator,
     SparseMatrix,
-    kernels,
+    operations,
     sparse_matrix,
 )
 from canet.nn import environment as environment_module
+from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.blocks import operator_matrix
 from canet.nn.environment import Environment, EstimatorKind
-from canet.nn.propagation import NEGATIVE_SLOPE, next_states
+from canet.nn.operations import Gathered, mix_each, mix_joined, multiply
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
 
-pytestmark = pytest.mark.skipif(not kernels.HAVE_TRITON, reason="no Triton")
+pytestmark = pytest.mark.skipif(not operations.HAVE_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 NUM_NODES, NUM_DST = (40, 32) if INTERPRETED else (300, 240)
@@ -42,7 +44,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes the place of a GPU where there is none; being slow, with few rows."""
     if INTERPRETED:
         monkeypatch.setattr(sparse_matrix, "SEGMENT", 16)
-        monkeypatch.setattr(kernels, "_on_gpu", lambda tensor: kernels.HAVE_TRITON)
+        monkeypatch.setattr(operations, "_on_gpu", lambda tensor: operations.HAVE_TRITON)
 
 
 def pattern_with_a_hub() -> Pattern:
@@ -71,8 +73,8 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
 def value_and_gradients(
     pattern: Pattern, tensors: list[Tensor], with_own: bool = True
 ) -> list[Tensor]:
-    if kernels.fused_attention(tensors[0]):
-        out, own = kernels.attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
+    if operations.fused_attention(tensors[0]):
+        out, own = operations.fused_attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
     else:
         out, own = attend_each(pattern, *tensors), tensors[0][:NUM_DST]
     direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
@@ -101,7 +103,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
 ) -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
     fused = value_and_gradients(pattern, tensors, with_own)
-    monkeypatch.setattr(kernels, "HAVE_TRITON", False)
+    monkeypatch.setattr(operations, "HAVE_TRITON", False)
     composed = value_and_gradients(pattern, tensors, with_own)
     bound = 1e-7 if dtype == torch.float64 else 2e-4
     for ours, oracle in zip(fused, composed, strict=True):
@@ -137,8 +139,8 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     matrix = exact.to(DEVICE, dtype)
     z, direction = random_doubles((30, width), (num_rows, width))
     ours = z.to(dtype).requires_grad_()
-    assert kernels.ordered_product(ours)
-    product, again = matrix @ ours, matrix @ ours
+    assert operations._on_gpu(ours)
+    product, again = multiply(matrix, ours), multiply(matrix, ours)
     (grad,) = torch.autograd.grad(product, ours, direction.to(dtype))
     assert product.equal(again)
     assert grad.equal(torch.autograd.grad(again, ours, direction.to(dtype))[0])
@@ -159,7 +161,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
     matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to(DEVICE)
     assert matrix.pattern.segments.num_slots > 0
     z, base = random_doubles((300, 5), (base_rows, 5))
-    ours = kernels.multiply(matrix.pattern, matrix.value, z, base)
+    ours = operations._multiply(matrix, z, base)
     oracle = matrix.csr.to_dense() @ z
     oracle[:base_rows] += base
     torch.testing.assert_close(ours, oracle)
@@ -168,7 +170,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
 def test_ordered_product_of_a_matrix_without_entries_is_zero() -> None:
     nothing = torch.empty(0, dtype=torch.long)
     matrix = SparseMatrix.from_coo(nothing, nothing, torch.empty(0), (5, 4)).to(DEVICE)
-    assert (matrix @ torch.ones(4, 3, device=DEVICE)).eq(0).all()
+    assert multiply(matrix, torch.ones(4, 3, device=DEVICE)).eq(0).all()
 
 
 Gradients = Callable[[list[Tensor]], list[Tensor]]
@@ -194,11 +196,12 @@ def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]
 LARGER = (3, 64, 64), (10, 64, 64), (3, 128, 128), (2, 100, 20)
 
 
-@pytest.mark.parametrize(
-    ("shared", "own"),
-    [(True, True), (True, False), (False, False)],
-    ids=["neighbours and own", "shared neighbours", "neighbours"],
-)
+def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    """A layer of mixed branches: with an input each, or with what was gathered and their own."""
+    return mix_each(x, weight, e, z) if x.dim() == 3 else mix_joined(Gathered(x, z), weight, e)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["neighbours and own", "an input each"])
 @pytest.mark.parametrize(
     ("branches", "width", "out"),
     [
@@ -208,16 +211,16 @@ LARGER = (3, 64, 64), (10, 64, 64), (3, 128, 128), (2, 100, 20)
     ],
 )
 def test_fused_layer_and_its_gradients_are_those_of_double_precision(
-    branches: int, width: int, out: int, shared: bool, own: bool
+    branches: int, width: int, out: int, shared: bool
 ) -> None:
     x = (ROWS, width) if shared else (ROWS, branches, width)
-    weight = branches, width + out if own else width, out
+    weight = branches, width + out if shared else width, out
     *exact, direction = random_doubles(x, weight, (ROWS, branches), (ROWS, out), (ROWS, out))
-    assert kernels.fused_mixture(exact[0].float(), exact[1])
-    assert not kernels.fused_mixture(*exact[:2])
+    assert operations.fused_mixture(exact[0].float(), out)
+    assert not operations.fused_mixture(exact[0], out)
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
-        states = next_states(*tensors)
+        states = mix(*tensors)
         total = (states * direction.to(states)).sum()
         return [states, *torch.autograd.grad(total, tensors)]
 
@@ -230,7 +233,7 @@ def test_fused_layer_is_exact_at_every_magnitude(magnitude: float) -> None:
     direction = direction / magnitude
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
-        states = next_states(*tensors)
+        states = mix(*tensors)
         return [states, *torch.autograd.grad(states, tensors, direction.to(states))]
 
     check_beside_double_precision(with_gradients, [magnitude * x, weight, e, magnitude * z])
@@ -243,7 +246,7 @@ def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
 
     def with_gradients(x: Tensor, direction: Tensor) -> list[Tensor]:
         x = x.clone().requires_grad_()
-        states = next_states(x, weight, e, z)
+        states = mix(x, weight, e, z)
         return [states, *torch.autograd.grad(states, x, direction)]
 
     before = with_gradients(x, direction)
@@ -291,8 +294,8 @@ def test_fused_sample_and_its_gradients_are_those_of_double_precision(
         environment = estimator.propagate(matrix, *tensors)
         return fields_and_gradients(environment, directions, tensors)
 
-    assert kernels.fused_sample(mapped[0].float())
-    assert not kernels.fused_sample(mapped[0])
+    assert operations.fused_sample(mapped[0].float())
+    assert not operations.fused_sample(mapped[0])
     check_beside_double_precision(with_gradients, mapped)
 
 
@@ -324,12 +327,12 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         module = deepcopy(estimator).to(tensors[0].dtype)
-        environment = module(*tensors)
+        environment = module(tensors[0] if kind == "node" else Gathered(*tensors))
         return fields_and_gradients(environment, directions, [*tensors, *module.parameters()])
 
     weight = estimator.linear.weight
-    assert kernels.fused_posterior(z[0].float(), weight)
-    assert not kernels.fused_posterior(z[0], weight)
+    assert operations.fused_posterior(z[0].float(), weight)
+    assert not operations.fused_posterior(z[0], weight)
     check_beside_double_precision(with_gradients, z)
 
 
@@ -337,9 +340,11 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
     ("hidden", "branches"), [(32, 3), (48, 3), (64, 40), (96, 3), (128, 3), (256, 3)]
 )
 @gpu_only
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+@pytest.mark.parametrize("backbone", BACKBONES)
 def test_layers_of_every_size_fit_the_gpu(backbone: str, hidden: int, branches: int) -> None:
-    model = CaNet(5, 2, hidden, 2, branches, backbone, estimator="graph")
+    model = CaNet(
+        5, 2, hidden=hidden, num_environments=branches, backbone=backbone, estimator="graph"
+    )
     edges = torch.randint(0, 100, (2, 400), generator=torch.Generator().manual_seed(1))
     field = Graph(edges, 100, model.operators).whole(model.num_layers).to(DEVICE)
     logits = model.to(DEVICE)(torch.ones(100, 5, device=DEVICE), field.blocks).logits
@@ -349,7 +354,7 @@ def test_layers_of_every_size_fit_the_gpu(backbone: str, hidden: int, branches: 
 
 def test_fused_layer_lets_nan_through() -> None:
     x, weight, e, z = (
-        torch.ones(shape, device=DEVICE) for shape in ((4, 2), (1, 2, 3), (4, 1), (4, 3))
+        torch.ones(shape, device=DEVICE) for shape in ((4, 1, 2), (1, 2, 3), (4, 1), (4, 3))
     )
     z[1, 2] = torch.nan
-    assert next_states(x, weight, e, z).isnan().sum() == 1
+    assert mix(x, weight, e, z).isnan().sum() == 1

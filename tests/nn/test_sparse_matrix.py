@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from canet.nn import SparseMatrix, sparse_matrix
+from canet.nn.operations import multiply
 
 # Row 1 and columns 1 and 4 are empty; (0, 2) stands twice; entries come in no order.
 ROW = torch.tensor([3, 0, 2, 0, 0, 3, 2])
@@ -46,19 +47,19 @@ def test_entries_in_any_order_land_in_their_places_and_duplicates_add_up() -> No
     assert matrix.shape == SHAPE
     assert matrix.pattern.nnz == len(ROW)
     torch.testing.assert_close(dense(matrix), expected)
-    torch.testing.assert_close(matrix @ torch.eye(5), expected)
+    torch.testing.assert_close(multiply(matrix, torch.eye(5)), expected)
 
 
 @both
 def test_product_is_the_dense_product(make) -> None:
     matrix, other = make(), torch.randn(5, 3)
-    torch.testing.assert_close(matrix @ other, dense(matrix) @ other)
+    torch.testing.assert_close(multiply(matrix, other), dense(matrix) @ other)
 
 
 @both
 def test_product_accepts_a_transposed_dense_matrix(make) -> None:
     matrix, other = make(), torch.randn(3, 5).t()
-    torch.testing.assert_close(matrix @ other, dense(matrix) @ other)
+    torch.testing.assert_close(multiply(matrix, other), dense(matrix) @ other)
 
 
 @both
@@ -66,7 +67,7 @@ def test_gradients_of_the_product_are_those_of_the_dense_product(make) -> None:
     matrix = make()
     value, other = matrix.value.clone().requires_grad_(), torch.randn(5, 3, requires_grad=True)
     weight = torch.randn(4, 3)
-    ours = ((SparseMatrix(matrix.pattern, value) @ other) * weight).sum()
+    ours = (multiply(SparseMatrix(matrix.pattern, value), other) * weight).sum()
     theirs = ((dense(matrix, value) @ other) * weight).sum()
     expected = torch.autograd.grad(
         theirs, [value, other], allow_unused=True, materialize_grads=True
@@ -79,16 +80,16 @@ def test_product_passes_gradcheck_in_values_and_in_the_dense_matrix() -> None:
     pattern = sample().pattern
     value = torch.randn(pattern.nnz, requires_grad=True)
     other = torch.randn(5, 3, requires_grad=True)
-    assert gradcheck(lambda v, d: SparseMatrix(pattern, v) @ d, (value, other))
-    assert gradcheck(lambda v: SparseMatrix(pattern, v) @ other.detach(), (value,))
-    assert gradcheck(lambda d: SparseMatrix(pattern, value.detach()) @ d, (other,))
+    assert gradcheck(lambda v, d: multiply(SparseMatrix(pattern, v), d), (value, other))
+    assert gradcheck(lambda v: multiply(SparseMatrix(pattern, v), other.detach()), (value,))
+    assert gradcheck(lambda d: multiply(SparseMatrix(pattern, value.detach()), d), (other,))
 
 
 def test_a_matrix_used_twice_gives_the_right_gradient_each_time() -> None:
     matrix = sample()
     for _ in range(2):
         other = torch.randn(5, 3, requires_grad=True)
-        (matrix @ other).sum().backward()
+        multiply(matrix, other).sum().backward()
         torch.testing.assert_close(other.grad, dense(matrix).T @ torch.ones(4, 3))
 
 
@@ -141,7 +142,7 @@ def test_selected_rows_come_in_their_order(make, rows: list[int]) -> None:
     selected = matrix.select_rows(torch.tensor(rows, dtype=torch.long))
     assert selected.shape == (len(rows), 5)
     expected = dense(matrix)[rows] if rows else torch.empty(0, 5)
-    torch.testing.assert_close(selected @ torch.eye(5), expected)
+    torch.testing.assert_close(multiply(selected, torch.eye(5)), expected)
 
 
 @pytest.mark.parametrize("length", [1, 2, 256])

@@ -7,6 +7,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, Batch
 from canet.nn import Graph, SparseMatrix
+from canet.sparse import components
 from canet.training.fields import TaskFields
 
 from .tiny import NUM_ID, NUM_NODES, tiny_task
@@ -139,3 +140,37 @@ def test_task_without_environments_has_none_in_its_batches() -> None:
 def test_batch_is_built_once() -> None:
     fields = fields_of(tiny_task())
     assert fields.batch("valid") is fields.batch("valid")
+
+
+def in_graphs(task: ShiftTask) -> ShiftTask:
+    """The task with graphs of twenty nodes each, and no edges between them."""
+    data = task.data.clone()
+    data.batch = torch.arange(NUM_NODES) // 20
+    inside = data.batch[data.edge_index]
+    data.edge_index = data.edge_index[:, inside[0] == inside[1]][:, ::4]
+    return replace(task, data=data)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["components", "given"])
+def test_whole_graphs_are_components_or_those_that_the_task_gives(given: bool) -> None:
+    task = numbered(in_graphs(tiny_task()))
+    if not given:
+        del task.data.batch
+    operators = method_for(task, backbone="transformer").model.operators
+    read = set(nodes_in(TaskFields(task, operators, LAYERS, CPU).batch("train")))
+    graph = task.data.batch if given else components(task.data.edge_index, NUM_NODES)
+    assert read == set(torch.isin(graph, graph[task.train]).nonzero().flatten().tolist())
+    assert (len(read) == 20) == given
+
+
+def test_hidden_nodes_are_alone_in_their_graphs_at_training_time() -> None:
+    task = numbered(in_graphs(tiny_task(inductive=True)))
+    task.data.batch = torch.zeros(NUM_NODES, dtype=torch.long)
+    operators = method_for(task, backbone="transformer").model.operators
+    fields = TaskFields(task, operators, LAYERS, CPU)
+    assert sorted(nodes_in(fields.batch("train"))) == list(range(NUM_ID))
+    assert sorted(nodes_in(fields.batch("ood/near"))) == list(range(NUM_NODES))
+    graph = fields.view().graph
+    assert graph is not None
+    assert graph[:NUM_ID].unique().tolist() == [0]
+    assert graph[NUM_ID:].unique().numel() == NUM_NODES - NUM_ID

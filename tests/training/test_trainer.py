@@ -558,3 +558,18 @@ def test_run_killed_in_another_process_resumes_to_the_same_bits(tmp_path: Path) 
     assert (tmp_path / CHECKPOINT).exists()
     resumed = Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=tmp_path)
     assert same_run(resumed, Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run())
+
+
+def test_epochs_take_the_place_of_those_in_the_settings() -> None:
+    trainer = Trainer(tiny_task(), "erm", settings=QUICK, device="cpu", epochs=3)
+    assert trainer.run().result["epochs"] == trainer.config().settings["epochs"] == 3
+    assert trainer.settings == replace(QUICK, epochs=3)
+    assert QUICK.epochs == 30
+
+
+def test_trainers_of_one_task_share_their_batches_and_change_no_bit() -> None:
+    task = tiny_task()
+    first = Trainer(task, "erm", settings=QUICK, device="cpu")
+    second = Trainer(task, "irm", device="cpu", epochs=5, fields=first.fields)
+    assert second.fields is first.fields
+    assert same_run(second.run(), Trainer(task, "irm", device="cpu", epochs=5).run())

@@ -26,7 +26,9 @@ class ShiftTask:
         name: Name in the catalogue, such as `cora`.
         data: PyG graph. `x` is a dense or a sparse CSR matrix $[N, D]$, `edge_index` is $[2, E]$
             (source, target), `y` is $[N]$ with class ids (-1: unknown), and `environment`, where
-            the task has labels for it, is $[N]$ with environment ids (-1: none).
+            the task has labels for it, is $[N]$ with environment ids (-1: none). `batch`, where
+            it is given, is $[N]$ with the number of each node's graph, from 0 on; without it a
+            graph is a connected component.
         train, valid, test_id: Node ids of the in-distribution portion, disjoint.
         test_ood: Name of each shifted test set → its node ids, in the order of reports.
         metric: How predictions are scored, higher is better.
@@ -101,7 +103,10 @@ class ShiftTask:
         """
         mask = self.in_distribution
         if not self.inductive:
-            component = components(self.data.edge_index, self.num_nodes)
+            given = "batch" in self.data
+            component = (
+                self.data.batch if given else components(self.data.edge_index, self.num_nodes)
+            )
             mask = torch.isin(component, component[mask].unique())
         return mask.nonzero().squeeze(1)
 

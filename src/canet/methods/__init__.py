@@ -1,32 +1,27 @@
 """Methods: one file each, what is minimised."""
 
+from pkgutil import resolve_name
+
 from canet.errors import unknown_name
 from canet.methods.base import Batch, Method, Settings, TrainingView
-from canet.methods.canet import CaNetMethod
-from canet.methods.coral import CORAL
-from canet.methods.dann import DANN
-from canet.methods.eerm import EERM
-from canet.methods.erm import ERM
-from canet.methods.group_dro import GroupDRO
-from canet.methods.irm import IRM
-from canet.methods.mixup import Mixup
-from canet.methods.sr_gnn import SRGNN
-from canet.methods.vrex import VREx
 from canet.nn import BACKBONES
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls
-    for cls in (
-        ERM,
-        IRM,
-        CORAL,
-        DANN,
-        GroupDRO,
-        Mixup,
-        SRGNN,
-        EERM,
-        VREx,
-        CaNetMethod,
+    for cls in map(
+        resolve_name,
+        (
+            "canet.methods.erm:ERM",
+            "canet.methods.irm:IRM",
+            "canet.methods.coral:CORAL",
+            "canet.methods.dann:DANN",
+            "canet.methods.group_dro:GroupDRO",
+            "canet.methods.mixup:Mixup",
+            "canet.methods.sr_gnn:SRGNN",
+            "canet.methods.eerm:EERM",
+            "canet.methods.vrex:VREx",
+            "canet.methods.canet:CaNetMethod",
+        ),
     )
 }
 

@@ -82,6 +82,8 @@ class TrainingView:
         train: Ids $[n]$ of the training nodes, in the order of the batch.
         y: Labels $[n]$ of the training nodes.
         read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
+        graph: Number $[N]$ of each node's graph where the task gives it; None: graphs are the
+            connected components.
     """
 
     x: Features
@@ -90,6 +92,7 @@ class TrainingView:
     train: Tensor
     y: Tensor
     read: Callable[[Tensor], tuple[Features, Sequence[Block]]]
+    graph: Tensor | None = None
 
 
 class Method(nn.Module):
@@ -137,7 +140,7 @@ class Method(nn.Module):
     def build_model(self, backbone: str, num_features: int, num_classes: int) -> GraphModel:
         """The model to train: the backbone's plain one unless the method brings its own."""
         s = self.settings
-        return BACKBONES[backbone].model(
+        return BACKBONES[backbone].plain(
             num_features,
             num_classes,
             hidden=s.hidden,

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings
 from canet.nn import CaNet, Environment
-from canet.nn.canet import Propagation
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
+from canet.nn.layer import Propagation
 from canet.settings import setting
 
 NUM_PSEUDO_INPUTS = 64

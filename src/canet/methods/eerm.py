@@ -57,7 +57,8 @@ class EERM(Method):
     The editors climb by REINFORCE without a baseline, $\mathrm{Var}_k[R_k] \sum_k \nabla_w
     \log p_{w_k}(G_k)$, for T steps; then the model takes one, on the graphs of the last of them.
     Editors keep what they learned from epoch to epoch. What they edit are the connected components
-    that hold training nodes; a new edge may join two of them. Predictions read the graph as it is.
+    that hold training nodes; a new edge may join two of them, but a backbone that reads whole
+    graphs reads each component as it was. Predictions read the graph as it is.
     """
 
     name = "eerm"
@@ -69,11 +70,12 @@ class EERM(Method):
 
     x: Features  # of the nodes of all K graphs
     copies: Tensor  # [K, N], the row of each graph's nodes in x
+    graph: Tensor  # [K N], the component of each row of x, numbered over all K graphs
     far: bool  # whether most nodes are out of the training nodes' reach
     editors: Editors | None = None
 
     def prepare(self, view: TrainingView) -> None:
-        nodes, edge_index = training_components(view)
+        nodes, edge_index, component = training_components(view)
         device = self.model.phi_in.weight.device
         self.editors = Editors(
             self._from_source_to_reader(edge_index),
@@ -85,9 +87,12 @@ class EERM(Method):
         _, blocks = view.read(view.train)
         self.far = blocks[0].num_src < nodes.numel() / 2
         copies = side_by_side(nodes.numel(), view.train.numel(), self.settings.num_editors)
-        read = torch.empty_like(copies.flatten())
+        read, graph = torch.empty_like(copies.flatten()), torch.empty_like(copies.flatten())
         read[copies.flatten()] = nodes.repeat(self.settings.num_editors)
+        first = (int(component.max()) + 1) * torch.arange(self.settings.num_editors)
+        graph[copies] = first[:, None] + component
         self.x, self.copies = rows_of(view.x, read).to(device), copies.to(device)
+        self.graph = graph.to(device)
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         assert self.editors is not None
@@ -130,15 +135,13 @@ class EERM(Method):
         Where most nodes are within reach, finding those that are not costs more than it saves:
         then every layer but the last has all.
         """
-        graph = Graph(edge_index, self.x.shape[0], self.model.operators)
+        graph = Graph(edge_index, self.x.shape[0], self.model.operators, self.graph)
         train = torch.arange(num_train, device=edge_index.device)
         if self.far:
             field = graph.receptive_field(train, self.model.num_layers)
             return rows_of(self.x, field.nodes), field.blocks
-        last = {op: matrix.select_rows(train) for op, matrix in graph.matrices.items()}
-        whole = Block(graph.num_nodes, graph.num_nodes, graph.matrices)
-        above = Block(graph.num_nodes, num_train, last)
-        return self.x, [whole] * (self.model.num_layers - 1) + [above]
+        last = graph.block.select_rows(train)
+        return self.x, [graph.block] * (self.model.num_layers - 1) + [last]
 
     def _from_source_to_reader(self, edge_index: Tensor) -> Tensor:
         """Edges turned so that the second node reads the first, or turned back."""
@@ -267,19 +270,20 @@ def side_by_side(num_nodes: int, num_train: int, num_graphs: int) -> Tensor:
     return torch.cat([train, others], dim=1)
 
 
-def training_components(view: TrainingView) -> tuple[Tensor, Tensor]:
-    """The connected components that hold a training node: their nodes, and edges between them.
+def training_components(view: TrainingView) -> tuple[Tensor, Tensor, Tensor]:
+    """The graphs that hold a training node: their nodes, and edges between them.
 
     Returns:
-        Node ids, the training nodes first in their order, and edges $[2, E]$ between their places.
+        Node ids, the training nodes first in their order, edges $[2, E]$ between their places, and
+        the graph of each node.
     """
     num_nodes = view.x.shape[0]
     edge_index, train = view.edge_index, view.train
-    component = components(edge_index, num_nodes)
+    component = components(edge_index, num_nodes) if view.graph is None else view.graph
     inside = torch.isin(component, component[train])
     others = inside.clone()
     others[train] = False
     nodes = torch.cat([train, others.nonzero().squeeze(1)])
     place = torch.full((num_nodes,), -1)
     place[nodes] = torch.arange(nodes.numel())
-    return nodes, place[edge_index[:, inside[edge_index[0]]]]
+    return nodes, place[edge_index[:, inside[edge_index].all(dim=0)]], component[nodes].long()

@@ -14,7 +14,7 @@ class ERM(Method):
     name = "erm"
     label = "ERM"
     colour = Colour("#0072b2", "#4fa9e0")
-    summary = "the plain supervised loss on a GCN or GAT"
+    summary = "the plain supervised loss"
     paper = "Vapnik, Statistical Learning Theory, 1998"
     capturable = True
 

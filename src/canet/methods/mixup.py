@@ -9,8 +9,7 @@ from torch import Tensor
 
 from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
-from canet.nn import GCN, Block, SparseMatrix
-from canet.nn.sparse_matrix import Pattern
+from canet.nn import Block, PlainModel
 from canet.settings import setting
 
 
@@ -45,14 +44,14 @@ class Mixup(Method):
     summary = "mixed states and labels of node pairs, each with its own neighbourhood"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
     settings_type = MixupSettings
-    model: GCN
+    model: PlainModel
     blocks: list[Block]
 
     def prepare(self, view: TrainingView) -> None:
         _, blocks = view.read(view.train)
         n = view.train.numel()
-        self.blocks = [with_copies(block, n, block.num_dst) for block in blocks[:-1]]
-        self.blocks.append(with_copies(blocks[-1], n, num_dst=0))
+        self.blocks = [block.with_copies(n, block.num_dst) for block in blocks[:-1]]
+        self.blocks.append(blocks[-1].with_copies(n, num_dst=0))
 
     def loss(self, batch: Batch) -> Tensor:
         alpha = self.settings.alpha
@@ -77,20 +76,3 @@ class Mixup(Method):
         logits = self.model.propagate(z, self.blocks, mix).logits[:n]
         losses = ratio * self.node_losses(logits, batch.y)
         return (losses + (1 - ratio) * self.node_losses(logits, batch.y[partner])).mean()
-
-
-def with_copies(block: Block, n: int, num_dst: int) -> Block:
-    """A block with two copies of its first n nodes in front, and only its first `num_dst` rows.
-
-    A copy reads its node's neighbours, and itself in place of its node.
-    """
-    matrices = {}
-    for operator, matrix in block.matrices.items():
-        nodes = torch.arange(block.num_dst, device=matrix.value.device)
-        node = torch.cat([nodes[:n], nodes[:n], nodes[:num_dst]])
-        rows = matrix.select_rows(node)
-        row, col = rows.pattern.row, rows.pattern.col
-        col = torch.where(col == node[row], row, col + 2 * n)
-        pattern = Pattern(rows.pattern.rowptr, col, block.num_src + 2 * n)
-        matrices[operator] = SparseMatrix(pattern, rows.value)
-    return Block(block.num_src + 2 * n, num_dst + 2 * n, matrices)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.mean_matching import mean_matching_weights
-from canet.nn import GCN, Block, Features
+from canet.nn import Block, Features, PlainModel
 from canet.settings import setting
 
 MAX_SAMPLE = 1000  # nodes that stand for the graph, and training nodes whose weights are solved
@@ -57,7 +57,7 @@ class SRGNN(Method):
     )
     capturable = True
     settings_type = SRGNNSettings
-    model: GCN
+    model: PlainModel
     sample: tuple[Features, Sequence[Block]]
     beta: Tensor
 
@@ -85,10 +85,9 @@ class SRGNN(Method):
     @torch.no_grad()
     def propagated(self, x: Features, blocks: Sequence[Block]) -> Tensor:
         """Features averaged over L hops $[n, H]$, in the random directions of the untrained map."""
-        z = x @ self.model.phi_in.weight.t()
+        z = self.model.map_in(x)
         for block in blocks:
-            matrix = block.matrices[self.model.operator]
-            z = (matrix @ z) / (matrix @ torch.ones_like(z[:, :1]))
+            z = self.model.average(z, block)
         return z.double().cpu()
 
     def loss(self, batch: Batch) -> Tensor:

@@ -1,10 +1,13 @@
 """Models: blocks of a graph, propagation, environment estimators, CaNet and plain backbones."""
 
-from canet.nn.backbones import BACKBONES, GAT, GCN, Backbone
+from canet.nn.backbones import BACKBONES, Backbone
+from canet.nn.backbones.gat import GAT
+from canet.nn.backbones.gcn import GCN
 from canet.nn.blocks import Block, Graph, Operator, ReceptiveField
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
-from canet.nn.model import Features, GraphModel, Prediction
+from canet.nn.layer import Branches
+from canet.nn.model import Features, GraphModel, PlainModel, Prediction
 from canet.nn.sparse_matrix import SparseMatrix
 
 __all__ = [
@@ -13,6 +16,7 @@ __all__ = [
     "GCN",
     "Backbone",
     "Block",
+    "Branches",
     "CaNet",
     "Environment",
     "EnvironmentEstimator",
@@ -20,6 +24,7 @@ __all__ = [
     "Graph",
     "GraphModel",
     "Operator",
+    "PlainModel",
     "Prediction",
     "ReceptiveField",
     "SparseMatrix",

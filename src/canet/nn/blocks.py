@@ -14,22 +14,26 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from canet.nn.graphs import Graphs
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
+from canet.sparse import components
 
-Kind = Literal["symmetric", "renormalised", "sum", "attention"]
+Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]
 Direction = Literal["along", "against"]
 
 
 @dataclass(frozen=True)
 class Operator:
-    r"""Which matrix a layer multiplies with, or attends over.
+    r"""Which matrix a layer multiplies with, or what it attends over.
 
     Args:
         kind: With $d$ the number of incoming edges,
             `symmetric`: $D^{-1/2} A D^{-1/2}$, zero where a degree is zero (CaNet-GCN);
             `renormalised`: the same of $A + I$ (Kipf and Welling's GCN);
+            `mean`: $D^{-1} A$, zero where a degree is zero;
             `sum`: $A$;
-            `attention`: the pattern of $A + I$, each node once its own neighbour.
+            `attention`: the pattern of $A + I$, each node once its own neighbour;
+            `graph`: every node of the same graph, which is no matrix but :class:`Graphs`.
         direction: `along` an edge (its target reads its source) or `against` it.
     """
 
@@ -41,16 +45,43 @@ class Operator:
 class Block:
     """One layer's neighbourhood: matrices from source nodes to destination nodes.
 
-    The destinations are the first `num_dst` of the `num_src` source nodes.
+    The destinations are the first `num_dst` of the `num_src` source nodes. `graphs` says who is in
+    one graph, for models that read whole graphs.
     """
 
     num_src: int
     num_dst: int
     matrices: Mapping[Operator, SparseMatrix]
+    graphs: Graphs | None = None
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Block:
         moved = {op: matrix.to(device, dtype) for op, matrix in self.matrices.items()}
-        return Block(self.num_src, self.num_dst, moved)
+        graphs = None if self.graphs is None else self.graphs.to(device)
+        return Block(self.num_src, self.num_dst, moved, graphs)
+
+    def select_rows(self, nodes: Tensor) -> Block:
+        """The given destinations $[k]$, in their order, with all sources."""
+        matrices = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
+        graphs = None if self.graphs is None else self.graphs.select_readers(nodes)
+        return Block(self.num_src, nodes.numel(), matrices, graphs)
+
+    def with_copies(self, n: int, num_dst: int) -> Block:
+        """Two copies of the first n nodes in front, and of the others the first `num_dst` rows.
+
+        A copy reads its node's neighbours, and itself in place of its node; nobody else reads it.
+        Of its node's whole graph it reads every node's own state.
+        """
+        device = next(iter(self.matrices.values())).value.device
+        nodes = torch.arange(self.num_dst, device=device)
+        node = torch.cat([nodes[:n], nodes[:n], nodes[:num_dst]])
+        rows, matrices = self.select_rows(node), {}
+        for operator, matrix in rows.matrices.items():
+            row, col = matrix.pattern.row, matrix.pattern.col
+            col = torch.where(col == node[row], row, col + 2 * n)
+            pattern = Pattern(matrix.pattern.rowptr, col, self.num_src + 2 * n)
+            matrices[operator] = SparseMatrix(pattern, matrix.value)
+        graphs = None if rows.graphs is None else rows.graphs.with_copies(2 * n)
+        return Block(self.num_src + 2 * n, num_dst + 2 * n, matrices, graphs)
 
 
 @dataclass(frozen=True)
@@ -81,41 +112,70 @@ class Graph:
     Args:
         edge_index: Edges $[2, E]$ (source, target); repeated edges count as often as they stand.
         num_nodes: $N$.
-        operators: The matrices that a model needs.
+        operators: What a model reads.
+        graph: Number $[N]$ of each node's graph, from 0 on, for models that read whole graphs;
+            by default that of its connected component.
     """
 
-    def __init__(self, edge_index: Tensor, num_nodes: int, operators: Sequence[Operator]) -> None:
+    def __init__(
+        self,
+        edge_index: Tensor,
+        num_nodes: int,
+        operators: Sequence[Operator],
+        graph: Tensor | None = None,
+    ) -> None:
         self.num_nodes = num_nodes
-        self.matrices = {op: operator_matrix(edge_index, num_nodes, op) for op in operators}
+        matrices = {
+            op: operator_matrix(edge_index, num_nodes, op) for op in operators if op.kind != "graph"
+        }
+        self._graph: Tensor | None = None
+        if len(matrices) < len(operators):
+            found = components(edge_index, num_nodes) if graph is None else graph
+            self._graph = found.to(edge_index.device).long()
+        graphs = None if self._graph is None else Graphs(self._graph, self._graph)
+        self.block = Block(num_nodes, num_nodes, matrices, graphs)
 
     def whole(self, num_layers: int) -> ReceptiveField:
         """Every node, with the same block for each layer."""
-        block = Block(self.num_nodes, self.num_nodes, self.matrices)
-        return ReceptiveField(torch.arange(self.num_nodes), (block,) * num_layers)
+        return ReceptiveField(torch.arange(self.num_nodes), (self.block,) * num_layers)
 
     def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
-        """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
+        """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.
+
+        For models that read whole graphs it is the whole graph of each node.
+        """
         blocks: list[Block] = []
         position = nodes.new_full((self.num_nodes,), -1)
         position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
         for _ in range(num_layers):
-            selected = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
-            reached = torch.zeros_like(position, dtype=torch.bool)
-            for rows in selected.values():
-                reached[rows.pattern.col] = True
+            rows = self.block.select_rows(nodes)
+            reached = self._in_graphs_of(nodes)
+            for matrix in rows.matrices.values():
+                reached[matrix.pattern.col] = True
             (new,) = (reached & (position < 0)).nonzero(as_tuple=True)
             sources = torch.cat([nodes, new])
             position[new] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
             matrices = {
                 op: SparseMatrix(
-                    Pattern(rows.pattern.rowptr, position[rows.pattern.col], sources.numel()),
-                    rows.value,
+                    Pattern(matrix.pattern.rowptr, position[matrix.pattern.col], sources.numel()),
+                    matrix.value,
                 )
-                for op, rows in selected.items()
+                for op, matrix in rows.matrices.items()
             }
-            blocks.append(Block(sources.numel(), nodes.numel(), matrices))
+            graphs = None
+            if self._graph is not None:
+                graphs = Graphs(self._graph[nodes], self._graph[sources])
+            blocks.append(Block(sources.numel(), nodes.numel(), matrices, graphs))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _in_graphs_of(self, nodes: Tensor) -> Tensor:
+        """Mask $[N]$ of the nodes of the graphs that some nodes are in, if a model reads these."""
+        if self._graph is None:
+            return torch.zeros(self.num_nodes, dtype=torch.bool, device=nodes.device)
+        chosen = torch.zeros(int(self._graph.max()) + 1, dtype=torch.bool, device=nodes.device)
+        chosen[self._graph[nodes]] = True
+        return chosen[self._graph]
 
 
 def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> SparseMatrix:
@@ -130,4 +190,6 @@ def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> S
         degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)
         scale = degree.rsqrt().nan_to_num(posinf=0.0)
         value = scale[src] * scale[dst]
+    if operator.kind == "mean":
+        value = torch.bincount(dst, minlength=num_nodes).to(value.dtype).reciprocal()[dst]
     return SparseMatrix.from_coo(dst, src, value, (num_nodes, num_nodes))

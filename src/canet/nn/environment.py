@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from canet.nn import kernels
+from canet.nn.blocks import Operator
+from canet.nn.layer import LayerInput
+from canet.nn.operations import Gathered, infer, multiply, sample
 from canet.nn.sparse_matrix import SparseMatrix
 
 EstimatorKind = Literal["node", "graph"]
@@ -56,37 +57,48 @@ class EnvironmentEstimator(nn.Module):
         num_environments: $K$.
         kind: `node` reads a node alone (with bias), `graph` also its neighbours (no bias).
         tau: Temperature of the sample.
+        operator: $\hat A$ of `graph` where it has a propagation of its own; None where it shares
+            the states that the branches gathered.
 
     Shapes:
-        - z $[n, H]$ and for `graph` gathered $\hat A z$ $[n, H]$, or one $[n, 2H]$ of both
-          → :class:`Environment` of n nodes
+        - z $[n, H]$, for `graph` gathered $\hat A z$ and z $[n, H]$ → :class:`Environment` of n
+          nodes
     """
 
     def __init__(
-        self, hidden: int, num_environments: int, kind: EstimatorKind = "node", tau: float = 1.0
+        self,
+        hidden: int,
+        num_environments: int,
+        kind: EstimatorKind = "node",
+        tau: float = 1.0,
+        operator: Operator | None = None,
     ) -> None:
         super().__init__()
         self.kind = kind
         self.tau = tau
+        self.operator = operator
         width = hidden if kind == "node" else 2 * hidden
         self.linear = nn.Linear(width, num_environments, bias=kind == "node")
         if kind == "graph":
             bound = 1 / math.sqrt(num_environments)
             nn.init.uniform_(self.linear.weight, -bound, bound)
 
-    def forward(self, z: Tensor, gathered: Tensor | None = None) -> Environment:
-        weight, bias = self.linear.weight, self.linear.bias
-        if kernels.fused_posterior(z, weight):
-            draws = draw(z.new_empty(len(z), len(weight))) if self.training else None
-            first, beside = (z, None) if gathered is None else (gathered, z)
-            return Environment(*kernels.infer(first, beside, weight, bias, draws, self.tau))
-        if gathered is None:
-            return self._sampled(self.linear(z))
-        weight_neighbours, weight_own = weight.chunk(2, dim=1)
-        return self._sampled(F.linear(gathered, weight_neighbours) + F.linear(z, weight_own))
+    def read(self, states: LayerInput) -> Environment:
+        """The environment of a layer's destinations."""
+        if self.operator is not None:
+            return self.propagate(states.matrix(self.operator), states.columns(self))
+        return self(states.own if self.kind == "node" else states.gathered)
 
-    def maps(self) -> Tensor:
-        """$[W_N^\\top \\| W_S^\\top]$ $[H, 2K]$ of `graph`, for `propagate`."""
+    def forward(self, z: Tensor | Gathered) -> Environment:
+        weight, bias = self.linear.weight, self.linear.bias
+        own = z.own if isinstance(z, Gathered) else z
+        draws = self._draws(own.new_empty(len(own), len(weight)))
+        return Environment(*infer(z, weight, bias, draws, self.tau))
+
+    def maps(self) -> Tensor | None:
+        """$[W_N^\\top \\| W_S^\\top]$ $[H, 2K]$, for `propagate`."""
+        if self.operator is None:
+            return None
         return torch.cat(self.linear.weight.chunk(2, dim=1)).t()
 
     def propagate(self, matrix: SparseMatrix, mapped: Tensor) -> Environment:
@@ -96,24 +108,14 @@ class EnvironmentEstimator(nn.Module):
         place of H.
         """
         neighbours, own = mapped.chunk(2, dim=1)
-        return self._sampled(matrix @ neighbours.contiguous() + own[: matrix.shape[0]])
+        logits = multiply(matrix, neighbours.contiguous()) + own[: matrix.shape[0]]
+        return Environment(*sample(logits, self._draws(logits), self.tau))
 
-    def _sampled(self, logits: Tensor) -> Environment:
-        if kernels.fused_sample(logits):
-            draws = draw(logits) if self.training else None
-            return Environment(*kernels.sample(logits, draws, self.tau))
-        log_posterior = F.log_softmax(logits, dim=-1)
-        if not self.training:
-            return Environment(log_posterior, log_posterior.exp())
-        noisy = log_posterior + gumbel_noise(log_posterior)
-        return Environment(log_posterior, F.softmax(noisy / self.tau, dim=-1))
-
-
-def gumbel_noise(like: Tensor) -> Tensor:
-    """Standard Gumbel noise, $-\\log(-\\log u)$, in the shape of `like`."""
-    return draw(like).log_().neg_()
+    def _draws(self, like: Tensor) -> Tensor | None:
+        """What Gumbel noise is made of; None when predicting."""
+        return draw(like) if self.training else None
 
 
 def draw(like: Tensor) -> Tensor:
-    """Exponential numbers, $-\\log u$, in the shape of `like`."""
+    """Exponential numbers, $-\\log u$, in the shape of `like`: Gumbel noise is $-\\log$ of them."""
     return torch.empty_like(like).exponential_()

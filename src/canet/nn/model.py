@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.nn.blocks import Block, Operator
+from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
+from canet.nn.operations import multiply
 from canet.nn.sparse_matrix import SparseMatrix
 
 Features = Tensor | SparseMatrix
+Exchange = Callable[[Tensor], Tensor]
 
 
 def rows_of(x: Features, nodes: Tensor) -> Features:
@@ -39,22 +41,42 @@ class GraphModel(nn.Module):
 
     Subclasses name the operators that their blocks must hold and what happens between.
 
+    Args:
+        num_features: $D$.
+        num_classes: $C$.
+        hidden: $H$.
+        num_layers: $L$.
+        dropout: Probability of dropping an input or hidden unit when training.
+        direction: Propagate `along` the edges or `against` them.
+
     Shapes:
         - x $[n_{src}, D]$ (dense, or a :class:`SparseMatrix`), L blocks → :class:`Prediction`
     """
 
     def __init__(
-        self, num_features: int, num_classes: int, hidden: int, num_layers: int, dropout: float
+        self,
+        num_features: int,
+        num_classes: int,
+        hidden: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        direction: Direction = "along",
     ) -> None:
         super().__init__()
+        self.hidden = hidden
         self.num_layers = num_layers
         self.dropout = dropout
+        self.direction = direction
         self.phi_in = nn.Linear(num_features, hidden)
         self.phi_out = nn.Linear(hidden, num_classes)
+        self.setup()
+
+    def setup(self) -> None:
+        """Make the parameters between the two maps."""
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """The matrices that the model's blocks must hold."""
+        """What the model reads of a graph; its blocks must hold it."""
         raise NotImplementedError
 
     def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
@@ -64,10 +86,42 @@ class GraphModel(nn.Module):
         return dropout(z, self.dropout, self.training)
 
     def project(self, x: Features, bias: Tensor | None = None) -> Tensor:
-        """$x W_{in} + b$ $[n_{src}, H]$ after dropout. A sparse x stays sparse."""
+        """$x W_{in} + b$ $[n_{src}, H]$ after dropout."""
         if isinstance(x, Tensor):
-            return F.linear(self.drop(x), self.phi_in.weight, bias)
-        if self.training and self.dropout > 0:
+            x = self.drop(x)
+        elif self.training and self.dropout > 0:
             x = SparseMatrix(x.pattern, self.drop(x.value))
-        product = x @ self.phi_in.weight.t()
+        return self.map_in(x, bias)
+
+    def map_in(self, x: Features, bias: Tensor | None = None) -> Tensor:
+        """$x W_{in} + b$ $[n_{src}, H]$. A sparse x stays sparse."""
+        if isinstance(x, Tensor):
+            return F.linear(x, self.phi_in.weight, bias)
+        product = multiply(x, self.phi_in.weight.t())
         return product if bias is None else product + bias
+
+
+class PlainModel(GraphModel):
+    """A backbone without environments, and two hooks for methods that do more than predict.
+
+    `forward` is `project` and then `propagate`.
+    """
+
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+        return self.propagate(self.project(x), blocks)
+
+    def propagate(
+        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
+    ) -> Prediction:
+        """All layers, from $x W_{in}$ $[n_{src}, H]$ on.
+
+        `mix` may exchange states between nodes, $[m, H]$ → $[m, H]$: the input of every layer
+        after dropout, beyond the first map, and the embedding go through it.
+        """
+        raise NotImplementedError
+
+    def average(self, z: Tensor, block: Block) -> Tensor:
+        """Each node's mean of z $[n_{src}, H]$ over what it reads and itself, $[n_{dst}, H]$,
+        weighted as the layers weigh it before they learn anything.
+        """
+        raise NotImplementedError

@@ -1,18 +1,13 @@
-"""Sparse matrices for training: CSR with a cached transpose, and products that differentiate."""
+"""Sparse matrices for training: CSR, and what follows from it, computed once."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from canet.nn import kernels
-
-HAVE_MKL = torch.backends.mkl.is_available()
 SEGMENT = 256  # entries of a row that one GPU program walks
 
 
@@ -74,8 +69,8 @@ class Pattern:
         position = torch.arange(row.numel(), device=row.device) - first[row]
         begin = self.rowptr[row] + SEGMENT * position
         end = torch.minimum(begin + SEGMENT, self.rowptr[row + 1])
-        of_long = count[row] > 1
-        slot = torch.where(of_long, of_long.cumsum(0) - 1, -1)
+        in_long = count[row] > 1
+        slot = torch.where(in_long, in_long.cumsum(0) - 1, -1)
         (long_row,) = (count > 1).nonzero(as_tuple=True)
         first_slot = torch.cat([count.new_zeros(1), count[long_row].cumsum(0)])
         return Segments(
@@ -86,6 +81,12 @@ class Pattern:
             long_row.int(),
             first_slot.int(),
             int(first_slot[-1]),
+        )
+
+    def csr(self, value: Tensor) -> Tensor:
+        """The entries with values $[nnz]$ as a torch sparse CSR tensor."""
+        return torch.sparse_csr_tensor(
+            self.rowptr, self.col, value, self.shape, check_invariants=False
         )
 
     def at_rows(self, dense: Tensor) -> Tensor:
@@ -137,7 +138,7 @@ class SparseMatrix:
     @cached_property
     def csr(self) -> Tensor:
         """The matrix as a torch sparse CSR tensor, detached."""
-        return _csr(self.pattern, self.value.detach())
+        return self.pattern.csr(self.value.detach())
 
     @cached_property
     def transposed(self) -> SparseMatrix:
@@ -159,100 +160,7 @@ class SparseMatrix:
         value = self.value.to(device, dtype or self.value.dtype)
         return SparseMatrix(Pattern(rowptr, col, self.shape[1]), value)
 
-    def __matmul__(self, dense: Tensor) -> Tensor:
-        """Product with a dense $[m, h]$ matrix, differentiable in it and in `value`."""
-        product: Tensor = _Product.apply(self.value, dense, self)
-        return product
-
-    def add_transposed_product(self, dense: Tensor, out: Tensor) -> None:
-        """Add the product of the transpose with a dense $[n, h]$ to `out` $[m, h]$; no gradient."""
-        if HAVE_MKL:
-            torch.addmm(out, self.transposed.csr, dense, out=out)
-        else:
-            out += _multiply(self.transposed, dense)
-
-    def sampled_product(self, left: Tensor, right: Tensor) -> Tensor:
-        """$[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$; no gradient."""
-        zeros = _csr(self.pattern, torch.zeros_like(self.value))
-        return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
-
-    def beside_own(self, dense: Tensor) -> tuple[Tensor, Tensor]:
-        """$A z$ and $z_{1..n}$, both $[n, h]$, for a dense z $[m, h]$.
-
-        Differentiable in z, whose gradient is put together in one pass.
-        """
-        both: tuple[Tensor, Tensor] = _BesideOwn.apply(dense, self)
-        return both
-
-
-class _Product(torch.autograd.Function):
-    """$C = A B$ for sparse A: $dB = A^T dC$, and $dA = dC B^T$ only at the entries of A."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, dense: Tensor, matrix: SparseMatrix) -> Tensor:
-        ctx.matrix = matrix
-        ctx.save_for_backward(dense if ctx.needs_input_grad[0] else None)
-        return _multiply(matrix, dense)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        matrix: SparseMatrix = ctx.matrix
-        (dense,) = ctx.saved_tensors
-        grad_value = grad_dense = None
-        grad = grad.contiguous()
-        if ctx.needs_input_grad[0]:
-            grad_value = matrix.sampled_product(grad, dense)
-        if ctx.needs_input_grad[1]:
-            grad_dense = _multiply(matrix.transposed, grad)
-        return grad_value, grad_dense, None
-
-
-class _BesideOwn(torch.autograd.Function):
-    """Autograd would fill a whole gradient for $z_{1..n}$, and add it."""
-
-    @staticmethod
-    def forward(ctx: Any, dense: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
-        ctx.matrix = matrix
-        return _multiply(matrix, dense), dense[: matrix.shape[0]]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_product: Tensor, grad_own: Tensor) -> tuple[Tensor, None]:
-        return _multiply(ctx.matrix.transposed, grad_product.contiguous(), grad_own), None
-
-
-def _multiply(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> Tensor:
-    """Product with a dense $[m, h]$, and a base added to its first rows.
-
-    torch's plain product first clears and copies the result. Without MKL (ARM64) it is many times
-    slower than an embedding bag, which sums the same.
-    """
-    if kernels.ordered_product(dense):
-        return kernels.multiply(matrix.pattern, matrix.value.detach(), dense, base)
-    if HAVE_MKL or not matrix.pattern.nnz:
-        out = dense.new_empty(matrix.shape[0], dense.shape[1])
-        torch.addmm(out, matrix.csr, dense, beta=0, out=out)
-    else:
-        out = F.embedding_bag(
-            matrix.pattern.col,
-            dense.detach().contiguous(),
-            matrix.pattern.rowptr,
-            mode="sum",
-            per_sample_weights=matrix.value.detach(),
-            include_last_offset=True,
-        )
-    if base is not None:
-        out[: base.shape[0]] += base
-    return out
-
 
 def _row_pointer(row: Tensor, num_rows: int) -> Tensor:
     count = torch.bincount(row, minlength=num_rows)
     return torch.cat([count.new_zeros(1), count.cumsum(0)])
-
-
-def _csr(pattern: Pattern, value: Tensor) -> Tensor:
-    return torch.sparse_csr_tensor(
-        pattern.rowptr, pattern.col, value, pattern.shape, check_invariants=False
-    )

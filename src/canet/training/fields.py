@@ -23,7 +23,7 @@ class TaskFields:
 
     Args:
         task: The task, left unchanged.
-        operators: Matrices that the model's blocks must hold.
+        operators: What the model reads of a graph; its blocks must hold it.
         num_layers: Depth of the receptive fields.
         device: Where the batches are kept.
     """
@@ -75,6 +75,7 @@ class TaskFields:
             train=self.task.train,
             y=self.task.data.y[self.task.train],
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
+            graph=self._numbers(hidden=self.task.inductive),
         )
 
     def _hidden(self, split: str) -> bool:
@@ -109,5 +110,17 @@ class TaskFields:
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:
             edges = self.task.training_edges() if hidden else self.task.data.edge_index
-            self._graphs[hidden] = Graph(edges, self.task.num_nodes, self._operators)
+            self._graphs[hidden] = Graph(
+                edges, self.task.num_nodes, self._operators, self._numbers(hidden)
+            )
         return self._graphs[hidden]
+
+    def _numbers(self, hidden: bool) -> Tensor | None:
+        """Number of each node's graph where the task gives it; hidden nodes have one each."""
+        if "batch" not in self.task.data:
+            return None
+        number: Tensor = self.task.data.batch
+        if not hidden:
+            return number
+        own = number.max() + 1 + torch.arange(self.task.num_nodes)
+        return torch.where(self.task.in_distribution, number, own)

@@ -7,7 +7,7 @@ import resource
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,9 @@ class Trainer:
         backbone: Name of a backbone.
         settings: The method's settings; its defaults where None.
         device: `auto`, `cpu` or `cuda`.
+        epochs: In place of the settings' number.
+        fields: Batches of another trainer on the same task and device that reads as much or more,
+            to share them; built anew where None.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class Trainer:
         backbone: str = "gcn",
         settings: Settings | None = None,
         device: str = "auto",
+        epochs: int | None = None,
+        fields: TaskFields | None = None,
     ) -> None:
         check_backbone(backbone)
         self.task = task
@@ -73,11 +78,15 @@ class Trainer:
                 f"method '{self.method_type.name}' takes {settings_type.__name__}, "
                 f"not {type(self.settings).__name__}"
             )
+        if epochs is not None:
+            self.settings = replace(self.settings, epochs=epochs)
         self.device = pick_device(device)
         self._check_environments()
         with torch.device("meta"):
             model = self._new_method().model
-        self.fields = TaskFields(task, model.operators, model.num_layers, self.device)
+        if fields is None:
+            fields = TaskFields(task, model.operators, model.num_layers, self.device)
+        self.fields = fields
         self.metric = METRICS[task.metric]
 
     def config(self, seed: int = 0, ood_curves: bool = False) -> RunConfig:

@@ -76,17 +76,17 @@ class FusedAttention(torch.autograd.Function):
         )
         read_by, entry = pattern.transposed
         cut = read_by.segments
-        of_edges = z.new_empty(pattern.nnz, branches)
+        grad_edges = z.new_empty(pattern.nnz, branches)
         part_z, part_src = (z.new_empty(cut.num_slots, h) for h in (width, branches))
         base = z[:0] if grad_own is None else grad_own.contiguous()
         _backward[(cut.row.numel(),)](
             z, score_dst, score_src, log_total, mean_grad, read_by.col, entry,
-            cut.row, cut.begin, cut.end, cut.slot, grad, base, of_edges, grad_src, grad_z,
+            cut.row, cut.begin, cut.end, cut.slot, grad, base, grad_edges, grad_src, grad_z,
             part_src, part_z, branches, width, base.numel(), ctx.slope, **tile,
         )  # fmt: skip
         merge(cut, part_z, base, grad_z)
         merge(cut, part_src, z[:0], grad_src)
-        return grad_z, multiply(pattern, None, of_edges), grad_src, None, None
+        return grad_z, multiply(pattern, None, grad_edges), grad_src, None, None
 
 
 def _tile(branches: int, width: int, size: int = TILE) -> dict[str, int]:
@@ -189,15 +189,15 @@ def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLO
     in_m = m < rows
     at = m[:, None].to(tl.int64) * width + h[None, :]
     inside = in_m[:, None] & (h < width)[None, :]
-    of_out = tl.load(grad + at, mask=inside, other=0.0)
-    mean = tl.sum(of_out * tl.load(out + at, mask=inside, other=0.0), axis=1)
+    grad_out = tl.load(grad + at, mask=inside, other=0.0)
+    mean = tl.sum(grad_out * tl.load(out + at, mask=inside, other=0.0), axis=1)
     tl.store(mean_grad + m, mean, mask=in_m)
 
 
 @triton.jit
 def _backward(
     z, score_dst, score_src, log_total, mean_grad, col, entries, rows, begins, ends, slots,
-    grad, base, of_edges, grad_src, grad_z, part_src, part_z, branches, width, base_size, slope,
+    grad, base, grad_edges, grad_src, grad_z, part_src, part_z, branches, width, base_size, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """Gradients of the state and scores of a node that is read, over its readers, and of theirs."""
@@ -219,7 +219,7 @@ def _backward(
         k = first + tl.arange(0, BLOCK_K)
         in_k = k < branches
         own = tl.load(score_src + v * branches + k, mask=in_k, other=0.0)
-        of_scores = tl.zeros([BLOCK_K], state.dtype)
+        grad_scores = tl.zeros([BLOCK_K], state.dtype)
         for start in range(begin, end, BLOCK_N):
             n = start + tl.arange(0, BLOCK_N)
             in_n = n < end
@@ -234,11 +234,11 @@ def _backward(
             grad_at = grad + at[:, :, None] * width + h[None, None, :]
             grad_out = tl.load(grad_at, mask=inside[:, :, None] & in_h[None, None, :], other=0.0)
             grad_weight = tl.sum(grad_out * state[None, None, :], axis=2)
-            of_edge = weight * (grad_weight - mean) * rise
-            of_scores += tl.sum(of_edge, axis=0)
+            grad_edge = weight * (grad_weight - mean) * rise
+            grad_scores += tl.sum(grad_edge, axis=0)
             entry = tl.load(entries + n, mask=in_n, other=0).to(tl.int64)
-            edge_at = of_edges + entry[:, None] * branches + k[None, :]
-            tl.store(edge_at, of_edge, mask=inside)
+            edge_at = grad_edges + entry[:, None] * branches + k[None, :]
+            tl.store(edge_at, grad_edge, mask=inside)
             summed += tl.sum(tl.sum(weight[:, :, None] * grad_out, axis=1), axis=0)
-        tl.store(scores_at + k, of_scores, mask=in_k)
+        tl.store(scores_at + k, grad_scores, mask=in_k)
     tl.store(states_at + h, summed, mask=in_h)

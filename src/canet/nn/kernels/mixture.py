@@ -24,11 +24,11 @@ NARROW = 64  # width up to which a multiprocessor has memory for the tiles that 
 
 
 class FusedMixture(torch.autograd.Function):
-    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, or with $[x_u^{(k)} \| z_u]$.
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, or with $[x_u \| z_u]$.
 
     Shapes:
-        - x $[n, I]$ (the same for all branches) or $[n, K, I]$, weight $[K, I, O]$, or for the
-          former $[K, I + O, O]$ where it maps z too, e $[n, K]$, z $[n, O]$ → $[n, O]$
+        - x $[n, K, I]$ and weight $[K, I, O]$, or, shared by all branches, which map z too,
+          x $[n, I]$ and weight $[K, I + O, O]$; e $[n, K]$, z $[n, O]$ → $[n, O]$
     """
 
     @staticmethod
@@ -55,7 +55,7 @@ class FusedMixture(torch.autograd.Function):
         weight = halves[0]
         choices, branches = _choices(x, weight), e.shape[1]
         grad_x, grad_e, grad_z = (torch.empty_like(tensor) for tensor in (x, e, z))
-        grad_sum = torch.empty_like(z) if choices["OWN"] else grad_z
+        grad_sum = torch.empty_like(z) if choices["SHARED"] else grad_z
         shared = _room_for_shared(x, z, **choices)
         _backward[(triton.cdiv(x.shape[0], BLOCK_M),)](
             x, halves, unscale, e, z, out, grad.contiguous(), grad_x, grad_e, grad_z, grad_sum,
@@ -73,10 +73,10 @@ class FusedMixture(torch.autograd.Function):
         return grad_x, sum_parts(part), grad_e, grad_z
 
 
-def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, OWN: bool, **_: Any) -> tuple[Tensor, ...]:
+def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, **_: Any) -> tuple[Tensor, ...]:
     """For the parts of what all branches read, x and z, and what undoes a node's factor."""
     nodes = x.shape[0] if SHARED else 0
-    x, z = x[:nodes], z[: nodes if OWN else 0]
+    x, z = x[:nodes], z[:nodes]
     halves = (torch.empty_like(tensor, dtype=torch.float16) for tensor in (x, x, z, z))
     return *halves, x.new_empty(nodes)
 
@@ -90,7 +90,6 @@ def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
     """What kernels are compiled for."""
     return {
         "SHARED": x.dim() == 2,
-        "OWN": weight.shape[1] > x.shape[-1],
         "EXACT": exact_products(),
         "BLOCK_M": BLOCK_M,
         "BLOCK_I": tile_side(x.shape[-1]),
@@ -161,19 +160,19 @@ def _split_weights(weight, halves, unscale, branches, numel, BLOCK: tl.constexpr
 @triton.jit
 def _forward(
     x, halves, unscale, e, z, out, rows, branches, width, out_width,
-    SHARED: tl.constexpr, OWN: tl.constexpr, EXACT: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     o = tl.arange(0, BLOCK_O)
     in_m, in_o = m < rows, o < out_width
-    weight_width = width + out_width if OWN else width
+    weight_width = width + out_width if SHARED else width
     total = tl.zeros([BLOCK_M, BLOCK_O], tl.float32)
     total = _mixed(
         total, x, halves, unscale, e, m, in_m, o, in_o,
         branches, width, weight_width, out_width, SHARED, EXACT, BLOCK_I,
     )  # fmt: skip
-    if OWN:
+    if SHARED:
         total = _mixed(
             total, z, halves + width * out_width, unscale, e, m, in_m, o, in_o,
             branches, out_width, weight_width, out_width, True, EXACT, BLOCK_O,
@@ -201,11 +200,11 @@ def _mixed(
         if not SHARED:
             high, low, undo = _split_rows(tl.load(x_at + k * width, mask=x_inside, other=0.0))
         at = halves + (k * weight_width + i[:, None]) * out_width + o[None, :]
-        of_high = tl.load(at, mask=inside, other=0.0)
-        of_low = tl.load(at + low_at, mask=inside, other=0.0)
+        weight_high = tl.load(at, mask=inside, other=0.0)
+        weight_low = tl.load(at + low_at, mask=inside, other=0.0)
         share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0)
         factor = share[:, None] * undo * tl.load(unscale + k)
-        total += factor * _product(high, low, of_high, of_low, EXACT)
+        total += factor * _product(high, low, weight_high, weight_low, EXACT)
     return total
 
 
@@ -213,51 +212,50 @@ def _mixed(
 def _backward(
     x, halves, unscale, e, z, out, grad, grad_x, grad_e, grad_z, grad_sum,
     x_high, x_low, z_high, z_low, shared_undo, rows, branches, width, out_width,
-    SHARED: tl.constexpr, OWN: tl.constexpr, EXACT: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     """Gradients of x, e, z and of the sum that ReLU reads, and parts of what branches share."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     o, k = tl.arange(0, BLOCK_O), tl.arange(0, BLOCK_K)
     in_m, in_o = m < rows, o < out_width
-    weight_width = width + out_width if OWN else width
+    weight_width = width + out_width if SHARED else width
     at, inside = m[:, None].to(tl.int64) * out_width + o[None, :], in_m[:, None] & in_o[None, :]
-    of_sum = _through_relu(out, grad, at, inside)
-    tl.store(grad_sum + at, of_sum, mask=inside)
+    grad_rows = _through_relu(out, grad, at, inside)
+    tl.store(grad_sum + at, grad_rows, mask=inside)
     if SHARED:
         i = tl.arange(0, BLOCK_I)
         x_at = m[:, None].to(tl.int64) * width + i[None, :]
         x_inside = in_m[:, None] & (i < width)[None, :]
         inputs = tl.load(x + x_at, mask=x_inside, other=0.0)
         top = tl.max(tl.abs(inputs), axis=1, keep_dims=True)
-        if OWN:
-            own = tl.load(z + at, mask=inside, other=0.0)
-            top = tl.maximum(top, tl.max(tl.abs(own), axis=1, keep_dims=True))
-            high, low, undo = _split(own, top)
-            tl.store(z_high + at, high, mask=inside)
-            tl.store(z_low + at, low, mask=inside)
+        own = tl.load(z + at, mask=inside, other=0.0)
+        top = tl.maximum(top, tl.max(tl.abs(own), axis=1, keep_dims=True))
+        high, low, undo = _split(own, top)
+        tl.store(z_high + at, high, mask=inside)
+        tl.store(z_low + at, low, mask=inside)
         high, low, undo = _split(inputs, top)
         tl.store(x_high + x_at, high, mask=x_inside)
         tl.store(x_low + x_at, low, mask=x_inside)
         tl.store(shared_undo + m[:, None], undo, mask=in_m[:, None])
-    high, low, undo = _split_rows(of_sum)
-    of_e = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
-    of_e, of_x, x_at, x_inside = _unmixed(
-        of_e, high, low, undo, x, grad_x, halves, unscale, e, m, in_m, o, in_o,
+    high, low, undo = _split_rows(grad_rows)
+    grad_shares = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
+    grad_shares, grad_inputs, x_at, x_inside = _unmixed(
+        grad_shares, high, low, undo, x, grad_x, halves, unscale, e, m, in_m, o, in_o,
         branches, width, weight_width, out_width, SHARED, EXACT, BLOCK_I,
     )  # fmt: skip
     if SHARED:
-        tl.store(grad_x + x_at, of_x, mask=x_inside)
-    if OWN:
-        of_e, of_z, z_at, z_inside = _unmixed(
-            of_e, high, low, undo, z, grad_z, halves + width * out_width, unscale, e,
+        tl.store(grad_x + x_at, grad_inputs, mask=x_inside)
+        grad_shares, grad_states, z_at, z_inside = _unmixed(
+            grad_shares, high, low, undo, z, grad_z, halves + width * out_width, unscale, e,
             m, in_m, o, in_o,
             branches, out_width, weight_width, out_width, True, EXACT, BLOCK_O,
         )  # fmt: skip
-        of_z += _through_relu(out, grad, z_at, z_inside)  # read again: fewer registers in the loops
-        tl.store(grad_z + z_at, of_z, mask=z_inside)
+        # Read again: fewer registers in the loops.
+        grad_states += _through_relu(out, grad, z_at, z_inside)
+        tl.store(grad_z + z_at, grad_states, mask=z_inside)
     e_at = m[:, None].to(tl.int64) * branches + k[None, :]
-    tl.store(grad_e + e_at, of_e * undo, mask=in_m[:, None] & (k < branches)[None, :])
+    tl.store(grad_e + e_at, grad_shares * undo, mask=in_m[:, None] & (k < branches)[None, :])
 
 
 @triton.jit
@@ -269,41 +267,41 @@ def _through_relu(out, grad, at, inside):
 
 @triton.jit
 def _unmixed(
-    of_e, high, low, undo, x, grad_x, halves, unscale, e, m, in_m, o, in_o,
+    grad_shares, high, low, undo, x, grad_x, halves, unscale, e, m, in_m, o, in_o,
     branches, width, weight_width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
     """Gradient of x, whose weights begin at `halves`, and what x adds to that of e, not undone."""
     low_at = branches * weight_width * out_width
-    i, all_k = tl.arange(0, BLOCK_I), tl.arange(0, of_e.shape[1])
+    i, all_k = tl.arange(0, BLOCK_I), tl.arange(0, grad_shares.shape[1])
     in_i = i < width
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
     x_at, x_inside = row[:, None] + i[None, :], in_m[:, None] & in_i[None, :]
     inside = in_i[None, :] & in_o[:, None]
     inputs = tl.load(x + x_at, mask=x_inside, other=0.0)
-    of_x = tl.zeros(inputs.shape, tl.float32)
+    grad_inputs = tl.zeros(inputs.shape, tl.float32)
     for k in range(branches):
         at = halves + (k * weight_width + i[None, :]) * out_width + o[:, None]
-        of_high = tl.load(at, mask=inside, other=0.0)
-        of_low = tl.load(at + low_at, mask=inside, other=0.0)
-        back = _product(high, low, of_high, of_low, EXACT)
+        weight_high = tl.load(at, mask=inside, other=0.0)
+        weight_low = tl.load(at + low_at, mask=inside, other=0.0)
+        back = _product(high, low, weight_high, weight_low, EXACT)
         factor = tl.load(unscale + k)
         share = tl.load(e + m.to(tl.int64) * branches + k, mask=in_m, other=0.0) * factor
         if SHARED:
-            of_x += share[:, None] * back
+            grad_inputs += share[:, None] * back
         else:
             inputs = tl.load(x + x_at + k * width, mask=x_inside, other=0.0)
             tl.store(grad_x + x_at + k * width, undo * share[:, None] * back, mask=x_inside)
-        of_share = tl.sum(inputs * back, axis=1) * factor
-        of_e += tl.where(all_k[None, :] == k, of_share[:, None], 0.0)
-    return of_e, of_x * undo, x_at, x_inside
+        grad_share = tl.sum(inputs * back, axis=1) * factor
+        grad_shares += tl.where(all_k[None, :] == k, grad_share[:, None], 0.0)
+    return grad_shares, grad_inputs * undo, x_at, x_inside
 
 
 @triton.jit
 def _backward_weight(
     x, e, grad_sum, x_high, x_low, z_high, z_low, shared_undo, part, rows_of_split,
     rows, branches, width, out_width,
-    SHARED: tl.constexpr, OWN: tl.constexpr, EXACT: tl.constexpr,
+    SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
     """Gradient of a branch's weight over some of the nodes.
@@ -313,15 +311,15 @@ def _backward_weight(
     k, split = tl.program_id(0), tl.program_id(1)
     i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)
     in_i, in_o = i < width, o < out_width
-    weight_width = width + out_width if OWN else width
-    of_x = tl.zeros([BLOCK_I, BLOCK_O], tl.float32)
-    of_own = tl.zeros([BLOCK_O, BLOCK_O], tl.float32)
+    weight_width = width + out_width if SHARED else width
+    grad_inputs = tl.zeros([BLOCK_I, BLOCK_O], tl.float32)
+    grad_own = tl.zeros([BLOCK_O, BLOCK_O], tl.float32)
     for first in range(split * rows_of_split, (split + 1) * rows_of_split, BLOCK_M):
         m = (first + tl.arange(0, BLOCK_M)).to(tl.int64)
         in_m = m < rows
         share = tl.load(e + m * branches + k, mask=in_m, other=0.0)
         at, inside = m[:, None] * out_width + o[None, :], in_m[:, None] & in_o[None, :]
-        of_sum = tl.load(grad_sum + at, mask=inside, other=0.0)
+        grad_rows = tl.load(grad_sum + at, mask=inside, other=0.0)
         x_inside = in_m[:, None] & in_i[None, :]
         if SHARED:
             x_at = m[:, None] * width + i[None, :]
@@ -332,17 +330,17 @@ def _backward_weight(
         else:
             x_at = x + (m * branches + k)[:, None] * width + i[None, :]
             high, low, undo = _split_all(tl.load(x_at, mask=x_inside, other=0.0))
-        sum_high, sum_low, undo_sum = _split_all(of_sum * share[:, None])
+        sum_high, sum_low, undo_sum = _split_all(grad_rows * share[:, None])
         product = _product(tl.trans(high), tl.trans(low), sum_high, sum_low, EXACT)
-        of_x += product * (undo * undo_sum)
-        if OWN:
+        grad_inputs += product * (undo * undo_sum)
+        if SHARED:
             high = tl.load(z_high + at, mask=inside, other=0.0)
             low = tl.load(z_low + at, mask=inside, other=0.0)
             product = _product(tl.trans(high), tl.trans(low), sum_high, sum_low, EXACT)
-            of_own += product * undo_sum
+            grad_own += product * undo_sum
     part += (split * branches + k) * weight_width * out_width
     at, inside = i[:, None] * out_width + o[None, :], in_i[:, None] & in_o[None, :]
-    tl.store(part + at, of_x, mask=inside)
-    if OWN:
+    tl.store(part + at, grad_inputs, mask=inside)
+    if SHARED:
         at, inside = o[:, None] * out_width + o[None, :], in_o[:, None] & in_o[None, :]
-        tl.store(part + width * out_width + at, of_own, mask=inside)
+        tl.store(part + width * out_width + at, grad_own, mask=inside)

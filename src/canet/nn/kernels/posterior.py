@@ -35,21 +35,21 @@ class FusedPosterior(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        beside: Tensor | None,
+        own: Tensor | None,
         weight: Tensor,
         bias: Tensor | None,
         draws: Tensor | None,
         tau: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, weight = x.contiguous(), weight.contiguous()
-        beside = None if beside is None else beside.contiguous()
+        own = None if own is None else own.contiguous()
         log_posterior, sample, _ = results = _results(x, weight.shape[0])
-        choices = _choices(x, beside, weight, 32 if x.shape[0] <= FEW_NODES else 64)
+        choices = _choices(x, own, weight, 32 if x.shape[0] <= FEW_NODES else 64)
         _forward[(triton.cdiv(x.shape[0], choices["BLOCK_M"]),)](
-            x, beside, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
+            x, own, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
             BIASED=bias is not None, SAMPLED=draws is not None, **choices,
         )  # fmt: skip
-        ctx.save_for_backward(x, beside, weight, log_posterior, sample)
+        ctx.save_for_backward(x, own, weight, log_posterior, sample)
         ctx.scale = 1.0 if draws is None else 1 / tau
         ctx.set_materialize_grads(False)
         return results
@@ -59,21 +59,21 @@ class FusedPosterior(torch.autograd.Function):
     def backward(
         ctx: Any, *grads: Tensor | None
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, None, None]:
-        x, beside, weight, log_posterior, sample = ctx.saved_tensors
+        x, own, weight, log_posterior, sample = ctx.saved_tensors
         grad_x = torch.empty_like(x)
-        grad_beside = None if beside is None else torch.empty_like(beside)
-        choices = _choices(x, beside, weight, 16) | {"num_warps": 8}
+        grad_own = None if own is None else torch.empty_like(own)
+        choices = _choices(x, own, weight, 16) | {"num_warps": 8}
         tiles = triton.cdiv(x.shape[0], choices["BLOCK_M"])
         programs = max(1, min(tiles, 2 * MULTIPROCESSORS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
         given, which = _given(grads)
         _backward[(programs,)](
-            x, beside, weight, log_posterior, sample, *given, grad_x, grad_beside, part,
+            x, own, weight, log_posterior, sample, *given, grad_x, grad_own, part,
             *_sizes(x, weight), ctx.scale, **which, **choices,
         )  # fmt: skip
-        of_weight, of_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
-        of_bias = of_bias if ctx.needs_input_grad[3] else None
-        return grad_x, grad_beside, of_weight.view_as(weight), of_bias, None, None
+        grad_weight, grad_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
+        grad_bias = grad_bias if ctx.needs_input_grad[3] else None
+        return grad_x, grad_own, grad_weight.view_as(weight), grad_bias, None, None
 
 
 class FusedSample(torch.autograd.Function):
@@ -121,10 +121,12 @@ def _given(grads: tuple[Tensor | None, ...]) -> tuple[list[Any], dict[str, bool]
 
     That of the expected log is often one number for all nodes, so it goes with its stride.
     """
-    of_posterior, of_sample, of_expected = grads
-    given: list[Any] = [None if g is None else g.contiguous() for g in (of_posterior, of_sample)]
-    given += [of_expected, 0 if of_expected is None else of_expected.stride(0)]
-    which = zip(("OF_POSTERIOR", "OF_SAMPLE", "OF_EXPECTED"), grads, strict=True)
+    grad_posterior, grad_sample, grad_expected = grads
+    given: list[Any] = [
+        None if g is None else g.contiguous() for g in (grad_posterior, grad_sample)
+    ]
+    given += [grad_expected, 0 if grad_expected is None else grad_expected.stride(0)]
+    which = zip(("GRAD_POSTERIOR", "GRAD_SAMPLE", "GRAD_EXPECTED"), grads, strict=True)
     return given, {name: grad is not None for name, grad in which}
 
 
@@ -133,10 +135,10 @@ def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
     return x.shape[0], weight.shape[0], x.shape[1], weight.shape[1]
 
 
-def _choices(x: Tensor, beside: Tensor | None, weight: Tensor, nodes: int) -> dict[str, Any]:
+def _choices(x: Tensor, own: Tensor | None, weight: Tensor, nodes: int) -> dict[str, Any]:
     """What kernels are compiled for."""
     return {
-        "TWO": beside is not None,
+        "TWO": own is not None,
         "DOT": "tf32x3" if exact_products() else "tf32",
         "BLOCK_M": nodes,
         "BLOCK_I": tile_side(x.shape[1]),
@@ -172,32 +174,32 @@ def _infer(
 
 
 @triton.jit
-def _of_logits(
-    log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
+def _logits_gradient(
+    log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride,
     m, in_m, k, in_k, branches, scale,
-    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
+    GRAD_POSTERIOR: tl.constexpr, GRAD_SAMPLE: tl.constexpr, GRAD_EXPECTED: tl.constexpr,
 ):  # fmt: skip
     """Gradient of the logits of some nodes."""
     at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
     e = tl.load(sample + at, mask=inside, other=0.0)
     log_pi = tl.load(log_posterior + at, mask=inside, other=0.0)
-    of_e, of_log_pi = tl.zeros_like(e), tl.zeros_like(e)
-    if OF_SAMPLE:
-        of_e += tl.load(of_sample + at, mask=inside, other=0.0)
-    if OF_POSTERIOR:
-        of_log_pi += tl.load(of_posterior + at, mask=inside, other=0.0)
-    if OF_EXPECTED:
-        expected = tl.load(of_expected + m * expected_stride, mask=in_m, other=0.0)[:, None]
-        of_e += expected * log_pi
-        of_log_pi += expected * e
-    of_log_pi += e * (of_e - tl.sum(e * of_e, axis=1)[:, None]) * scale
+    grad_e, grad_log_pi = tl.zeros_like(e), tl.zeros_like(e)
+    if GRAD_SAMPLE:
+        grad_e += tl.load(grad_sample + at, mask=inside, other=0.0)
+    if GRAD_POSTERIOR:
+        grad_log_pi += tl.load(grad_posterior + at, mask=inside, other=0.0)
+    if GRAD_EXPECTED:
+        expected = tl.load(grad_expected + m * expected_stride, mask=in_m, other=0.0)[:, None]
+        grad_e += expected * log_pi
+        grad_log_pi += expected * e
+    grad_log_pi += e * (grad_e - tl.sum(e * grad_e, axis=1)[:, None]) * scale
     pi = tl.where(inside, tl.exp(log_pi), 0.0)
-    return of_log_pi - pi * tl.sum(of_log_pi, axis=1)[:, None]
+    return grad_log_pi - pi * tl.sum(grad_log_pi, axis=1)[:, None]
 
 
 @triton.jit
 def _forward(
-    x, beside, weight, bias, draws, log_posterior, sample, expected_log,
+    x, own, weight, bias, draws, log_posterior, sample, expected_log,
     rows, branches, width, weight_width, scale,
     BIASED: tl.constexpr, SAMPLED: tl.constexpr, TWO: tl.constexpr, DOT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr,
@@ -211,7 +213,7 @@ def _forward(
     maps = tl.load(weight + maps_at, mask=maps_inside, other=0.0)
     logits = tl.dot(inputs, maps, input_precision=DOT)
     if TWO:
-        inputs = tl.load(beside + x_at, mask=x_inside, other=0.0)
+        inputs = tl.load(own + x_at, mask=x_inside, other=0.0)
         maps = tl.load(weight + width + maps_at, mask=maps_inside, other=0.0)
         logits = tl.dot(inputs, maps, logits, input_precision=DOT)
     if BIASED:
@@ -224,9 +226,9 @@ def _forward(
 
 @triton.jit
 def _backward(
-    x, beside, weight, log_posterior, sample, of_posterior, of_sample, of_expected,
-    expected_stride, grad_x, grad_beside, part, rows, branches, width, weight_width, scale,
-    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
+    x, own, weight, log_posterior, sample, grad_posterior, grad_sample, grad_expected,
+    expected_stride, grad_x, grad_own, part, rows, branches, width, weight_width, scale,
+    GRAD_POSTERIOR: tl.constexpr, GRAD_SAMPLE: tl.constexpr, GRAD_EXPECTED: tl.constexpr,
     TWO: tl.constexpr, DOT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
@@ -235,35 +237,35 @@ def _backward(
     in_i, in_k = i < width, k < branches
     maps_at, maps_inside = k[:, None] * weight_width + i[None, :], in_k[:, None] & in_i[None, :]
     maps = tl.load(weight + maps_at, mask=maps_inside, other=0.0)
-    of_maps = tl.zeros([BLOCK_K, BLOCK_I], tl.float32)
-    of_bias = tl.zeros([BLOCK_K], tl.float32)
+    grad_maps = tl.zeros([BLOCK_K, BLOCK_I], tl.float32)
+    grad_bias = tl.zeros([BLOCK_K], tl.float32)
     if TWO:
-        maps_beside = tl.load(weight + width + maps_at, mask=maps_inside, other=0.0)
-        of_maps_beside = tl.zeros([BLOCK_K, BLOCK_I], tl.float32)
+        maps_own = tl.load(weight + width + maps_at, mask=maps_inside, other=0.0)
+        grad_maps_own = tl.zeros([BLOCK_K, BLOCK_I], tl.float32)
     for first in range(tl.program_id(0) * BLOCK_M, rows, tl.num_programs(0) * BLOCK_M):
         m = (first + tl.arange(0, BLOCK_M)).to(tl.int64)
         in_m = m < rows
-        of_logits = _of_logits(
-            log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
-            m, in_m, k, in_k, branches, scale, OF_POSTERIOR, OF_SAMPLE, OF_EXPECTED,
+        grad_logits = _logits_gradient(
+            log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride,
+            m, in_m, k, in_k, branches, scale, GRAD_POSTERIOR, GRAD_SAMPLE, GRAD_EXPECTED,
         )  # fmt: skip
-        turned = tl.trans(of_logits)
-        of_bias += tl.sum(of_logits, axis=0)
+        turned = tl.trans(grad_logits)
+        grad_bias += tl.sum(grad_logits, axis=0)
         x_at, x_inside = m[:, None] * width + i[None, :], in_m[:, None] & in_i[None, :]
-        of_x = tl.dot(of_logits, maps, input_precision=DOT)
-        tl.store(grad_x + x_at, of_x, mask=x_inside)
+        grad_inputs = tl.dot(grad_logits, maps, input_precision=DOT)
+        tl.store(grad_x + x_at, grad_inputs, mask=x_inside)
         inputs = tl.load(x + x_at, mask=x_inside, other=0.0)
-        of_maps += tl.dot(turned, inputs, input_precision=DOT)
+        grad_maps += tl.dot(turned, inputs, input_precision=DOT)
         if TWO:
-            of_x = tl.dot(of_logits, maps_beside, input_precision=DOT)
-            tl.store(grad_beside + x_at, of_x, mask=x_inside)
-            inputs = tl.load(beside + x_at, mask=x_inside, other=0.0)
-            of_maps_beside += tl.dot(turned, inputs, input_precision=DOT)
+            grad_inputs = tl.dot(grad_logits, maps_own, input_precision=DOT)
+            tl.store(grad_own + x_at, grad_inputs, mask=x_inside)
+            inputs = tl.load(own + x_at, mask=x_inside, other=0.0)
+            grad_maps_own += tl.dot(turned, inputs, input_precision=DOT)
     part += tl.program_id(0).to(tl.int64) * branches * (weight_width + 1)
-    tl.store(part + maps_at, of_maps, mask=maps_inside)
+    tl.store(part + maps_at, grad_maps, mask=maps_inside)
     if TWO:
-        tl.store(part + width + maps_at, of_maps_beside, mask=maps_inside)
-    tl.store(part + branches * weight_width + k, of_bias, mask=in_k)
+        tl.store(part + width + maps_at, grad_maps_own, mask=maps_inside)
+    tl.store(part + branches * weight_width + k, grad_bias, mask=in_k)
 
 
 @triton.jit
@@ -283,17 +285,17 @@ def _sample(
 
 @triton.jit
 def _backward_sample(
-    log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride, grad_logits,
+    log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride, grad_logits,
     rows, branches, scale,
-    OF_POSTERIOR: tl.constexpr, OF_SAMPLE: tl.constexpr, OF_EXPECTED: tl.constexpr,
+    GRAD_POSTERIOR: tl.constexpr, GRAD_SAMPLE: tl.constexpr, GRAD_EXPECTED: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     k = tl.arange(0, BLOCK_K)
     in_m, in_k = m < rows, k < branches
-    of_logits = _of_logits(
-        log_posterior, sample, of_posterior, of_sample, of_expected, expected_stride,
-        m, in_m, k, in_k, branches, scale, OF_POSTERIOR, OF_SAMPLE, OF_EXPECTED,
+    gradient = _logits_gradient(
+        log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride,
+        m, in_m, k, in_k, branches, scale, GRAD_POSTERIOR, GRAD_SAMPLE, GRAD_EXPECTED,
     )  # fmt: skip
     at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
-    tl.store(grad_logits + at, of_logits, mask=inside)
+    tl.store(grad_logits + at, gradient, mask=inside)

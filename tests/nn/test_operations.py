@@ -6,19 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
-from torch.nn import functional as F
-from torch_geometric.nn import GATConv
 
 from canet.nn import Operator
+from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.blocks import operator_matrix
-from canet.nn.propagation import (
-    NEGATIVE_SLOPE,
-    AttentionBranches,
-    ConvolutionBranches,
-    attention_weights,
-    mix_attention,
-    mix_branches,
-)
+from canet.nn.operations import attention_weights, composed_attention, mix_branches
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import EDGES, NUM_NODES, attend_each
 
@@ -27,16 +19,6 @@ H, K = 4, 3
 
 def neighbourhood(edges: Tensor = EDGES, num_nodes: int = NUM_NODES) -> Pattern:
     return operator_matrix(edges, num_nodes, Operator("attention")).pattern
-
-
-def gat_conv(branches: AttentionBranches) -> GATConv:
-    """PyG's attention with one head per branch, holding the same weights."""
-    conv = GATConv(H, H, heads=K, concat=True, bias=False, negative_slope=NEGATIVE_SLOPE)
-    with torch.no_grad():
-        conv.lin.weight.copy_(torch.cat([weight.T for weight in branches.weight]))
-        conv.att_dst.copy_(branches.attention_dst[None])
-        conv.att_src.copy_(branches.attention_src[None])
-    return conv
 
 
 def test_mixing_branches_is_the_sum_of_weighted_maps() -> None:
@@ -63,18 +45,6 @@ def test_mixing_branches_passes_gradcheck(shape: tuple[int, ...]) -> None:
         torch.rand(4, K, requires_grad=True),
     )
     assert gradcheck(mix_branches, inputs)
-
-
-def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_second() -> None:
-    branches = ConvolutionBranches(H, K)
-    own, neighbours, e = torch.randn(5, H), torch.randn(5, H), torch.rand(5, K)
-    states = branches(neighbours, own, e)
-    for u in range(5):
-        expected = own[u]
-        for k in range(K):
-            of_neighbours, of_self = branches.weight[k, :H], branches.weight[k, H:]
-            expected = expected + e[u, k] * (neighbours[u] @ of_neighbours + own[u] @ of_self)
-        torch.testing.assert_close(states[u], expected.clamp(min=0))
 
 
 def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
@@ -148,51 +118,13 @@ def test_mixed_attention_and_its_gradients_are_those_of_attending_and_mixing() -
         return mix_branches(attend_each(pattern, z, dst, src), weight, e) + z[:readers]
 
     target = torch.randn(readers, H)
-    mixed, expected = mix_attention(pattern, *inputs, NEGATIVE_SLOPE), composed(*inputs)
+    mixed, expected = composed_attention(pattern, *inputs, NEGATIVE_SLOPE), composed(*inputs)
     torch.testing.assert_close(mixed, expected)
     pairs = zip(
         *(torch.autograd.grad(out, inputs, target) for out in (mixed, expected)), strict=True
     )
     for ours, oracle in pairs:
         torch.testing.assert_close(ours, oracle)
-    assert gradcheck(lambda *tensors: mix_attention(pattern, *tensors, NEGATIVE_SLOPE), inputs)
+    assert gradcheck(lambda *tensors: composed_attention(pattern, *tensors, NEGATIVE_SLOPE), inputs)
     with torch.no_grad():
-        assert mix_attention(pattern, *inputs, NEGATIVE_SLOPE).equal(mixed)
-
-
-@pytest.mark.parametrize("k", range(K))
-def test_one_hot_environment_picks_one_head_of_gat_conv(k: int) -> None:
-    branches, z = AttentionBranches(H, K), torch.randn(NUM_NODES, H)
-    e = F.one_hot(torch.full((NUM_NODES,), k), K).double()
-    heads = gat_conv(branches)(z, EDGES).view(NUM_NODES, K, H)
-    ours = branches(z, z @ branches.maps(), neighbourhood(), e)
-    torch.testing.assert_close(ours, F.relu(heads[:, k] + z))
-
-
-def test_mixture_of_attention_branches_and_its_gradients_are_those_of_mixed_heads() -> None:
-    branches, e = AttentionBranches(H, K), torch.rand(NUM_NODES, K)
-    conv = gat_conv(branches)
-    target = torch.randn(NUM_NODES, H)
-    z = torch.randn(NUM_NODES, H).requires_grad_()
-    z_conv = z.detach().clone().requires_grad_()
-    ours = branches(z, z @ branches.maps(), neighbourhood(), e)
-    mixed = (conv(z_conv, EDGES).view(NUM_NODES, K, H) * e[..., None]).sum(dim=1)
-    theirs = F.relu(mixed + z_conv)
-    torch.testing.assert_close(ours, theirs)
-    (ours * target).sum().backward()
-    (theirs * target).sum().backward()
-    torch.testing.assert_close(z.grad, z_conv.grad)
-    weight_grad = conv.lin.weight.grad.view(K, H, H).transpose(1, 2)
-    torch.testing.assert_close(branches.weight.grad, weight_grad)
-    torch.testing.assert_close(branches.attention_dst.grad, conv.att_dst.grad[0])
-    torch.testing.assert_close(branches.attention_src.grad, conv.att_src.grad[0])
-
-
-def test_initial_weights_stay_within_their_bounds() -> None:
-    hidden = 16
-    convolution, attention = ConvolutionBranches(hidden, K), AttentionBranches(hidden, K)
-    for weight in (convolution.weight, attention.weight):
-        assert 0.9 / math.sqrt(hidden) < weight.abs().max() <= 1 / math.sqrt(hidden)
-    xavier = math.sqrt(2) * math.sqrt(6 / (2 * hidden + K))
-    for vector in (attention.attention_dst, attention.attention_src):
-        assert 0.8 * xavier < vector.abs().max() <= xavier
+        assert composed_attention(pattern, *inputs, NEGATIVE_SLOPE).equal(mixed)

@@ -1,0 +1,21 @@
+"""Backbones: one file each, and their registry."""
+
+from pkgutil import resolve_name
+
+from canet.nn.backbones.backbone import Backbone, ResidualModel
+
+BACKBONES: dict[str, Backbone] = {
+    backbone.name: backbone
+    for backbone in map(
+        resolve_name,
+        (
+            "canet.nn.backbones.gcn:BACKBONE",
+            "canet.nn.backbones.gat:BACKBONE",
+            "canet.nn.backbones.sage:BACKBONE",
+            "canet.nn.backbones.gin:BACKBONE",
+            "canet.nn.backbones.transformer:BACKBONE",
+        ),
+    )
+}
+
+__all__ = ["BACKBONES", "Backbone", "ResidualModel"]

@@ -1,0 +1,83 @@
+"""What a backbone is: how nodes read each other, plain or as the branches of CaNet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.colour import Colour
+from canet.nn.blocks import Block, Operator
+from canet.nn.layer import Branches
+from canet.nn.model import Exchange, PlainModel, Prediction
+from canet.nn.operations import multiply
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """How nodes read each other, plain or as the branches of CaNet.
+
+    Args:
+        name: On the command line and in configs.
+        label, colour: In tables, figures and pages.
+        summary: One line for listings.
+        branches: A layer of K branches.
+        model: The plain model, where it is not :class:`ResidualModel` of a single branch.
+    """
+
+    name: str
+    label: str
+    colour: Colour
+    summary: str
+    branches: type[Branches]
+    model: type[PlainModel] | None = None
+
+    def plain(self, num_features: int, num_classes: int, **options: Any) -> PlainModel:
+        """The plain model; options are those of :class:`GraphModel`."""
+        if self.model is not None:
+            return self.model(num_features, num_classes, **options)
+        return ResidualModel(self.branches, num_features, num_classes, **options)
+
+
+class ResidualModel(PlainModel):
+    r"""CaNet without environments: layers of a single branch with a residual link,
+
+    .. math:: z^{(1)} = \sigma(\phi_{in}(x)), \quad
+              z^{(l+1)} = \sigma(\mathrm{branch}^{(l)}(z^{(l)}) + z^{(l)}), \quad
+              \hat y = \phi_{out}(z^{(L+1)}).
+
+    Args:
+        branches: The layers' kind; the others as in :class:`GraphModel`.
+    """
+
+    def __init__(
+        self, branches: type[Branches], num_features: int, num_classes: int, **options: Any
+    ) -> None:
+        super().__init__(num_features, num_classes, **options)
+        self.layers = nn.ModuleList(
+            branches(self.hidden, 1, self.direction) for _ in range(self.num_layers)
+        )
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        return self._layers()[0].operators
+
+    def propagate(
+        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
+    ) -> Prediction:
+        z = F.relu(z + self.phi_in.bias)
+        for layer, block in zip(self._layers(), blocks, strict=True):
+            z = layer.plain(mix(self.drop(z)), block)
+        z = mix(z)
+        return Prediction(self.phi_out(self.drop(z)), z)
+
+    def average(self, z: Tensor, block: Block) -> Tensor:
+        matrix = block.matrices[self.operators[0]]
+        total = multiply(matrix, z) + z[: block.num_dst]
+        return total / (multiply(matrix, z.new_ones(len(z), 1)) + 1)
+
+    def _layers(self) -> Sequence[Branches]:
+        return list(self.layers)  # type: ignore[arg-type]

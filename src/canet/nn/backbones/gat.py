@@ -1,0 +1,96 @@
+"""Attention over neighbours: CaNet-GAT's branches, and a plain GAT."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from canet.colour import Colour
+from canet.nn.backbones.backbone import Backbone
+from canet.nn.backbones.gcn import GCN
+from canet.nn.blocks import Block, Kind, Operator
+from canet.nn.layer import Branches, LayerInput
+from canet.nn.operations import attend, mix_attention
+
+NEGATIVE_SLOPE = 0.01  # of CaNet-GAT's LeakyReLU: as published, the paper names none
+
+
+class AttentionBranches(Branches):
+    r"""K attention networks, mixed per node, and the residual link (CaNet-GAT),
+
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} \sum_v w_{uv}^{(k)} W_D^{(k)} z_v + z_u \right),
+              \qquad w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
+              b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
+
+    over the neighbours of $u$ and $u$ itself. Branches attend before their linear maps, which
+    commute with the sum: nothing of size edges × H is stored. Arguments and shapes as for
+    :class:`Branches`.
+    """
+
+    def setup(self) -> None:
+        self.operator = Operator("attention", self.direction)
+        self.operators = (self.operator,)
+        bound = 1 / math.sqrt(self.hidden)
+        self.weight = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+        bound = math.sqrt(2) * math.sqrt(6 / (2 * self.hidden + self.num_branches))
+        self.attention_dst = nn.Parameter(
+            torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound)
+        )
+        self.attention_src = nn.Parameter(
+            torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound)
+        )
+
+    def maps(self) -> Tensor:
+        """What makes a reader's K scores and a neighbour's of z: $W_D^{(k)} b^{(k)}$, $[H, 2K]$."""
+        vectors = torch.stack([self.attention_dst, self.attention_src])
+        return torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
+
+    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
+        score_dst, score_src = states.columns(self).chunk(2, dim=1)
+        score_dst = score_dst[: e.shape[0]]
+        neighbourhood = states.matrix(self.operator).pattern
+        return mix_attention(
+            neighbourhood, states.z, score_dst, score_src, self.weight, e, NEGATIVE_SLOPE
+        )
+
+
+class GAT(GCN):
+    r"""Graph attention network (Veličković et al., ICLR '18), one head per layer,
+
+    .. math:: z_u^{(l+1)} = \sigma\left(\sum_v w_{uv}^{(l)} W^{(l)} z_v^{(l)} + b^{(l)}\right),
+              \quad w_{uv} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a^\top [W z_u \,\|\, W z_v]),
+
+    over the neighbours of u and u itself. Arguments and shapes as for :class:`GCN`.
+    """
+
+    kind: Kind = "attention"
+    negative_slope = 0.2  # of LeakyReLU, as in the paper of GAT
+
+    def setup(self) -> None:
+        super().setup()
+        several = self.num_layers > 1
+        widths = [self.hidden] * max(1, self.num_layers - 1) + [self.phi_out.out_features] * several
+        self.attention = nn.ParameterList(
+            nn.init.xavier_uniform_(torch.empty(2, width)) for width in widths
+        )
+
+    def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
+        vectors = self.attention[layer].t()
+        if layer == self.num_layers - 1 > 0:
+            vectors = self.phi_out.weight.t() @ vectors
+        to_dst, to_src = (z @ vectors).split(1, dim=1)
+        pattern = block.matrices[self.operator].pattern
+        return attend(pattern, z, to_dst[: block.num_dst], to_src, self.negative_slope)
+
+
+BACKBONE = Backbone(
+    name="gat",
+    label="GAT",
+    colour=Colour("#009e73", "#3cc79f"),
+    summary="attention over neighbours, one head",
+    branches=AttentionBranches,
+    model=GAT,
+)

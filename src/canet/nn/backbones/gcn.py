@@ -1,0 +1,110 @@
+"""Graph convolutions: CaNet-GCN's branches, and a plain GCN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.colour import Colour
+from canet.nn.backbones.backbone import Backbone
+from canet.nn.blocks import Block, Kind, Operator
+from canet.nn.layer import Branches, LayerInput
+from canet.nn.model import Exchange, PlainModel, Prediction
+from canet.nn.operations import mix_joined, multiply
+
+
+class ConvolutionBranches(Branches):
+    r"""K graph convolutions, mixed per node, and the residual link (CaNet-GCN),
+
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} \left( W_D^{(k)} \sum_v \hat a_{uv} z_v
+              + W_S^{(k)} z_u \right) + z_u \right), \quad \sigma = \mathrm{ReLU}.
+
+    Propagation is linear, so the branches share one $\hat A z$, whatever K is. Arguments and
+    shapes as for :class:`Branches`.
+    """
+
+    joins = True
+
+    def setup(self) -> None:
+        self.gathers = Operator(self.kind(), self.direction)
+        self.operators = (self.gathers,)
+        bound = 1 / math.sqrt(self.hidden)
+        self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def kind(self) -> Kind:
+        """What normalises the sum over neighbours."""
+        return self.propagation
+
+    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
+        return mix_joined(states.gathered, self.weight, e)
+
+
+class GCN(PlainModel):
+    r"""Graph convolutional network (Kipf and Welling, ICLR '17),
+
+    .. math:: z^{(l+1)} = \sigma(\hat A z^{(l)} W^{(l)} + b^{(l)}), \quad
+              \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2},
+
+    with L layers in all: $z^{(1)} = x$, and no $\sigma$ after the last. $\phi_{in}$ is the first
+    layer's map, $\phi_{out}$ the last one's, and the embedding is what it reads, $\hat A z^{(L)}$.
+    A network of one layer has both maps and no $\sigma$ between. Arguments and shapes as for
+    :class:`GraphModel`.
+    """
+
+    kind: Kind = "renormalised"
+
+    def setup(self) -> None:
+        self.operator = Operator(self.kind, self.direction)
+        self.between = nn.ModuleList(
+            nn.Linear(self.hidden, self.hidden) for _ in range(self.num_layers - 2)
+        )
+        for linear in self._maps():
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        return (self.operator,)
+
+    def propagate(
+        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
+    ) -> Prediction:
+        for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
+            if layer > 0:
+                z = mix(self.drop(z)) @ linear.weight.t()
+            z = self.aggregate(layer, z, block) + linear.bias
+            if self.num_layers > 1:
+                z = F.relu(z)
+        if self.num_layers > 1:
+            z = self.aggregate(self.num_layers - 1, mix(self.drop(z)), blocks[-1])
+        z = mix(z)
+        return Prediction(self.phi_out(z), z)
+
+    def average(self, z: Tensor, block: Block) -> Tensor:
+        matrix = block.matrices[self.operator]
+        return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))
+
+    def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
+        """A layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.
+
+        z comes after the layer's linear map, in the last of several layers before it.
+        """
+        return multiply(block.matrices[self.operator], z)
+
+    def _maps(self) -> list[nn.Linear]:
+        return [self.phi_in, *self.between, self.phi_out]
+
+
+BACKBONE = Backbone(
+    name="gcn",
+    label="GCN",
+    colour=Colour("#0072b2", "#4fa9e0"),
+    summary="graph convolutions",
+    branches=ConvolutionBranches,
+    model=GCN,
+)

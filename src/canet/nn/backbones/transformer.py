@@ -1,0 +1,63 @@
+"""Graph Transformer: linear attention over the whole graph beside a graph convolution."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.colour import Colour
+from canet.nn.backbones.backbone import Backbone
+from canet.nn.blocks import Operator
+from canet.nn.layer import Branches, LayerInput
+from canet.nn.operations import Gathered, attend_globally, mix_joined
+
+
+class TransformerBranches(Branches):
+    r"""K layers of a graph Transformer in the manner of SGFormer (Wu et al., NeurIPS '23), mixed
+    per node, and the residual link,
+
+    .. math:: z' = \sigma\left( \sum_k e_k \odot \left[\tfrac12 (\hat A z + G) \,\|\, z\right]
+              W^{(k)} + z \right), \qquad
+              G = \frac{N z + Q (K^\top z)}{N + Q (K^\top 1)},
+
+    with N the size of a node's graph, $\hat A$ as in CaNet-GCN, and rows of $Q = z W_Q + b_Q$ and
+    $K = z W_K + b_K$ at unit norm. Attention stays inside a graph: a connected component, or those
+    with the same number where a task gives them. $W_Q$ and $W_K$ serve all branches, so that
+    $\hat A z$ and G are computed once, whatever the number of branches is.
+
+    Arguments and shapes as for :class:`Branches`.
+    """
+
+    def setup(self) -> None:
+        self.gathers = Operator("symmetric", self.direction)
+        self.operators = (self.gathers, Operator("graph"))
+        bound = 1 / math.sqrt(self.hidden)
+        self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+        self.query = nn.Linear(self.hidden, self.hidden)
+        self.key = nn.Linear(self.hidden, self.hidden)
+
+    def maps(self) -> Tensor:
+        """$[W_Q \\| W_K]$, $[H, 2H]$."""
+        return torch.cat([self.query.weight, self.key.weight]).t()
+
+    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
+        query, key = states.columns(self).chunk(2, dim=1)
+        query = F.normalize(query[: e.shape[0]] + self.query.bias)
+        key = F.normalize(key + self.key.bias)
+        assert states.block.graphs is not None
+        whole = attend_globally(states.block.graphs, query, key, states.z, states.own)
+        gathered = Gathered(torch.lerp(states.gathered.neighbours, whole, 0.5), states.own)
+        return mix_joined(gathered, self.weight, e)
+
+
+BACKBONE = Backbone(
+    name="transformer",
+    label="Transformer",
+    colour=Colour("#7b4fa3", "#b58ad6"),
+    summary="linear attention over the whole graph beside graph convolutions",
+    branches=TransformerBranches,
+)

@@ -1,0 +1,394 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.autograd.functional import jacobian
+from torch.nn import functional as F
+from torch_geometric.nn.attention import SGFormerAttention
+
+from canet.nn import BACKBONES, Block, CaNet, Graph, GraphModel
+from canet.nn.backbones.transformer import TransformerBranches
+from canet.nn.graphs import Graphs
+from canet.nn.layer import LayerInput
+from canet.nn.operations import attend_globally
+from tests.nn.common import (
+    EDGES,
+    HIDDEN,
+    NO_EDGES,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    apply,
+    predict,
+)
+
+Field = tuple[Tensor, Block]
+
+K = 3
+ALL = list(range(NUM_NODES))
+SOME = [3, 8, 5, 9]
+COMPONENT = [0, 0, 0, 0, 0, 1, 1, 1, 2, 1]  # of each node of the awkward graph
+GIVEN = [2, 2, 0, 0, 2, 1, 1, 1, 0, 1]  # cuts the first component, and joins the last to a part
+SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 9, 40)  # of components; 3 and 4, 5 and 7 are padded together
+NUM_MANY = sum(SIZES)
+
+directions = pytest.mark.parametrize("direction", ["along", "against"])
+fields = pytest.mark.parametrize("nodes", [ALL, SOME], ids=["whole graph", "field"])
+ids_of_graphs = pytest.mark.parametrize("ids", [COMPONENT, GIVEN], ids=["components", "given"])
+# Less and more than the nodes of most components: both orders of products.
+widths = pytest.mark.parametrize("hidden", [4, 64])
+
+
+def plain(num_layers: int = 2, **options: Any) -> GraphModel:
+    return BACKBONES["transformer"].plain(
+        NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN, num_layers=num_layers, **options
+    )
+
+
+def canet(num_layers: int = 2, **options: Any) -> CaNet:
+    return CaNet(
+        NUM_FEATURES,
+        NUM_CLASSES,
+        backbone="transformer",
+        hidden=HIDDEN,
+        num_layers=num_layers,
+        estimator="graph",
+        **options,
+    )
+
+
+models = pytest.mark.parametrize("make", [plain, canet])
+
+
+def links(num_nodes: int) -> Tensor:
+    """Edges that connect so many nodes, i → i // 2 and i → i - 1."""
+    pairs = [[i, j] for i in range(1, num_nodes) for j in (i // 2, i - 1)]
+    return torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
+
+
+def many_components() -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Edges of a graph of unequal components, and the nodes of each, in no order."""
+    parts = torch.randperm(NUM_MANY).split(SIZES)
+    return torch.cat([nodes[links(len(nodes))] for nodes in parts], dim=1), parts
+
+
+# The equations, one node, neighbour and branch at a time ----------------------------------------
+
+
+def slow_attention(query: Tensor, keys: Tensor, z: Tensor, own: Tensor) -> Tensor:
+    """G of a node with state `own` over the states z of its graph."""
+    total, denominator = len(z) * own, torch.tensor(float(len(z)))
+    for key, state in zip(keys, z, strict=True):
+        total = total + (query @ key) * state
+        denominator = denominator + query @ key
+    return total / denominator
+
+
+def unit(linear: torch.nn.Linear, state: Tensor) -> Tensor:
+    row = linear.weight @ state + linear.bias
+    return row / row.square().sum().sqrt()
+
+
+def slow_node(
+    branches: TransformerBranches, z: Tensor, u: int, own: Tensor, shares: Tensor, ids: list[int]
+) -> Tensor:
+    """What node u becomes, whose state as a reader is `own`."""
+    edges = (EDGES if branches.direction == "along" else EDGES.flip(0)).T.tolist()
+    degree = [sum(target == v for _, target in edges) for v in ALL]
+    convolved = torch.zeros(branches.hidden)
+    for source, target in edges:
+        if target == u and degree[source] > 0:
+            state = own if source == u else z[source]
+            convolved = convolved + state / math.sqrt(degree[source] * degree[u])
+    graph = torch.stack([z[v] for v in ALL if ids[v] == ids[u]])
+    keys = torch.stack([unit(branches.key, state) for state in graph])
+    attended = slow_attention(unit(branches.query, own), keys, graph, own)
+    both = torch.cat([(convolved + attended) / 2, own])
+    total = own
+    for share, weight in zip(shares, branches.weight, strict=True):
+        total = total + share * (both @ weight)
+    return total.clamp(min=0)
+
+
+def slow_layer(
+    branches: TransformerBranches,
+    z: Tensor,
+    e: Tensor,
+    nodes: list[int] = ALL,
+    ids: list[int] = COMPONENT,
+) -> Tensor:
+    rows = zip(nodes, e, strict=True)
+    return torch.stack([slow_node(branches, z, u, z[u], shares, ids) for u, shares in rows])
+
+
+def field_of(nodes: list[int], ids: list[int] = COMPONENT, direction: str = "along") -> Field:
+    """The block of a layer, for all nodes or for some, and the nodes that are read."""
+    operators = TransformerBranches(HIDDEN, K, direction).operators
+    given = None if ids is COMPONENT else torch.tensor(ids)
+    graph = Graph(EDGES, NUM_NODES, operators, given)
+    field = graph.whole(1) if nodes is ALL else graph.receptive_field(torch.tensor(nodes), 1)
+    assert (field.blocks[0].num_src > len(nodes)) == (nodes is not ALL)
+    return field.nodes, field.blocks[0]
+
+
+def layer(branches: TransformerBranches, z: Tensor, e: Tensor, field: Field) -> Tensor:
+    """The layer for states z of all nodes of the graph."""
+    nodes, block = field
+    states: Tensor = branches(LayerInput(z[nodes], block, branches), e)
+    return states
+
+
+@directions
+@fields
+@ids_of_graphs
+def test_layer_follows_its_equation(direction: str, nodes: list[int], ids: list[int]) -> None:
+    branches = TransformerBranches(HIDDEN, K, direction)
+    z, e = torch.randn(NUM_NODES, HIDDEN), torch.rand(len(nodes), K)
+    ours = layer(branches, z, e, field_of(nodes, ids, direction))
+    torch.testing.assert_close(ours, slow_layer(branches, z, e, nodes, ids))
+
+
+@fields
+@ids_of_graphs
+@pytest.mark.parametrize("hidden", [3, 5])
+def test_layer_passes_gradcheck(hidden: int, nodes: list[int], ids: list[int]) -> None:
+    branches, z = TransformerBranches(hidden, 2), torch.randn(NUM_NODES, hidden).requires_grad_()
+    e, field = torch.rand(len(nodes), 2).requires_grad_(), field_of(nodes, ids)
+    # It nudges its inputs in place, and so the parameters.
+    assert gradcheck(lambda *_: layer(branches, z, e, field), (z, e, *branches.parameters()))
+
+
+@widths
+def test_attention_follows_its_formula_in_graphs_of_all_sizes(hidden: int) -> None:
+    graph = torch.repeat_interleave(torch.arange(len(SIZES)), torch.tensor(SIZES))
+    graph = graph[torch.randperm(NUM_MANY)]
+    readers = torch.randperm(NUM_MANY)[:40]
+    z, own = torch.randn(NUM_MANY, hidden), torch.randn(40, hidden)
+    # Whoever is alone reads its own state.
+    alone = torch.tensor(SIZES)[graph[readers]] == 1
+    own[alone] = z[readers[alone]]
+    query = F.normalize(torch.randn(40, hidden))
+    key = F.normalize(torch.randn(NUM_MANY, hidden))
+    ours = attend_globally(Graphs(graph[readers], graph), query, key, z, own)
+    for row, u in enumerate(readers):
+        inside = graph == graph[u]
+        expected = slow_attention(query[row], key[inside], z[inside], own[row])
+        torch.testing.assert_close(ours[row], expected)
+
+
+@pytest.mark.parametrize("num_nodes", [3, 20])
+def test_attention_over_one_graph_is_that_of_pyg(num_nodes: int) -> None:
+    branches = TransformerBranches(HIDDEN, 1)
+    attention = SGFormerAttention(HIDDEN, heads=1, head_channels=HIDDEN)
+    one = torch.eye(HIDDEN)
+    with torch.no_grad():
+        branches.weight.copy_(torch.cat([2 * one, -one]))  # so that the layer is ReLU(G)
+        branches.query.bias.zero_()
+        branches.key.bias.zero_()
+        attention.q.weight.copy_(branches.query.weight)
+        attention.k.weight.copy_(branches.key.weight)
+        attention.v.weight.copy_(one)
+    z = torch.randn(num_nodes, HIDDEN).requires_grad_()
+    graph = Graph(NO_EDGES, num_nodes, branches.operators, torch.zeros(num_nodes).long())
+    ours, theirs = branches.plain(z, graph.block), F.relu(attention(z[None])[0])
+    torch.testing.assert_close(ours, theirs)
+    target = torch.randn_like(z)
+    torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
+
+
+# One branch ---------------------------------------------------------------------------------------
+
+
+@directions
+def test_one_branch_is_the_plain_layer(direction: str) -> None:
+    branches, z = TransformerBranches(HIDDEN, 1, direction), torch.randn(NUM_NODES, HIDDEN)
+    ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
+    torch.testing.assert_close(ours, slow_layer(branches, z, torch.ones(NUM_NODES, 1)))
+
+
+@directions
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_plain_model_is_canet_with_one_branch(direction: str, num_layers: int) -> None:
+    ours = plain(num_layers, direction=direction)
+    single = {"num_environments": 1, "learned_environment": False}
+    theirs = canet(num_layers, direction=direction, **single)
+    renamed = {k.replace("layers.", "branches."): v for k, v in ours.state_dict().items()}
+    theirs.load_state_dict(renamed)
+    x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
+    z = F.relu(ours.phi_in(x))
+    for branches in ours.layers:
+        z = slow_layer(branches, z, torch.ones(NUM_NODES, 1))
+    for model in (ours, theirs):
+        logits = predict(model, x).logits
+        torch.testing.assert_close(logits, ours.phi_out(z))
+        (logits * target).sum().backward()
+    parameters = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        grad = parameters[name.replace("layers.", "branches.")].grad
+        torch.testing.assert_close(parameter.grad, grad)
+
+
+# Several graphs -----------------------------------------------------------------------------------
+
+
+@widths
+@directions
+def test_each_component_is_computed_as_if_it_were_alone(hidden: int, direction: str) -> None:
+    edges, parts = many_components()
+    branches = TransformerBranches(hidden, K, direction)
+    z, e = torch.randn(NUM_MANY, hidden), torch.rand(NUM_MANY, K)
+    states = apply(branches, z, e, edges)
+    for nodes in parts:
+        alone = apply(branches, z[nodes], e[nodes], links(len(nodes)))
+        torch.testing.assert_close(states[nodes], alone)
+
+
+@models
+def test_no_component_reads_another(make: Any) -> None:
+    (edges, parts), model = many_components(), make().eval()
+    x = torch.randn(NUM_MANY, NUM_FEATURES).requires_grad_()
+    logits = predict(model, x, edges, NUM_MANY).logits
+    for nodes in parts:
+        others = torch.ones(NUM_MANY, dtype=torch.bool).index_fill(0, nodes, False)
+        (grad,) = torch.autograd.grad(logits[nodes].square().sum(), x, retain_graph=True)
+        assert grad[nodes].any()
+        assert not grad[others].any()
+        changed = predict(model, x.index_add(0, nodes, x[nodes]), edges, NUM_MANY).logits
+        assert not changed[nodes].allclose(logits[nodes])
+        torch.testing.assert_close(changed[others], logits[others])
+
+
+@pytest.mark.parametrize(
+    ("given", "graphs"),
+    [
+        (None, [{0, 1, 2}, {3}]),
+        ([0, 0, 0, 0], [{0, 1, 2, 3}]),
+        ([1, 0, 0, 1], [{0, 3}, {1, 2}]),
+        ([3, 0, 1, 2], [{0}, {1}, {2}, {3}]),
+    ],
+    ids=["components", "joined", "cut and joined", "each alone"],
+)
+def test_a_node_reads_its_neighbours_and_its_graph(
+    given: list[int] | None, graphs: list[set[int]]
+) -> None:
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    branches, z = TransformerBranches(HIDDEN, 1), torch.rand(4, HIDDEN)
+    ids = None if given is None else torch.tensor(given)
+    block = Graph(edges, 4, branches.operators, ids).block
+    derivatives = jacobian(lambda z: branches.plain(z, block), z)
+    linked = {(u, v) for u, v in edges.T.tolist()}
+    for u in range(4):
+        for v in range(4):
+            reads = (u, v) in linked or any({u, v} <= graph for graph in graphs)
+            assert derivatives[u, :, v].any() == reads, (u, v)
+
+
+def test_a_node_alone_attends_to_itself() -> None:
+    z, key = torch.randn(4, HIDDEN), F.normalize(torch.randn(4, HIDDEN))
+    each, one = Graphs(torch.arange(4), torch.arange(4)), torch.tensor([0])
+    # Where a query is opposite to its key, the formula is 0 / 0.
+    assert attend_globally(each, -key, key, z, z).equal(z)
+    assert attend_globally(Graphs(one, one), -key[:1], key[:1], z[:1], z[:1]).equal(z[:1])
+
+
+@models
+def test_order_of_nodes_and_edges_changes_nothing(make: Any) -> None:
+    (edges, _), model = many_components(), make().eval()
+    x, order = torch.randn(NUM_MANY, NUM_FEATURES), torch.randperm(NUM_MANY)
+    shuffled = order.argsort()[edges][:, torch.randperm(edges.shape[1])]
+    logits = predict(model, x, edges, NUM_MANY).logits
+    permuted = predict(model, x[order], shuffled, NUM_MANY).logits
+    torch.testing.assert_close(permuted, logits[order])
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_field_is_the_graphs_of_its_nodes_in_every_layer(num_layers: int) -> None:
+    edges, parts = many_components()
+    chosen = [parts[0], parts[4], parts[7]]
+    nodes = torch.cat([part[:2] for part in chosen])
+    operators = TransformerBranches(HIDDEN, K).operators
+    field = Graph(edges, NUM_MANY, operators).receptive_field(nodes, num_layers)
+    assert field.nodes[: len(nodes)].equal(nodes)
+    assert field.nodes.sort().values.equal(torch.cat(chosen).sort().values)
+    assert [block.num_src for block in field.blocks] == [len(field.nodes)] * num_layers
+    read = [block.num_dst for block in field.blocks]
+    assert read == [len(field.nodes)] * (num_layers - 1) + [len(nodes)]
+
+
+@models
+@pytest.mark.parametrize("num_layers", [2, 3])
+@pytest.mark.parametrize("given", [False, True], ids=["components", "given"])
+def test_logits_on_the_field_are_those_on_the_whole_graph(
+    make: Any, num_layers: int, given: bool
+) -> None:
+    (edges, parts), model = many_components(), make(num_layers).eval()
+    x, nodes = torch.randn(NUM_MANY, NUM_FEATURES), torch.cat([parts[1], parts[3][:1], parts[6]])
+    ids = torch.arange(NUM_MANY) // 4 if given else None
+    graph = Graph(edges, NUM_MANY, model.operators, ids)
+    field = graph.receptive_field(nodes, num_layers)
+    whole = model(x, graph.whole(num_layers).blocks).logits
+    torch.testing.assert_close(model(x[field.nodes], field.blocks).logits, whole[nodes])
+
+
+# Copies -------------------------------------------------------------------------------------------
+
+
+@fields
+@pytest.mark.parametrize("predicted", [0, 4])
+def test_a_copy_reads_what_its_node_reads(nodes: list[int], predicted: int) -> None:
+    branches = TransformerBranches(HIDDEN, K)
+    order, block = field_of(nodes)
+    z, e = torch.randn(NUM_NODES, HIDDEN)[order], torch.rand(len(nodes), K)
+    own = branches(LayerInput(z, block, branches), e)
+    states = LayerInput(torch.cat([z[:3], z[:3], z]), block.with_copies(3, predicted), branches)
+    copied = branches(states, torch.cat([e[:3], e[:3], e[:predicted]]))
+    torch.testing.assert_close(copied, torch.cat([own[:3], own[:3], own[:predicted]]))
+
+
+@directions
+def test_a_copy_of_another_state_reads_the_graph_as_it_is_and_nobody_reads_it(
+    direction: str,
+) -> None:
+    branches, nodes = TransformerBranches(HIDDEN, K, direction), [3, 5, 9, 8]
+    order, block = field_of(nodes, direction=direction)
+    z, e, copies = torch.rand(NUM_NODES, HIDDEN), torch.rand(10, K), torch.rand(6, HIDDEN)
+    with_copies = block.with_copies(3, 4)
+
+    def states(copies: Tensor) -> Tensor:
+        inputs = LayerInput(torch.cat([copies, z[order]]), with_copies, branches)
+        out: Tensor = branches(inputs, e)
+        return out
+
+    own = torch.cat([copies, z[nodes]])
+    readers = nodes[:3] + nodes[:3] + nodes
+    rows = zip(readers, own, e, strict=True)
+    expected = [slow_node(branches, z, u, state, shares, COMPONENT) for u, state, shares in rows]
+    torch.testing.assert_close(states(copies), torch.stack(expected))
+    reads = (jacobian(states, copies) != 0).any(dim=3).any(dim=1)
+    assert reads.equal(torch.eye(10, 6, dtype=torch.bool))
+
+
+# Parameters ---------------------------------------------------------------------------------------
+
+
+def test_initial_weights_are_within_their_bounds() -> None:
+    branches = TransformerBranches(16, K)
+    assert branches.weight.shape == (K, 32, 16)
+    for name, parameter in branches.named_parameters():
+        assert 0.8 / 4 < parameter.abs().max() <= 1 / 4, name
+
+
+@models
+def test_every_parameter_and_branch_learns(make: Any) -> None:
+    model = make()
+    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
+    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad != 0).any(), name
+    for branches in model.branches if make is canet else model.layers:
+        assert (branches.weight.grad != 0).flatten(1).any(dim=1).all()
