@@ -108,7 +108,7 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Case, "settings", lambda case: against)
     task = load_task("synthetic")
     ours, erm, same = (
-        contestants._trainer(case, name, task, torch.device("cpu"))
+        contestants._trainer(case, name, task, torch.device("cpu"), 1)
         for name in ("canet", "erm", contestants.SAME_NODES)
     )
     assert same.method_type is erm.method_type is not ours.method_type
@@ -299,7 +299,7 @@ def test_the_cost_of_a_layer_is_counted_by_the_rule() -> None:
         model = trainer._new_method().model
     assert isinstance(model, CaNet)
     operations = ceiling.forward_cost(model, batch)
-    block, matrix = batch.blocks[0], batch.blocks[0].matrices[model.operator]
+    block, matrix = batch.blocks[0], batch.blocks[0].matrices[model.operators[0]]
     product = operations[1]
     assert product.flops == 2 * matrix.pattern.nnz * 64
     moved = 8 * matrix.pattern.nnz + 4 * 64 * (block.num_src + block.num_dst)

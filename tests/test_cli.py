@@ -20,11 +20,11 @@ import torch
 from canet import __version__, cli
 from canet.data import CATALOG, download, synthetic
 from canet.experiments import demo as demonstration
+from canet.methods import BACKBONES, Settings
 from canet.methods import METHODS as REGISTRY
-from canet.methods import Settings
 from canet.training import Trainer, trainer
 
-METHODS, BACKBONES = ("erm", "canet"), ("gcn", "gat")
+METHODS = ("erm", "canet")
 NUM_USERS = 300
 QUICK = ("--epochs", "3", "--device", "cpu")
 
@@ -138,6 +138,7 @@ COMMANDS = [
     "demo",
     "datasets",
     "methods",
+    "backbones",
     "train",
     "search",
     "reproduce",
@@ -672,6 +673,16 @@ def test_list_of_methods_as_json(canet: Canet) -> None:
     assert content["canet"]["settings"]["tau"]["default"] == 1.0
     assert content["canet"]["settings"]["tau"]["search"] == [1, 3, 5, 10]
     assert content["erm"]["needs_environments"] is False
+
+
+def test_backbones_are_listed_with_what_they_are(canet: Canet) -> None:
+    out = canet("backbones").out
+    content = canet("backbones", "--json").content
+    assert list(content) == list(BACKBONES)
+    for backbone in BACKBONES.values():
+        assert f"{backbone.name} " in out
+        assert backbone.summary in out
+        assert content[backbone.name] == {"label": backbone.label, "summary": backbone.summary}
 
 
 def test_unknown_method_is_answered_with_the_nearest(canet: Canet) -> None:

@@ -83,7 +83,7 @@ DataRoot = Annotated[
 ]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
 MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
-BackboneName = Annotated[str, typer.Option(help="Name of a backbone: gcn, gat.")]
+BackboneName = Annotated[str, typer.Option(help="Name of a backbone; see canet backbones.")]
 DataSeed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
 ]
@@ -165,6 +165,19 @@ def methods(
         show_method(chosen[0])
     else:
         show_methods(chosen)
+
+
+@app.command()
+def backbones(as_json: Json = False) -> None:
+    """What backbones there are, for every method and as the branches of CaNet."""
+    from canet.methods import BACKBONES
+
+    if as_json:
+        content = {b.name: {"label": b.label, "summary": b.summary} for b in BACKBONES.values()}
+        print(json.dumps(content, indent=2))
+        return
+    for backbone in BACKBONES.values():
+        print(f"{backbone.name:<12} {backbone.summary}")
 
 
 @app.command()
@@ -326,7 +339,8 @@ def reproduce(
     what: Annotated[
         str,
         typer.Argument(
-            help="table1, table2, elliptic, ablation, sensitivity, weights, protocols or all."
+            help="table1, table2, elliptic, ablation, sensitivity, weights, protocols, all; or "
+            "backbones."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],

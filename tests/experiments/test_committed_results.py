@@ -16,6 +16,7 @@ from canet.training import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
 REPRODUCTION = DOCS / "results" / "reproduction"
+BACKBONES = DOCS / "results" / "backbones"
 README = DOCS.parent / "README.md"
 
 
@@ -80,3 +81,37 @@ def test_the_readme_shows_table_1_of_the_archive() -> None:
                 paper = cell["published"]
                 expected += f" [{paper if paper == 'OOM' else format(float(paper), '.1f')}]"
             assert re.sub(r"\s+", " ", text) == expected
+
+
+def test_the_backbones_are_compared_in_their_own_archive(tmp_path: Path, fresh_cache: Path) -> None:
+    unpack_archive(BACKBONES / "runs.tar.xz", tmp_path / RUNS)
+    scope, finished = (
+        Scope(features_at_hand=features_at_hand(tmp_path / RUNS)),
+        Finished(tmp_path / RUNS),
+    )
+    (experiment,) = choose("backbones", scope)
+    used = {place.path for place in finished.places(experiment.configs())}
+    assert used == {marker.parent for marker in tmp_path.rglob("done")}
+    for table in experiment.tables(finished):
+        table.write(tmp_path / "tables")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+    assert made == {path.name: path.read_bytes() for path in (BACKBONES / "tables").iterdir()}
+
+
+def test_the_page_of_the_backbones_shows_their_table() -> None:
+    """Every cell, rounded from the committed one; the best of a method is bold."""
+    with (BACKBONES / "tables" / "backbones.csv").open(newline="", encoding="utf-8") as file:
+        cells = {(r["task"], r["score"], r["backbone"]): r for r in csv.DictReader(file)}
+    names = list(dict.fromkeys(backbone for _, _, backbone in cells))
+    lines = (DOCS / "results" / "backbones.md").read_text(encoding="utf-8").splitlines()
+    tasks = list(dict.fromkeys(task for task, _, _ in cells))
+    assert len(tasks) == 7
+    for task in tasks:
+        expected = []
+        for method in ("ERM", "CaNet"):
+            row = [cells[task, f"{method} OOD", name] for name in names]
+            best = max(float(cell["mean"]) for cell in row)
+            for cell in row:
+                text = f"{float(cell['mean']):.1f} ± {float(cell['std']):.1f}"
+                expected.append(f"**{text}**" if float(cell["mean"]) == best else text)
+        assert f"| {task} | {' | '.join(expected)} |" in lines

@@ -8,7 +8,7 @@ from PIL import Image
 from canet.experiments import figures
 from canet.experiments.figures import (
     COLOURS,
-    Line,
+    DemoLine,
     Style,
     draw_band,
     draw_bars,
@@ -19,7 +19,7 @@ from canet.experiments.figures import (
 )
 
 LINES = [
-    Line(
+    DemoLine(
         label,
         [90.0 - 10 * i, 92.0 - 10 * i],
         [60.0 + 5 * i, 66.0 + 5 * i],

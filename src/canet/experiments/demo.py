@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from canet.console import Reporter, print_table
 from canet.data import load_task
 from canet.data.spurious import without_spurious_columns
 from canet.data.task import ShiftTask
-from canet.experiments.figures import Line, draw_demo
+from canet.experiments.figures import DemoLine, draw_demo
 from canet.experiments.presets import preset
 from canet.training import Run, Trainer
 
@@ -21,7 +20,7 @@ DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
 
 
-class Contestant(NamedTuple):
+class DemoModel(NamedTuple):
     """A row of the demonstration's table."""
 
     label: str
@@ -30,16 +29,16 @@ class Contestant(NamedTuple):
 
 
 CONTESTANTS = (
-    Contestant("GCN (ERM)", "erm", True),
-    Contestant("CaNet-GCN", "canet", True),
-    Contestant("GCN without the spurious columns", "erm", False),
+    DemoModel("GCN (ERM)", "erm", True),
+    DemoModel("CaNet-GCN", "canet", True),
+    DemoModel("GCN without the spurious columns", "erm", False),
 )
 
 
 def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table, draw the picture."""
     tasks = [load_task("synthetic", data_seed=seed) for seed in DATA_SEEDS]
-    lines: list[Line] = []
+    lines: list[DemoLine] = []
     with Reporter(len(CONTESTANTS) * len(tasks), quiet).showing() as reporter:
         for contestant in CONTESTANTS:
             runs = [_train(contestant, task, out, device, reporter) for task in tasks]
@@ -61,20 +60,20 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 
 
 def _train(
-    contestant: Contestant, task: ShiftTask, out: Path, device: str, reporter: Reporter
+    contestant: DemoModel, task: ShiftTask, out: Path, device: str, reporter: Reporter
 ) -> Run:
     seen = task if contestant.sees_spurious else without_spurious_columns(task)
-    settings = replace(preset(task.name, contestant.method, "gcn"), epochs=EPOCHS)
-    trainer = Trainer(seen, contestant.method, "gcn", settings, device)
+    settings = preset(task.name, contestant.method, "gcn")
+    trainer = Trainer(seen, contestant.method, "gcn", settings, device, epochs=EPOCHS)
     label = f"{contestant.label}, draw {task.data_seed + 1}"
     config = trainer.config(ood_curves=True)
     return trainer.run(0, out / config.name, True, reporter.next_run(label))
 
 
-def _line(label: str, runs: list[Run]) -> Line:
+def _line(label: str, runs: list[Run]) -> DemoLine:
     ood = [name for name in runs[0].history if name.startswith("ood/")]
     curves = [np.mean([run.history[name] for name in ood], axis=0) for run in runs]
-    return Line(
+    return DemoLine(
         label=label,
         id_scores=[run.result["scores"]["test_id"] for run in runs],
         ood_scores=[mean(run.result["scores"][name] for name in ood) for run in runs],
@@ -86,5 +85,5 @@ def _spread(scores: list[float]) -> str:
     return f"{mean(scores):.1f} ± {stdev(scores):.1f}"
 
 
-def _lost(line: Line) -> str:
+def _lost(line: DemoLine) -> str:
     return f"{mean(line.id_scores) - mean(line.ood_scores):.1f}"

@@ -113,7 +113,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
             figure.savefig(path, format=kind, metadata=metadata)
 
 
-class Line(NamedTuple):
+class DemoLine(NamedTuple):
     """One contestant over several draws of the data: final scores, and OOD scores per epoch."""
 
     label: str
@@ -122,7 +122,7 @@ class Line(NamedTuple):
     ood_curves: np.ndarray
 
 
-def draw_demo(lines: Sequence[Line], path: Path) -> None:
+def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
     """In distribution beside under shift, and how the latter moves while training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))

@@ -59,9 +59,10 @@ class Objective:
         """The score with some settings changed; the first run tells its progress."""
         settings = override(self._start, changes)
         method, backbone = self._base.method, self._base.backbone
-        trainer = Trainer(self.task, method, backbone, settings, self._device)
         # Of all settings that are searched, only the depth changes what a model reads.
-        trainer.fields = self._fields.setdefault(settings.num_layers, trainer.fields)
+        fields = self._fields.get(settings.num_layers)
+        trainer = Trainer(self.task, method, backbone, settings, self._device, fields=fields)
+        self._fields[settings.num_layers] = trainer.fields
         scores = []
         for seed in range(self._seeds):
             history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history

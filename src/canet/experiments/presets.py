@@ -79,8 +79,17 @@ def searched(task: str, method: str, backbone: str) -> Settings | None:
 
 def unsearched(task: str, method: str, backbone: str) -> Settings:
     """The settings without any search, published or default: where a search itself starts."""
-    own = _CANET.get((task, backbone), {}) if method == "canet" else _COMMON.get(task, {})
-    return override(get_method(method).settings_type(), own)
+    published = _CANET.get((task, backbone)) if method == "canet" else None
+    return shared(task, method) if published is None else override(_default(method), published)
+
+
+def shared(task: str, method: str) -> Settings:
+    """The defaults, and what a task's own nature decides: the same for every backbone."""
+    return override(_default(method), _COMMON.get(task, {}))
+
+
+def _default(method: str) -> Settings:
+    return get_method(method).settings_type()
 
 
 def read_settings(path: Path) -> dict[str, Any]:

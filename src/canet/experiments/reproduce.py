@@ -88,7 +88,8 @@ def choose(what: str, scope: Scope) -> list[Experiment]:
     if what != ALL and what not in EXPERIMENTS:
         raise unknown_name("experiment", what, [*EXPERIMENTS, ALL])
     scope.check()
-    chosen = list(EXPERIMENTS.values()) if what == ALL else [EXPERIMENTS[what]]
+    together = [experiment for experiment in EXPERIMENTS.values() if not experiment.apart]
+    chosen = together if what == ALL else [EXPERIMENTS[what]]
     if what != ALL and scope.methods and not chosen[0].methods:
         raise CanetError(f"'{what}' is about CaNet alone: leave out --methods")
     experiments = [experiment(scope) for experiment in chosen]

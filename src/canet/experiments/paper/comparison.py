@@ -30,7 +30,7 @@ from canet.experiments.tables import (
 from canet.training import RunConfig
 
 
-class Comparison(Contest):
+class PublishedComparison(Contest):
     """Methods and backbones down, splits of the tasks across."""
 
     def repeats(self, subject: Subject, entrant: Entrant) -> list[Repeat]:
@@ -131,7 +131,7 @@ def _standing(means: dict[str, float]) -> list[str]:
     return [f"{rank} of {len(valid) + 1}", best, f"{ours - valid[best]:+.2f}"]
 
 
-class Table1(Comparison):
+class Table1(PublishedComparison):
     """Cora, Citeseer and Pubmed: OOD and ID accuracy."""
 
     name = "table1"
@@ -140,7 +140,7 @@ class Table1(Comparison):
     quick_tasks = ("cora",)
 
 
-class Table2(Comparison):
+class Table2(PublishedComparison):
     """Arxiv and Twitch: three OOD sets and ID; FR scored twice."""
 
     name = "table2"

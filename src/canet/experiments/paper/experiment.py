@@ -29,6 +29,8 @@ class Experiment(ABC):
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that it compares; none where it is about CaNet alone."""
     quick_methods: ClassVar[tuple[str, ...]] = ("erm", "irm", "canet")
+    apart: ClassVar[bool] = False
+    """Whether it is asked for by name only, and no part of `all`."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope

@@ -22,7 +22,7 @@ from canet.training import SELECTION_RULES, RunConfig
 CEILING_COLOUR = "#999999"
 
 
-class Contestant(NamedTuple):
+class ProtocolRow(NamedTuple):
     """A method, with or without the spurious columns before its eyes."""
 
     label: str
@@ -30,7 +30,7 @@ class Contestant(NamedTuple):
     features: str | None = None
 
 
-CEILING = Contestant("ceiling: ERM without spurious columns", "erm", WITHOUT_SPURIOUS)
+CEILING = ProtocolRow("ceiling: ERM without spurious columns", "erm", WITHOUT_SPURIOUS)
 
 
 class Protocols(Experiment):
@@ -110,11 +110,11 @@ class Protocols(Experiment):
     def _backbones(self) -> tuple[str, ...]:
         return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
 
-    def _contestants(self) -> list[Contestant]:
-        return [*(Contestant(method_label(m), m) for m in self.chosen_methods), CEILING]
+    def _contestants(self) -> list[ProtocolRow]:
+        return [*(ProtocolRow(method_label(m), m) for m in self.chosen_methods), CEILING]
 
     def _jobs(
-        self, subject: Subject, protocol: str, backbone: str, contestant: Contestant
+        self, subject: Subject, protocol: str, backbone: str, contestant: ProtocolRow
     ) -> list[RunConfig]:
         return [
             self.scope.job(
@@ -135,7 +135,7 @@ class Protocols(Experiment):
         subject: Subject,
         protocol: str,
         backbone: str,
-        contestant: Contestant,
+        contestant: ProtocolRow,
     ) -> list[str | Score]:
         jobs = self._jobs(subject, protocol, backbone, contestant)
         ceiling = self._jobs(subject, protocol, backbone, CEILING)

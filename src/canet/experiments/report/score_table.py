@@ -42,7 +42,7 @@ class Row(NamedTuple):
     cells: list[Cell]
 
 
-class Table(NamedTuple):
+class PageTable(NamedTuple):
     """A table with what it is of and how its numbers were made."""
 
     title: str
@@ -57,7 +57,7 @@ def score_table(
     splits: Sequence[str],
     contestants: Sequence[tuple[Contestant, str]],
     ranked: bool = True,
-) -> Table:
+) -> PageTable:
     """A row for each contestant with a word about it, the splits across.
 
     `ranked` tables mark the best of each column and have the published numbers below ours.
@@ -88,7 +88,7 @@ def score_table(
         num_runs = len(contestant.trained)
         cells.append(Cell(str(num_runs), num_runs, below=contestant.basis))
         rows.append(Row(contestant, label_of(contestant), about, cells))
-    return Table(title, caption, columns, rows)
+    return PageTable(title, caption, columns, rows)
 
 
 def _column(split: str) -> Column:

@@ -14,8 +14,8 @@ from canet.experiments.report.curves import Chart, Histories, draw_chart, under_
 from canet.experiments.report.score_table import (
     Cell,
     Column,
+    PageTable,
     Row,
-    Table,
     label_of,
     number,
     score_table,
@@ -29,7 +29,7 @@ from canet.training.summary import LEFT_OUT, OOD
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
 
 
-class Layer(NamedTuple):
+class LayerEnvironments(NamedTuple):
     """Environments that one layer infers: how many are used, do they match, mean posteriors."""
 
     effective: Spread
@@ -43,7 +43,7 @@ class Inferred(NamedTuple):
     contestant: Contestant
     shown: str
     environments: int
-    layers: list[Layer]
+    layers: list[LayerEnvironments]
 
 
 class Setup(NamedTuple):
@@ -62,12 +62,12 @@ class Section:
     title: str
     tags: list[str]
     notes: list[str]
-    tables: list[Table]
+    tables: list[PageTable]
     charts: list[tuple[str, Chart]]
     legend: list[Contestant]
     inferred: list[Inferred]
-    variants: Table | None
-    costs: Table
+    variants: PageTable | None
+    costs: PageTable
     setups: list[Setup]
 
 
@@ -149,13 +149,13 @@ def _shortened(comparison: Comparison) -> str:
     return f"{', '.join(map(str, shorter))} instead of {default}" if shorter else ""
 
 
-def _scores(comparison: Comparison, backbone: str, metric: str) -> Table:
+def _scores(comparison: Comparison, backbone: str, metric: str) -> PageTable:
     contestants = comparison.of(backbone)
     rows = [(contestant, "") for contestant in contestants]
     return score_table(backbone_label(backbone), metric, comparison.splits, rows)
 
 
-def _variants(comparison: Comparison, metric: str) -> Table:
+def _variants(comparison: Comparison, metric: str) -> PageTable:
     """The same methods with other settings, each named by what is other."""
 
     def key(contestant: Contestant) -> tuple[str, str, str]:
@@ -194,7 +194,7 @@ def _inferred(contestant: Contestant) -> Inferred | None:
         matches = [content["alignment"][i] for _, content in found if content["alignment"]]
         effective = spread([content["effective"][i] for _, content in found])
         bars = [(_split_name(name), rows[i]) for name, rows in first["posterior"].items()]
-        layers.append(Layer(effective, spread(matches) if matches else None, bars))
+        layers.append(LayerEnvironments(effective, spread(matches) if matches else None, bars))
     shown = f"data seed {config.data_seed}, run seed {config.seed}"
     return Inferred(contestant, shown, len(first["posterior"]["train"][0]), layers)
 
@@ -203,7 +203,7 @@ def _split_name(split: str) -> str:
     return SPLIT_NAMES.get(split, split.removeprefix(OOD).removeprefix(LEFT_OUT))
 
 
-def _costs(contestants: Sequence[Contestant]) -> Table:
+def _costs(contestants: Sequence[Contestant]) -> PageTable:
     columns = [Column("method", words=True), Column("ms per epoch"), Column("peak memory", "MB")]
     columns += [Column("epoch chosen", "median"), Column("device", words=True)]
     rows = []
@@ -218,7 +218,7 @@ def _costs(contestants: Sequence[Contestant]) -> Table:
         about = backbone_label(contestant.config.backbone)
         rows.append(Row(contestant, label_of(contestant), about, cells))
     caption = "means over runs; memory is the run's peak on a GPU, the process's on a CPU"
-    return Table("Time and memory", caption, columns, rows)
+    return PageTable("Time and memory", caption, columns, rows)
 
 
 def _setup(contestant: Contestant) -> Setup:
