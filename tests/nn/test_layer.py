@@ -26,9 +26,7 @@ def test_branches_that_gather_have_both_halves_once_and_joined_on_demand() -> No
     z, block = field(branches.operators)
     states = LayerInput(z, block, branches)
     assert states.own.equal(z[:2])
-    torch.testing.assert_close(
-        states.gathered.neighbours, multiply(block.matrices[SYMMETRIC], z)
-    )
+    torch.testing.assert_close(states.gathered.neighbours, multiply(block.matrices[SYMMETRIC], z))
     joined = states.gathered.joined
     assert joined.equal(torch.cat([states.gathered.neighbours, states.own], dim=1))
     assert states.gathered.joined is joined

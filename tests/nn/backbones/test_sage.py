@@ -1,23 +1,17 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 from torch_geometric.nn import SAGEConv
 
-from canet.nn import BACKBONES, CaNet, Graph
+from canet.nn import CaNet, Graph
 from canet.nn.backbones.sage import MeanBranches
-from canet.nn.layer import LayerInput
+from tests.nn.backbones.common import ALL, directions, fields, layer
 from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
 
 K = 3
-ALL = list(range(NUM_NODES))
-SOME = [3, 8, 5, 9]  # a self-loop, no neighbours at all, two neighbours, none along the edges
-
-directions = pytest.mark.parametrize("direction", ["along", "against"])
-fields = pytest.mark.parametrize("nodes", [ALL, SOME], ids=["whole graph", "field"])
 
 
 def slow_layer(branches: MeanBranches, z: Tensor, e: Tensor, nodes: list[int] = ALL) -> Tensor:
@@ -34,15 +28,6 @@ def slow_layer(branches: MeanBranches, z: Tensor, e: Tensor, nodes: list[int] = 
             total = total + share * (mean @ weight[:HIDDEN] + z[u] @ weight[HIDDEN:])
         rows.append(total.clamp(min=0))
     return torch.stack(rows)
-
-
-def layer(branches: MeanBranches, z: Tensor, e: Tensor, nodes: list[int]) -> Tensor:
-    """The layer for all nodes, or on the receptive field of some."""
-    graph = Graph(EDGES, NUM_NODES, branches.operators)
-    field = graph.whole(1) if nodes is ALL else graph.receptive_field(torch.tensor(nodes), 1)
-    assert (field.blocks[0].num_src > len(nodes)) == (nodes is not ALL)
-    states: Tensor = branches(LayerInput(z[field.nodes], field.blocks[0], branches), e)
-    return states
 
 
 @directions
@@ -84,35 +69,6 @@ def test_one_branch_is_the_layer_of_pyg_with_a_residual_link(direction: str) -> 
     torch.testing.assert_close(ours, slow_layer(branches, z, torch.ones(NUM_NODES, 1)))
     target = torch.randn_like(z)
     torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
-
-
-@directions
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_plain_model_is_canet_with_one_branch(direction: str, num_layers: int) -> None:
-    options = {"hidden": HIDDEN, "num_layers": num_layers, "direction": direction}
-    plain = BACKBONES["sage"].plain(NUM_FEATURES, NUM_CLASSES, **options)
-    canet = CaNet(
-        NUM_FEATURES,
-        NUM_CLASSES,
-        backbone="sage",
-        num_environments=1,
-        learned_environment=False,
-        **options,
-    )
-    renamed = {k.replace("layers.", "branches."): v for k, v in plain.state_dict().items()}
-    canet.load_state_dict(renamed)
-    x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
-    z = F.relu(plain.phi_in(x))
-    for branches in plain.layers:
-        z = slow_layer(branches, z, torch.ones(NUM_NODES, 1))
-    for model in (plain, canet):
-        logits = predict(model, x).logits
-        torch.testing.assert_close(logits, plain.phi_out(z))
-        (logits * target).sum().backward()
-    ours = dict(canet.named_parameters())
-    for name, parameter in plain.named_parameters():
-        grad = ours[name.replace("layers.", "branches.")].grad
-        torch.testing.assert_close(parameter.grad, grad)
 
 
 def test_initial_weights_are_within_their_bound() -> None:

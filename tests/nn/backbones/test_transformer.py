@@ -16,6 +16,7 @@ from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.graphs import Graphs
 from canet.nn.layer import LayerInput
 from canet.nn.operations import attend_globally
+from tests.nn.backbones.common import ALL, directions, fields
 from tests.nn.common import (
     EDGES,
     HIDDEN,
@@ -30,15 +31,11 @@ from tests.nn.common import (
 Field = tuple[Tensor, Block]
 
 K = 3
-ALL = list(range(NUM_NODES))
-SOME = [3, 8, 5, 9]
 COMPONENT = [0, 0, 0, 0, 0, 1, 1, 1, 2, 1]  # of each node of the awkward graph
 GIVEN = [2, 2, 0, 0, 2, 1, 1, 1, 0, 1]  # cuts the first component, and joins the last to a part
 SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 9, 40)  # of components; 3 and 4, 5 and 7 are padded together
 NUM_MANY = sum(SIZES)
 
-directions = pytest.mark.parametrize("direction", ["along", "against"])
-fields = pytest.mark.parametrize("nodes", [ALL, SOME], ids=["whole graph", "field"])
 ids_of_graphs = pytest.mark.parametrize("ids", [COMPONENT, GIVEN], ids=["components", "given"])
 # Less and more than the nodes of most components: both orders of products.
 widths = pytest.mark.parametrize("hidden", [4, 64])
@@ -209,28 +206,6 @@ def test_one_branch_is_the_plain_layer(direction: str) -> None:
     branches, z = TransformerBranches(HIDDEN, 1, direction), torch.randn(NUM_NODES, HIDDEN)
     ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
     torch.testing.assert_close(ours, slow_layer(branches, z, torch.ones(NUM_NODES, 1)))
-
-
-@directions
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_plain_model_is_canet_with_one_branch(direction: str, num_layers: int) -> None:
-    ours = plain(num_layers, direction=direction)
-    single = {"num_environments": 1, "learned_environment": False}
-    theirs = canet(num_layers, direction=direction, **single)
-    renamed = {k.replace("layers.", "branches."): v for k, v in ours.state_dict().items()}
-    theirs.load_state_dict(renamed)
-    x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
-    z = F.relu(ours.phi_in(x))
-    for branches in ours.layers:
-        z = slow_layer(branches, z, torch.ones(NUM_NODES, 1))
-    for model in (ours, theirs):
-        logits = predict(model, x).logits
-        torch.testing.assert_close(logits, ours.phi_out(z))
-        (logits * target).sum().backward()
-    parameters = dict(theirs.named_parameters())
-    for name, parameter in ours.named_parameters():
-        grad = parameters[name.replace("layers.", "branches.")].grad
-        torch.testing.assert_close(parameter.grad, grad)
 
 
 # Several graphs -----------------------------------------------------------------------------------
