@@ -43,9 +43,7 @@ def test_it_is_asked_for_by_name_only(fresh_cache: Path) -> None:
     assert Backbones not in [type(e) for e in choose("all", Scope())]
 
 
-def test_tables_hold_scores_and_differences_draw_by_draw(
-    quick: Backbones, tmp_path: Path
-) -> None:
+def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_path: Path) -> None:
     scores, attention, methods = quick.tables(write_runs(quick, tmp_path, by_backbone))
     rows = {row[1]: row[2:] for row in scores.texts()[1]}
     assert rows["GCN"][:2] == ["40.50 ± 0.71", "41.50 ± 0.71"]
