@@ -13,6 +13,8 @@ import torch
 
 from canet.data import sources
 
+pytest_plugins = ["tests.searches"]
+
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported first, which PyG does
 

@@ -18,8 +18,8 @@ import pytest
 import torch
 
 from canet import __version__, cli
+from canet import demo as demonstration
 from canet.data import CATALOG, download, synthetic
-from canet.experiments import demo as demonstration
 from canet.methods import BACKBONES, Settings
 from canet.methods import METHODS as REGISTRY
 from canet.training import Trainer, trainer

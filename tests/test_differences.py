@@ -23,19 +23,19 @@ from canet import cli
 from canet.data import load_task
 from canet.data.spurious import spurious_task
 from canet.data.task import ShiftTask
-from canet.experiments.paper import french_labels
-from canet.experiments.paper.comparison import Table2
-from canet.experiments.paper.scope import Scope, Subject
-from canet.experiments.presets import preset
-from canet.experiments.report.comparison import compare
-from canet.experiments.results import OOD_MEAN, read_results
 from canet.methods import Batch, Settings, get_method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
 from canet.nn import environment as environment_module
+from canet.paper import french_labels
+from canet.paper.comparison import Table2
+from canet.paper.scope import Scope, Subject
+from canet.presets import preset
+from canet.report.comparison import compare
+from canet.report.results import OOD_MEAN, read_results
 from canet.training import Trainer
 from canet.training.summary import Scored
-from tests.experiments.finished import make_config, write_run
+from tests.finished import make_config, write_run
 from tests.nn.common import predict
 
 TABLE = Path(__file__).parents[1] / "docs" / "paper-to-code.md"

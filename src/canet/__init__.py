@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from canet.data import ShiftTask, load_task
-    from canet.experiments.presets import preset
     from canet.methods import BACKBONES, METHODS
+    from canet.presets import preset
     from canet.training import Trainer
 
 __version__ = version("canet")
@@ -24,7 +24,7 @@ _HOMES = {
     "ShiftTask": "canet.data",
     "Trainer": "canet.training",
     "load_task": "canet.data",
-    "preset": "canet.experiments.presets",
+    "preset": "canet.presets",
 }
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from canet.data import load_task
 from canet.errors import CanetError
-from canet.experiments.presets import unsearched
 from canet.methods import mean_matching, sr_gnn
 from canet.methods.mean_matching import Discrepancy, mean_matching_weights
+from canet.presets import unsearched
 from canet.training import Trainer
 from canet.training.trainer import seeded
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from canet.data import load_task
-from canet.experiments.presets import preset
 from canet.nn import CaNet, Features, Graph, SparseMatrix
+from canet.presets import preset
 from canet.training import Trainer
 from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError
-from canet.experiments.results import read_results
 from canet.files import write_json
+from canet.report.results import read_results
 from canet.training import RunFolder, find_runs, runs_at, unpack_archive, write_archive
 from canet.training.checkpoint import MARKER, METRICS, WEIGHTS
-from tests.experiments.finished import make_config, write_run
+from tests.finished import make_config, write_run
 
 
 @pytest.fixture

@@ -1,0 +1,85 @@
+"""Fill the tables and pictures of docs/performance.md from the JSON of benchmark runs.
+
+    python -m canet.bench.page docs/performance.md RUN.json [RUN.json ...]
+
+A part of the page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for
+each device; all else stays. Pictures go to `images/` beside the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from canet.bench import tables
+from canet.bench.pictures import DEVICES, draw_growth, draw_ratios
+from canet.bench.results import Results
+from canet.bench.tables import Tabular
+from canet.errors import CanetError
+from canet.files import atomic_path
+
+PARTS: dict[str, Callable[[Results], Tabular]] = {
+    "targets": tables.targets,
+    "epochs": tables.epochs,
+    "memory": tables.memory,
+    "ceiling": tables.ceiling,
+    "growth": tables.growth,
+}
+MACHINES = "machines"
+
+
+def fill(text: str, runs: Sequence[Results]) -> str:
+    """The page's text with every generated part made anew."""
+    text = _replace(text, MACHINES, "\n".join(_machine(run) for run in runs))
+    for name, make in PARTS.items():
+        made = [(run, make(run)) for run in by_device(runs)]
+        parts = [_part(run, table) for run, table in made if table.rows]
+        text = _replace(text, name, "\n\n".join(parts))
+    return text
+
+
+def by_device(runs: Sequence[Results]) -> list[Results]:
+    """One set of results for each device; a case of two runs is taken whole from the later one."""
+    merged: dict[str, Results] = {}
+    for run in runs:
+        merged[run.device] = merged[run.device].with_later(run) if run.device in merged else run
+    return list(merged.values())
+
+
+def _machine(run: Results) -> str:
+    return f"- {DEVICES[run.device]}: {tables.machine(run)}; `{run.content['command']}`"
+
+
+def _part(run: Results, table: Tabular) -> str:
+    return f"**{DEVICES[run.device]}.** {table.title}.\n\n{table.markdown()}"
+
+
+def _replace(text: str, name: str, content: str) -> str:
+    begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(text):
+        raise CanetError(f"the page has no part '{begin} … {end}': put one in")
+    return pattern.sub(lambda _: f"{begin}\n{content}\n{end}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("page", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    options = parser.parse_args()
+    runs = [Results.read(path) for path in options.runs]
+    text = fill(options.page.read_text(encoding="utf-8"), runs)
+    with atomic_path(options.page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    images = options.page.parent / "images"
+    merged = by_device(runs)
+    draw_ratios(merged, images, "performance")
+    for run in merged:
+        if run.growth():
+            draw_growth(run, images, f"growth-{run.device}")
+
+
+if __name__ == "__main__":
+    main()

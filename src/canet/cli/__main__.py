@@ -1,0 +1,5 @@
+"""`python -m canet.cli`."""
+
+from canet.cli import main
+
+main()

@@ -1,0 +1,82 @@
+"""What there is: `canet datasets`, `methods` and `backbones`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canet.cli.app import app
+from canet.cli.options import (
+    DataRoot,
+    Json,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@app.command()
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="One task, with its splits and files.")] = None,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """What tasks there are, their statistics, and whether their files are present and intact."""
+    from canet.console import as_content, show_task, show_tasks
+    from canet.data import CATALOG, describe
+
+    if name:
+        description = describe(name, data_root)
+        if as_json:
+            print(json.dumps(as_content(description), indent=2))
+        else:
+            show_task(description)
+        return
+    descriptions = [describe(task, data_root) for task in CATALOG]
+    if as_json:
+        print(json.dumps({d.name: as_content(d) for d in descriptions}, indent=2))
+    else:
+        show_tasks(descriptions)
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, with all its settings.")] = None,
+    as_json: Json = False,
+) -> None:
+    """What methods there are, what each minimises, its hyper-parameters and its paper."""
+    from canet.console import show_method, show_methods
+    from canet.methods import METHODS, get_method
+    from canet.settings import describe_settings
+
+    chosen = [get_method(name)] if name else list(METHODS.values())
+    if as_json:
+        content = {
+            method.name: {
+                "summary": method.summary,
+                "paper": method.paper,
+                "needs_environments": method.needs_environments,
+                "settings": describe_settings(method.settings_type),
+            }
+            for method in chosen
+        }
+        print(json.dumps(content, indent=2))
+    elif name:
+        show_method(chosen[0])
+    else:
+        show_methods(chosen)
+
+
+@app.command()
+def backbones(as_json: Json = False) -> None:
+    """What backbones there are, for every method and as the branches of CaNet."""
+    from canet.methods import BACKBONES
+
+    if as_json:
+        content = {b.name: {"label": b.label, "summary": b.summary} for b in BACKBONES.values()}
+        print(json.dumps(content, indent=2))
+        return
+    for backbone in BACKBONES.values():
+        print(f"{backbone.name:<12} {backbone.summary}")

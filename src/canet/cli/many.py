@@ -1,0 +1,147 @@
+"""Many trainings: `canet search` and `reproduce`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canet.cli.app import app
+from canet.cli.options import (
+    BackboneName,
+    DataRoot,
+    DataSeed,
+    Device,
+    DeviceOption,
+    Features,
+    Inductive,
+    Json,
+    MethodName,
+    Protocol,
+    Quiet,
+    TaskName,
+    names,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+class Sampler(StrEnum):
+    tpe = "tpe"
+    random = "random"
+    grid = "grid"
+
+
+@app.command()
+def search(
+    task: TaskName,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
+    trials: Annotated[
+        int, typer.Option(min=1, help="Trials in all, those of earlier calls included.")
+    ] = 32,
+    sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of each run. Default: as in training.")
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Runs of each trial; their mean score counts.")
+    ] = 1,
+    data_seed: DataSeed = 0,
+    protocol: Protocol = "paper",
+    features: Features = None,
+    inductive: Inductive = False,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Search a method's settings on validation data; the same command again goes on."""
+
+    from canet.methods import check_backbone
+    from canet.presets import unsearched
+    from canet.search.study import Plan
+    from canet.settings import override
+    from canet.training import RunConfig
+
+    check_backbone(backbone)
+    settings = override(
+        unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
+    )
+    base = RunConfig(
+        task=task,
+        protocol=protocol,
+        data_seed=data_seed,
+        features=features or "original",
+        inductive=inductive,
+        method=method,
+        backbone=backbone,
+        settings=asdict(settings),
+        seed=0,
+    )
+    plan = Plan(base, sampler.value, seeds)
+
+    from canet.search.search import run_search, show_search
+
+    best = run_search(
+        plan,
+        trials,
+        out or Path("searches") / plan.name,
+        storage,
+        jobs,
+        device.value,
+        data_root,
+        quiet or as_json,
+    )
+    if as_json:
+        print(json.dumps(best, indent=2))
+    elif not quiet:
+        show_search(best)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table1, table2, elliptic, ablation, sensitivity, weights, protocols, all; or "
+            "backbones."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],
+    jobs: Annotated[int, typer.Option(min=1, help="Worker processes, also on one GPU.")] = 1,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
+    ] = False,
+    device: DeviceOption = Device.auto,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to compare, such as erm,canet.")
+    ] = None,
+    tasks: Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")] = False,
+    archive: Annotated[
+        Path | None, typer.Option(help="Archive of runs that need not be made again.")
+    ] = None,
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """A table or figure of the paper: run its jobs, and set the results beside the published."""
+    from canet.paper import Scope
+    from canet.paper.reproduce import reproduce as run
+
+    scope = Scope(quick, names(methods), names(tasks), data_root)
+    if run(what, out, scope, jobs, device.value, retry, archive, quiet):
+        raise typer.Exit(1)

@@ -1,0 +1,60 @@
+"""What commands share: their options, and how names are listed in one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+LARGEST_SEED = 2**32 - 1
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def _existing(data_root: Path | None) -> Path | None:
+    """Refuse a folder that is not there even where the task would not read it."""
+    from canet.data.raw import search_roots
+
+    if data_root is not None:
+        search_roots(data_root)
+    return data_root
+
+
+DataRoot = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with raw data, only read. Default: CANET_DATA_ROOT, then the cache.",
+        callback=_existing,
+    ),
+]
+TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
+MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
+BackboneName = Annotated[str, typer.Option(help="Name of a backbone; see canet backbones.")]
+DataSeed = Annotated[
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
+]
+Protocol = Annotated[str, typer.Option(help="paper, or disjoint: no test node known.")]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="structural: computed from the graph alone (arxiv, elliptic); multi-hot: rows not "
+        "normalised (twitch)."
+    ),
+]
+Inductive = Annotated[
+    bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """`"erm, canet"` → `("erm", "canet")`."""
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

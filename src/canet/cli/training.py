@@ -1,0 +1,158 @@
+"""One training: `canet demo`, `train` and `evaluate`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from canet.cli.app import app
+from canet.cli.options import (
+    BackboneName,
+    DataRoot,
+    DataSeed,
+    Device,
+    DeviceOption,
+    Features,
+    Inductive,
+    Json,
+    MethodName,
+    Protocol,
+    Quiet,
+    TaskName,
+)
+from canet.errors import CanetError
+
+if TYPE_CHECKING:
+    from canet.training import RunConfig
+    from canet.training.summary import Scored
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for runs, table and picture.")] = Path("demo"),
+    device: DeviceOption = Device.auto,
+    quiet: Quiet = False,
+) -> None:
+    """CaNet beside a plain GCN on the embedded data: about a minute on two cores."""
+    from canet.demo import run_demo
+
+    run_demo(out, device.value, quiet)
+
+
+@app.command()
+def train(
+    task: TaskName,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
+    data_seed: DataSeed = 0,
+    protocol: Protocol = "paper",
+    features: Features = None,
+    inductive: Inductive = False,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the runs. Default: one below runs/.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a published setting."),
+    ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--settings", help="File with settings, such as best.json of a search."),
+    ] = None,
+    ood_curves: Annotated[
+        bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train a method on a task with its published settings, and score it under shift."""
+    from canet.console import METRIC_NAMES, Reporter, print_table, summary_rows
+    from canet.presets import preset, read_settings
+    from canet.settings import override, parse_assignments
+
+    changes: dict[str, Any] = read_settings(settings_file) if settings_file else {}
+    changes |= parse_assignments(set_ or [])
+    if epochs is not None:
+        changes["epochs"] = epochs
+    settings = override(preset(task, method, backbone), changes)
+
+    from canet.data import load_task
+    from canet.methods import check_backbone
+    from canet.training import RunFolder, Trainer
+    from canet.training.summary import Scored, summarise
+    from canet.training.trainer import pick_device
+
+    check_backbone(backbone)
+    pick_device(device.value)
+    loaded = load_task(task, data_root, data_seed, protocol, features, inductive)
+    trainer = Trainer(loaded, method, backbone, settings, device.value)
+    folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
+    _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])
+    finished = sum(RunFolder(folder / f"seed-{seed}").finished for seed in range(seeds))
+    groups = [list(range(seeds))] if trainer.together else [[seed] for seed in range(seeds)]
+    runs: list[Scored] = []
+    with Reporter(len(groups), quiet or as_json).showing() as reporter:
+        for group in groups:
+            which = f"seed {group[0]}" if len(group) == 1 else f"seeds {group[0]}-{group[-1]}"
+            progress = reporter.next_run(f"{task} {method}-{backbone} {which}")
+            folders = {seed: folder / f"seed-{seed}" for seed in group}
+            trained = trainer.run_together(folders, ood_curves, progress)
+            runs += [Scored(run.config, run.result) for run in trained]
+    summary = summarise(runs, loaded.metric)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    elif not quiet:
+        title = f"{task} ({loaded.protocol}, {loaded.features} features), {method}-{backbone}"
+        column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
+        print_table(title, ["split", column], summary_rows(summary))
+        print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
+        if finished:
+            print(f"{finished} of {seeds} run(s) had been trained before and were only read.")
+        again = ["canet", "evaluate", str(folder)]
+        again += ["--data-root", str(data_root)] if data_root else []
+        print(f"Kept in {folder}. Scores again: {shlex.join(again)}")
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    as_json: Json = False,
+) -> None:
+    """Score finished runs again from their saved weights."""
+    from canet.console import METRIC_NAMES, print_table, summary_rows
+    from canet.runs.evaluate import evaluate_runs
+
+    summaries = evaluate_runs(run, device.value, data_root)
+    if as_json:
+        print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
+        return
+    for summary in summaries:
+        title = (
+            f"{summary['task']} ({summary['protocol']}, data seed {summary['data_seed']}, "
+            f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
+        )
+        rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
+        column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
+        print_table(title, ["split", column], summary_rows(summary))
+
+
+def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
+    """Refuse a folder with other runs before the first of ours is trained."""
+    from canet.training.checkpoint import CONFIG, RunFolder
+
+    if (folder / CONFIG).exists():
+        raise CanetError(f"'{folder}' is itself a run: choose another folder for --out")
+    for config in configs:
+        place = RunFolder(folder / f"seed-{config.seed}")
+        if (place.path / CONFIG).exists():
+            place.begin(config)

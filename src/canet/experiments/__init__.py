@@ -1,1 +1,0 @@
-"""Experiments: presets, the demonstration, tables and figures."""

@@ -1,5 +1,0 @@
-"""The report: run folders → one self-contained HTML page."""
-
-from canet.experiments.report.page import write_report
-
-__all__ = ["write_report"]

@@ -1,0 +1,158 @@
+"""The ablations: learning curves with and without the regulariser, bars for each part left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canet.console import METRIC_NAMES
+from canet.data import CATALOG
+from canet.paper.experiment import Experiment, difference, score
+from canet.paper.finished import Finished
+from canet.paper.published import PAPER_BACKBONES
+from canet.paper.scope import OOD_SETS, Subject, split_label
+from canet.report.figures import (
+    ACCENT,
+    PALETTE,
+    Style,
+    draw_band,
+    draw_bars,
+    new_figure,
+    save_figure,
+    tidy,
+)
+from canet.report.results import OOD_MEAN
+from canet.report.tables import Score, Table, backbone_label
+from canet.training import RunConfig
+
+FULL, NO_REGULARISER = "full", "w/o Reg Loss"
+VARIANTS: dict[str, dict[str, Any]] = {
+    FULL: {},
+    NO_REGULARISER: {"prior": "none"},
+    "w/ VPrior Reg": {"prior": "mixture"},
+    "w/o Layer Env": {"shared_environment": True},
+    "w/o Para Env": {"learned_environment": False},
+    "one branch": {"num_environments": 1, "prior": "none"},
+}
+"""A variant → what it changes, under the paper's names; the last, without any environment, is ours.
+"""
+COLOURS = (ACCENT, *PALETTE[:5])
+
+
+class Ablation(Experiment):
+    """CaNet without one of its parts."""
+
+    name = "ablation"
+    title = "Ablation"
+    tasks = ("cora", "arxiv", "twitch")
+    quick_tasks = ("cora",)
+
+    def configs(self) -> list[RunConfig]:
+        return [
+            config
+            for subject in self.subjects
+            for backbone in PAPER_BACKBONES
+            for variant in VARIANTS
+            for config in self._jobs(subject, backbone, variant)
+        ]
+
+    def tables(self, finished: Finished) -> list[Table]:
+        return [self._table(finished, subject) for subject in self.subjects]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        for subject in self.subjects:
+            self._draw_bars(finished, subject, folder)
+            if _has_curves(subject):
+                self._draw_curves(finished, subject, folder)
+
+    def _jobs(self, subject: Subject, backbone: str, variant: str) -> list[RunConfig]:
+        return [
+            self.scope.job(
+                subject,
+                "canet",
+                backbone,
+                repeat,
+                ood_curves=_has_curves(subject),
+                changes=VARIANTS[variant],
+            )
+            for repeat in self.scope.repeats(subject)
+        ]
+
+    def _table(self, finished: Finished, subject: Subject) -> Table:
+        splits = [OOD_MEAN, *OOD_SETS[subject.task], "test_id"]
+        rows: list[list[str | Score]] = []
+        for backbone in PAPER_BACKBONES:
+            full = self._jobs(subject, backbone, FULL)
+            for variant in VARIANTS:
+                jobs = self._jobs(subject, backbone, variant)
+                scores = [score(finished, jobs, split) for split in splits]
+                lost = "" if variant == FULL else difference(finished, jobs, full, OOD_MEAN)
+                rows.append([backbone_label(backbone), variant, *scores, lost])
+        heads = ["OOD mean", *map(split_label, splits[1:]), "OOD mean, above full"]
+        notes = [
+            *self.notes(),
+            "Above full: difference of the OOD mean to the full model, repeat by repeat.",
+        ]
+        return Table(
+            self.file_name(subject.task),
+            self.heading(subject.label),
+            ["backbone", "variant", *heads],
+            rows,
+            notes,
+        )
+
+    def _draw_bars(self, finished: Finished, subject: Subject, folder: Path) -> None:
+        figure = new_figure(1, 2, 5.2, 3.8)
+        panels = figure.subplots(1, 2, sharey=True)
+        splits = OOD_SETS[subject.task]
+        limits: list[tuple[float, float]] = []
+        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
+            bars = []
+            for variant, colour in zip(VARIANTS, COLOURS, strict=True):
+                jobs = self._jobs(subject, backbone, variant)
+                bars.append((variant, colour, [finished.scores(jobs, split) for split in splits]))
+            draw_bars(axes, list(map(split_label, splits)), bars)
+            limits.append(axes.get_ylim())
+            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}")
+        panels[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+        metric = METRIC_NAMES[CATALOG[subject.task].metric]
+        panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=len(VARIANTS), frameon=False
+        )
+        save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
+
+    def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
+        figure = new_figure(1, 2, 5.2, 3.8)
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
+            for variant, colour in ((FULL, ACCENT), (NO_REGULARISER, PALETTE[0])):
+                places = finished.places(self._jobs(subject, backbone, variant))
+                histories = [place.read_metrics() for place in places]
+                words = f"{'with' if variant == FULL else 'without'} regulariser"
+                splits = OOD_SETS[subject.task]
+                ood = [np.mean([history[s] for s in splits], axis=0) for history in histories]
+                train = [np.array(history["train"]) for history in histories]
+                _draw_curve(axes, ood, Style(colour), f"OOD test, {words}")
+                _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
+            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
+        panels[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        save_figure(figure, folder, self.file_name(f"curves-{subject.task}"))
+
+
+def _has_curves(subject: Subject) -> bool:
+    """Every epoch is scored on the task of the paper's learning curves."""
+    return subject.task in ("cora", "synthetic")
+
+
+def _draw_curve(axes: Any, curves: Sequence[np.ndarray], style: Style, label: str) -> None:
+    """A band over the epochs; runs of the same length."""
+    if curves:
+        table = np.stack(curves).T
+        draw_band(axes, range(1, len(table) + 1), table.tolist(), style, label)

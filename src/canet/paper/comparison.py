@@ -1,0 +1,188 @@
+"""Tables 1 and 2: every method on every task, beside the published numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from canet.paper import french_labels
+from canet.paper.contest import OURS, Contest, Entrant
+from canet.paper.finished import Finished
+from canet.paper.published import (
+    ARXIV_LEAD,
+    COLUMNS,
+    PAPER_BACKBONES,
+    SPURIOUS,
+    TABLES,
+    Published,
+    published,
+)
+from canet.paper.scope import Repeat, Subject, split_label
+from canet.report.tables import (
+    GAP,
+    SEARCHED_LABEL,
+    Score,
+    Table,
+    backbone_label,
+    method_label,
+)
+from canet.training import RunConfig
+
+
+class PublishedComparison(Contest):
+    """Methods and backbones down, splits of the tasks across."""
+
+    def repeats(self, subject: Subject, entrant: Entrant) -> list[Repeat]:
+        """Draws of the data, and of a preset further runs on the first of them."""
+        reruns = [] if entrant.searched else self.scope.reruns(subject)
+        return list(dict.fromkeys([*self.scope.repeats(subject), *reruns]))
+
+    def splits(self, subject: Subject) -> tuple[str, ...]:
+        return COLUMNS.get(subject.task, SPURIOUS)
+
+    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
+        return finished.scores(configs, split)
+
+    def published(self, config: RunConfig, split: str) -> Published | None:
+        return published(config, split)
+
+    def tables(self, finished: Finished) -> list[Table]:
+        main = self._table(finished, "", self.scope.repeats, self.subjects)
+        drawn = [s for s in self.subjects if self.scope.repeats(s) != self.scope.reruns(s)]
+        runs = [self._table(finished, "runs", self.scope.reruns, drawn)] if drawn else []
+        return [main, self._lead(main), *runs]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        """These are tables alone."""
+
+    def _table(
+        self,
+        finished: Finished,
+        part: str,
+        repeats: Callable[[Subject], list[Repeat]],
+        subjects: Sequence[Subject],
+    ) -> Table:
+        columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
+        rows: list[list[str | Score]] = []
+        for backbone in PAPER_BACKBONES:
+            entrants = [e for e in self.entrants(backbone) if not (part and e.searched)]
+            for entrant in entrants:
+                jobs = {s: self.jobs(s, entrant, backbone, repeats(s)) for s in subjects}
+                scores = [self._score(finished, entrant, jobs[s], split) for s, split in columns]
+                rows.append([backbone_label(backbone), entrant.label, *scores])
+        heads = [f"{subject.label} {split_label(split)}" for subject, split in columns]
+        about, notes = "every method", self.notes()
+        if part:
+            about = "the spread over initialisations alone, as in the paper"
+            notes = [notes[0], "Runs on draw 0 of the data that differ in their seed alone."]
+        notes.append("paper: mean ± standard deviation over five runs on one draw of the data.")
+        return Table(
+            self.file_name(part),
+            self.heading(about),
+            ["backbone", "method", *heads],
+            rows,
+            [*notes, *self.remarks()],
+            ranked=True,
+        )
+
+    def _score(
+        self, finished: Finished, entrant: Entrant, configs: Sequence[RunConfig], split: str
+    ) -> Score:
+        """Ours beside the published number, which does not belong to searched settings."""
+        paper = None if entrant.searched else self.published(configs[0], split)
+        return Score(self.scores(finished, configs, split), len(configs), paper)
+
+    def remarks(self) -> list[str]:
+        return []
+
+    def _lead(self, main: Table) -> Table:
+        """Rank of CaNet with its preset in every column, and its distance to the best other."""
+        rows = []
+        presets = [row for row in main.rows if row[1] != SEARCHED_LABEL]
+        for backbone in (backbone_label(b) for b in PAPER_BACKBONES):
+            block = [row for row in presets if row[0] == backbone]
+            for i, head in enumerate(main.columns[2:], start=2):
+                cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
+                ours = _standing({name: cell.mean for name, cell in cells.items()})
+                numbers = {name: cell.published for name, cell in cells.items()}
+                paper = _standing(
+                    {n: p.mean for n, p in numbers.items() if p and p.mean is not None}
+                )
+                rows.append([backbone, head, *ours, *paper])
+        what = ["rank of CaNet", "best other", "lead"]
+        return Table(
+            self.file_name("lead"),
+            self.heading("where CaNet stands"),
+            ["backbone", "score", *what, *(f"{head} (paper)" for head in what)],
+            rows,
+            ["Lead: points by which CaNet is above the best other method, by the means of runs."],
+        )
+
+
+def _standing(means: dict[str, float]) -> list[str]:
+    """CaNet's rank among the methods that have a score, the best of the others, and its lead."""
+    valid = {name: value for name, value in means.items() if not math.isnan(value)}
+    ours = valid.pop(method_label(OURS), None)
+    if ours is None or not valid:
+        return [GAP, GAP, GAP]
+    rank = 1 + sum(value > ours for value in valid.values())
+    best = max(valid, key=lambda name: valid[name])
+    return [f"{rank} of {len(valid) + 1}", best, f"{ours - valid[best]:+.2f}"]
+
+
+class Table1(PublishedComparison):
+    """Cora, Citeseer and Pubmed: OOD and ID accuracy."""
+
+    name = "table1"
+    title = "Table 1"
+    tasks = TABLES["Table 1"]
+    quick_tasks = ("cora",)
+
+
+class Table2(PublishedComparison):
+    """Arxiv and Twitch: three OOD sets and ID; FR scored twice."""
+
+    name = "table2"
+    title = "Table 2"
+    tasks = TABLES["Table 2"]
+    quick_tasks = ("twitch",)
+
+    def splits(self, subject: Subject) -> tuple[str, ...]:
+        splits = super().splits(subject)
+        if subject.task != "twitch":
+            return splits
+        place = splits.index(french_labels.SPLIT) + 1
+        return (*splits[:place], french_labels.SHIFTED, *splits[place:])
+
+    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
+        if split == french_labels.SHIFTED:
+            return french_labels.read(finished.places(configs))
+        return super().scores(finished, configs, split)
+
+    def published(self, config: RunConfig, split: str) -> Published | None:
+        """FR's published column is set beside the shifted labels, which it was scored with."""
+        if split == french_labels.SPLIT:
+            return None
+        shifted = split == french_labels.SHIFTED
+        return super().published(config, french_labels.SPLIT if shifted else split)
+
+    def score_again(self, finished: Finished, device: str) -> None:
+        places = finished.places(config for config in self.configs() if config.task == "twitch")
+        french_labels.write_missing(places, device, self.scope.data_root)
+
+    def remarks(self) -> list[str]:
+        lines = []
+        if any(subject.task == "twitch" for subject in self.subjects):
+            lines.append(
+                "FR is scored twice: with every label at its user, which is the result, and with "
+                "labels shifted by the two repeated rows of its file, for the comparison with the "
+                "published column alone."
+            )
+        if any(subject[:2] == ("arxiv", "original") for subject in self.subjects):
+            gcn, gat = (ARXIV_LEAD[backbone] for backbone in PAPER_BACKBONES)
+            lines.append(
+                f"The paper's text puts CaNet {gcn} % (GCN) and {gat} % (GAT) above the runner-up "
+                "on arxiv 2018-2020."
+            )
+        return lines

@@ -1,0 +1,97 @@
+"""The shape of an experiment: its jobs, and the tables and figures that are made of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from canet.console import METRIC_NAMES
+from canet.data import CATALOG
+from canet.paper.finished import Finished
+from canet.paper.scope import Scope
+from canet.report.tables import Score, Table
+from canet.training import RunConfig
+
+
+class Experiment(ABC):
+    """One table or figure of the paper, for a scope.
+
+    Args:
+        scope: What of it to run.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]]
+    quick_tasks: ClassVar[tuple[str, ...]]
+    methods: ClassVar[tuple[str, ...]] = ()
+    """Methods that it compares; none where it is about CaNet alone."""
+    quick_methods: ClassVar[tuple[str, ...]] = ("erm", "irm", "canet")
+    apart: ClassVar[bool] = False
+    """Whether it is asked for by name only, and no part of `all`."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.subjects = scope.subjects(self.tasks, self.quick_tasks)
+        own = self.quick_methods if scope.quick else self.methods
+        self.chosen_methods = scope.methods or own
+
+    @abstractmethod
+    def configs(self) -> list[RunConfig]:
+        """Every job that the tables and figures need."""
+
+    def score_again(self, finished: Finished, device: str) -> None:  # noqa: B027
+        """Compute what the runs do not score themselves, once, and keep it beside them."""
+
+    @abstractmethod
+    def tables(self, finished: Finished) -> list[Table]:
+        """The tables, the headline first, made from run folders only."""
+
+    @abstractmethod
+    def draw(self, finished: Finished, folder: Path) -> None:
+        """Write the figures, made from run folders only."""
+
+    def file_name(self, part: str = "") -> str:
+        """Name of a table or figure; those of a quick version never replace the others."""
+        parts = [self.name, part, "quick" if self.scope.quick else ""]
+        return "-".join(word for word in parts if word)
+
+    def heading(self, about: str) -> str:
+        quick = " (quick version, no result)" if self.scope.quick else ""
+        return f"{self.title}: {about}{quick}"
+
+    def notes(self) -> list[str]:
+        """What every table says of its runs."""
+        epochs = sorted({config.settings["epochs"] for config in self.configs()})
+        lines = [
+            f"{' or '.join(map(str, epochs))} epochs, epoch selected by best validation, "
+            "scores in percent, mean ± standard deviation."
+        ]
+        lines += [
+            f"{subject.label}: {METRIC_NAMES[CATALOG[subject.task].metric]}, "
+            f"{len(self.scope.repeats(subject))} {subject.spread_over}."
+            for subject in self.subjects
+        ]
+        if any(subject.features == "structural" for subject in self.subjects):
+            lines.append("Structural features are computed from the graph alone: not the paper's.")
+        return lines
+
+
+def score(finished: Finished, configs: Sequence[RunConfig], split: str) -> Score:
+    """Our scores of some runs, with no published number."""
+    return Score(finished.scores(configs, split), len(configs))
+
+
+def difference(
+    finished: Finished, ours: Sequence[RunConfig], base: Sequence[RunConfig], split: str
+) -> Score:
+    """How far runs are above others, pair by pair; pairs with an unfinished run are left out."""
+    values = [
+        mine - others
+        for run, other in zip(ours, base, strict=True)
+        for mine in finished.scores([run], split)
+        for others in finished.scores([other], split)
+    ]
+    return Score(values, len(ours))

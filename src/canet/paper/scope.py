@@ -1,0 +1,160 @@
+"""What of an experiment to run: which tasks with which features, methods, draws and epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from canet.data import CATALOG, file_status
+from canet.errors import unknown_name
+from canet.methods import get_method
+from canet.presets import preset
+from canet.settings import override
+from canet.training import RunConfig
+
+REPEATS, QUICK_REPEATS = 5, 2
+QUICK_EPOCHS = {"synthetic": 60, "cora": 40, "twitch": 30, "arxiv": 8, "elliptic": 30}
+ONE_SPLIT = ("arxiv", "elliptic")
+"""Tasks repeated on one split with other initialisations; others are repeated on other draws."""
+
+STAND_IN = "synthetic"
+SPURIOUS_OOD = ("ood/domain 4", "ood/domain 5", "ood/domain 6")
+OOD_SETS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("synthetic", "cora", "citeseer", "pubmed"), SPURIOUS_OOD),
+    "twitch": ("ood/ES", "ood/FR", "ood/EN"),
+    "arxiv": ("ood/2014-2015", "ood/2016-2017", "ood/2018-2020"),
+    "elliptic": tuple(f"ood/steps {first}-{first + 3}" for first in range(11, 43, 4)),
+}
+"""A task → the names of its OOD scores in result.json."""
+
+
+class Repeat(NamedTuple):
+    """Seed of the data and seed of the run."""
+
+    data_seed: int
+    seed: int
+
+
+class Subject(NamedTuple):
+    """A task as it is run: with which features, and how tables call it."""
+
+    task: str
+    features: str
+    label: str
+
+    @property
+    def spread_over(self) -> str:
+        return "runs on one split" if self.task in ONE_SPLIT else "draws of the data"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The part of an experiment that a user asks for.
+
+    Args:
+        quick: Few tasks, methods, repeats and epochs, for trying out.
+        methods: Methods to compare; none for those of the paper.
+        tasks: Tasks to run; none for all of the experiment.
+        data_root: Folder with raw data, as in `load_task`.
+        features_at_hand: Task and features of runs that are finished already.
+    """
+
+    quick: bool = False
+    methods: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    data_root: Path | None = None
+    features_at_hand: frozenset[tuple[str, str]] = frozenset()
+
+    def check(self) -> None:
+        """Refuse names of methods and tasks that do not exist."""
+        for method in self.methods:
+            get_method(method)
+        for task in self.tasks:
+            if task not in CATALOG:
+                raise unknown_name("task", task, CATALOG)
+
+    def subjects(self, tasks: Sequence[str], quick_tasks: Sequence[str]) -> list[Subject]:
+        """The tasks to run: with structural features, or another in their place, where need be."""
+        wanted = [task for task in tasks if not self.tasks or task in self.tasks]
+        if not self.quick:
+            return [self._subject(task) for task in wanted]
+        short = wanted if self.tasks else [task for task in wanted if task in quick_tasks]
+        here = [task for task in short if self._files(task) != "absent"]
+        if short and not here:
+            return [Subject(STAND_IN, "original", f"{STAND_IN} in place of {short[0]}")]
+        return [self._subject(task) for task in here]
+
+    def _subject(self, task: str) -> Subject:
+        if self._files(task) == "structural":
+            return Subject(task, "structural", f"{task} (structural features)")
+        return Subject(task, "original", task)
+
+    def _files(self, task: str) -> str:
+        """Whether a task can be run with its `original` features, or `structural` ones, or neither.
+
+        Without files, finished runs decide. `absent` files are downloaded by a full run.
+        """
+        states = [file.state for file in file_status(task, self.data_root)]
+        if "missing" not in states:
+            return "original"
+        for features in ("original", "structural"):
+            if (task, features) in self.features_at_hand:
+                return features
+        some = any(state != "missing" for state in states)
+        return "structural" if some and "structural" in CATALOG[task].features else "absent"
+
+    def repeats(self, subject: Subject) -> list[Repeat]:
+        """The repeats that a score is averaged over: draws of the data, or runs on one split."""
+        numbers = range(QUICK_REPEATS if self.quick else REPEATS)
+        if subject.task in ONE_SPLIT:
+            return [Repeat(0, number) for number in numbers]
+        return [Repeat(number, 0) for number in numbers]
+
+    def reruns(self, subject: Subject) -> list[Repeat]:
+        """Runs on draw 0 that differ in their initialisation alone, as the paper's do."""
+        return [Repeat(0, number) for number in range(QUICK_REPEATS if self.quick else REPEATS)]
+
+    def job(
+        self,
+        subject: Subject,
+        method: str,
+        backbone: str,
+        repeat: Repeat,
+        protocol: str = "paper",
+        features: str | None = None,
+        ood_curves: bool = False,
+        changes: Mapping[str, Any] | None = None,
+    ) -> RunConfig:
+        """One run with the settings of the preset but for `changes`."""
+        changed = dict(changes or {})
+        if self.quick:
+            changed["epochs"] = QUICK_EPOCHS.get(subject.task, QUICK_EPOCHS["cora"])
+        settings = _settings(subject.task, method, backbone, tuple(changed.items()))
+        return RunConfig(
+            task=subject.task,
+            protocol=protocol,
+            data_seed=repeat.data_seed,
+            features=features or subject.features,
+            inductive=False,
+            method=method,
+            backbone=backbone,
+            settings=dict(settings),
+            seed=repeat.seed,
+            ood_curves=ood_curves,
+        )
+
+
+@cache
+def _settings(
+    task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
+) -> dict[str, Any]:
+    """Settings of a preset with some changed, computed once for all jobs that share them."""
+    return asdict(override(preset(task, method, backbone), dict(changes)))
+
+
+def split_label(split: str) -> str:
+    """`ood/ES` → `ES`, `test_id` → `ID`, `ood` → `OOD`."""
+    return {"test_id": "ID", "ood": "OOD"}.get(split, split.rpartition("/")[2])

@@ -1,0 +1,123 @@
+"""The sensitivity figures: OOD scores over the number of environments K and the temperature τ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from canet.console import METRIC_NAMES
+from canet.data import CATALOG
+from canet.paper.experiment import Experiment, score
+from canet.paper.finished import Finished
+from canet.paper.published import PAPER_BACKBONES
+from canet.paper.scope import OOD_SETS, Subject, split_label
+from canet.report.figures import (
+    ACCENT,
+    MARKERS,
+    PALETTE,
+    Style,
+    draw_band,
+    new_figure,
+    save_figure,
+    tidy,
+)
+from canet.report.results import OOD_MEAN
+from canet.report.tables import Table, backbone_label
+from canet.training import RunConfig
+
+COLOURS = (ACCENT, PALETTE[0], PALETTE[2])
+
+
+class Sweep(NamedTuple):
+    """A setting and the values it takes."""
+
+    symbol: str
+    setting: str
+    values: tuple[float, ...]
+    quick_values: tuple[float, ...]
+
+
+SWEEPS = (
+    Sweep("K", "num_environments", (2, 3, 4, 5, 6, 7), (2, 4, 7)),
+    Sweep("τ", "tau", (0.5, 1.0, 2.0, 3.0, 5.0, 10.0), (0.5, 1.0, 10.0)),
+)
+"""K as in the paper, which gives 1, 3, 5, 10 as search space of τ and speaks of smaller ones."""
+
+
+class Sensitivity(Experiment):
+    """CaNet with one setting moved and the others as published."""
+
+    name = "sensitivity"
+    title = "Sensitivity"
+    tasks = ("arxiv", "twitch")
+    quick_tasks = ("twitch",)
+
+    def configs(self) -> list[RunConfig]:
+        return [
+            config
+            for subject in self.subjects
+            for backbone in self._backbones()
+            for sweep in SWEEPS
+            for value in self._values(sweep)
+            for config in self._jobs(subject, backbone, sweep, value)
+        ]
+
+    def tables(self, finished: Finished) -> list[Table]:
+        return [self._table(finished, subject) for subject in self.subjects]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        for subject in self.subjects:
+            self._draw(finished, subject, folder)
+
+    def _backbones(self) -> tuple[str, ...]:
+        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
+
+    def _values(self, sweep: Sweep) -> tuple[float, ...]:
+        return sweep.quick_values if self.scope.quick else sweep.values
+
+    def _jobs(self, subject: Subject, backbone: str, sweep: Sweep, value: float) -> list[RunConfig]:
+        return [
+            self.scope.job(subject, "canet", backbone, repeat, changes={sweep.setting: value})
+            for repeat in self.scope.repeats(subject)
+        ]
+
+    def _table(self, finished: Finished, subject: Subject) -> Table:
+        splits = [*OOD_SETS[subject.task], OOD_MEAN, "test_id"]
+        rows = [
+            [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
+            + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
+            for backbone in self._backbones()
+            for sweep in SWEEPS
+            for value in self._values(sweep)
+        ]
+        heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
+        return Table(
+            self.file_name(subject.task),
+            self.heading(f"CaNet on {subject.label}"),
+            ["backbone", "setting", *heads],
+            rows,
+            self.notes(),
+        )
+
+    def _draw(self, finished: Finished, subject: Subject, folder: Path) -> None:
+        backbones = self._backbones()
+        figure = new_figure(len(backbones), 2, 5.0, 3.2)
+        panels = figure.subplots(len(backbones), 2, sharey="row", squeeze=False)
+        for row, backbone in zip(panels, backbones, strict=True):
+            for axes, sweep in zip(row, SWEEPS, strict=True):
+                values = self._values(sweep)
+                for i, split in enumerate(OOD_SETS[subject.task][: len(COLOURS)]):
+                    jobs = [self._jobs(subject, backbone, sweep, value) for value in values]
+                    scores = [finished.scores(some, split) for some in jobs]
+                    style = Style(COLOURS[i], MARKERS[i])
+                    draw_band(axes, values, scores, style, split_label(split))
+                if sweep.setting == "tau":
+                    axes.set_xscale("log")
+                axes.set_xticks(values, [f"{value:g}" for value in values])
+                axes.minorticks_off()
+                title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
+                tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
+            row[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+        handles, labels = panels[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        save_figure(figure, folder, self.file_name(subject.task))

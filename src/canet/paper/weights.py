@@ -1,0 +1,167 @@
+"""The weights of the branches: heat maps, and a number for how different the branches are."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.files import read_json, write_json
+from canet.methods import get_method
+from canet.paper.experiment import Experiment
+from canet.paper.finished import Finished
+from canet.paper.published import PAPER_BACKBONES
+from canet.paper.scope import Subject
+from canet.report.figures import new_figure, save_figure
+from canet.report.tables import Score, Table, backbone_label
+from canet.settings import override
+from canet.training import RunConfig, RunFolder
+from canet.training.checkpoint import WEIGHTS, read_tensors, write_tensors
+from canet.training.trainer import seeded
+
+LAYERS = ("first layer", "last layer")
+WHEN = ("trained", "at the start")
+MEASURES, DRAWN = "branches.json", "branches.safetensors"
+"""Kept beside a run: how different its branches are, and the weights of the one that is drawn."""
+
+
+class Weights(Experiment):
+    """The W_D of CaNet's K = 3 branches in the first and the last layer."""
+
+    name = "weights"
+    title = "Branch weights"
+    tasks = ("arxiv", "twitch")
+    quick_tasks = ("twitch",)
+
+    def configs(self) -> list[RunConfig]:
+        return [
+            config
+            for subject in self.subjects
+            for backbone in PAPER_BACKBONES
+            for config in self._jobs(subject, backbone)
+        ]
+
+    def score_again(self, finished: Finished, device: str) -> None:
+        for subject in self.subjects:
+            for backbone in PAPER_BACKBONES:
+                places = finished.places(self._jobs(subject, backbone))
+                for place in places:
+                    if not (place.path / MEASURES).exists():
+                        write_json(place.path / MEASURES, measures(place))
+                for place in places[:1]:
+                    if not (place.path / DRAWN).exists():
+                        tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
+                        write_tensors(place.path / DRAWN, tensors)
+
+    def tables(self, finished: Finished) -> list[Table]:
+        rows: list[list[str | Score]] = []
+        for subject in self.subjects:
+            for backbone in PAPER_BACKBONES:
+                jobs = self._jobs(subject, backbone)
+                found = [read_json(place.path / MEASURES) for place in finished.places(jobs)]
+                for layer in LAYERS:
+                    scores = [
+                        Score(
+                            [measured[name][when][layer] for measured in found], len(jobs), digits=3
+                        )
+                        for name in MEASURED
+                        for when in WHEN
+                    ]
+                    rows.append([subject.label, backbone_label(backbone), layer, *scores])
+        columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
+        columns += ["relative distance", "at the start"]
+        notes = [
+            "How different the W_D of the branches are: cosine similarity and Frobenius distance "
+            "‖W_i − W_j‖ / √(‖W_i‖ ‖W_j‖), mean over the pairs of branches, mean ± standard "
+            "deviation over runs. Branches that are alike have 1 and 0; unrelated ones 0 and √2 ≈ "
+            "1.414. The yardstick is the same runs before the first step.",
+        ]
+        about = "how different the branches are"
+        return [Table(self.file_name(), self.heading(about), columns, rows, notes)]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        for subject in self.subjects:
+            for backbone in PAPER_BACKBONES:
+                for place in finished.places(self._jobs(subject, backbone)[:1]):
+                    name = self.file_name(f"{subject.task}-{backbone}")
+                    title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
+                    tensors = read_tensors(place.path / DRAWN)
+                    draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
+
+    def _jobs(self, subject: Subject, backbone: str) -> list[RunConfig]:
+        repeats = self.scope.repeats(subject)
+        return [self.scope.job(subject, "canet", backbone, repeat) for repeat in repeats]
+
+
+def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure → trained or at the start → layer → how different the branches are."""
+    weights = dict(zip(WHEN, (branch_weights(place), branch_weights_at_start(place)), strict=True))
+    return {
+        name: {
+            when: {layer: measure(w) for layer, w in zip(LAYERS, layers, strict=True)}
+            for when, layers in weights.items()
+        }
+        for name, measure in MEASURED.items()
+    }
+
+
+def branch_weights(place: RunFolder) -> list[Tensor]:
+    """W_D $[K, H, H]$ of a finished run's first and last layer."""
+    return _first_and_last(read_tensors(place.path / WEIGHTS))
+
+
+def branch_weights_at_start(place: RunFolder) -> list[Tensor]:
+    """The same as the run began with them, drawn again from its seed."""
+    config, trained = place.read_config(), read_tensors(place.path / WEIGHTS)
+    method = get_method(config.method)
+    settings = override(method.settings_type(), config.settings)
+    num_features = trained["model.phi_in.weight"].shape[1]
+    num_classes = trained["model.phi_out.weight"].shape[0]
+    with seeded(config.seed, torch.device("cpu")):
+        start = method(settings, config.backbone, num_features, num_classes, 0)
+    return _first_and_last(start.state_dict())
+
+
+def _first_and_last(tensors: dict[str, Tensor]) -> list[Tensor]:
+    """Convolutions keep W_D above W_S in one matrix; attention has W_D alone."""
+    names = [n for n in tensors if n.startswith("model.branches.") and n.endswith(".weight")]
+    names.sort(key=lambda name: int(name.split(".")[2]))
+    weights = [tensors[name] for name in (names[0], names[-1])]
+    return [weight[:, : weight.shape[2], :].detach() for weight in weights]
+
+
+def mean_cosine(weights: Tensor) -> float:
+    """Mean cosine similarity over the pairs of branches $[K, H, H]$."""
+    pairs = combinations(weights.flatten(1), 2)
+    return float(torch.stack([F.cosine_similarity(a, b, dim=0) for a, b in pairs]).mean())
+
+
+def relative_distance(weights: Tensor) -> float:
+    """Mean of ‖a − b‖ / √(‖a‖ ‖b‖) over the pairs of branches $[K, H, H]$."""
+    pairs = combinations(weights.flatten(1), 2)
+    return float(
+        torch.stack([(a - b).norm() / (a.norm() * b.norm()).sqrt() for a, b in pairs]).mean()
+    )
+
+
+MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_distance}
+
+
+def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:
+    """Branches across, first and last layer down, one colour scale for all."""
+    branches = layers[0].shape[0]
+    figure = new_figure(len(layers), branches, 2.5, 2.4)
+    panels = figure.subplots(len(layers), branches, squeeze=False)
+    limit = float(torch.stack(layers).abs().quantile(0.995))
+    for row, weights, layer in zip(panels, layers, LAYERS, strict=True):
+        for k, (axes, weight) in enumerate(zip(row, weights, strict=True)):
+            image = axes.imshow(weight.numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
+            axes.set_title(f"{layer}, branch {k + 1}", loc="left", fontsize="small")
+            axes.set_xticks([])
+            axes.set_yticks([])
+    figure.colorbar(image, ax=panels, shrink=0.7, extend="both")
+    figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+    save_figure(figure, folder, name)

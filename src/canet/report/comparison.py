@@ -1,0 +1,293 @@
+"""Results → comparisons: who stands beside whom, what a spread is taken over, and who wins."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from canet.data import CATALOG
+from canet.errors import CanetError
+from canet.methods import BACKBONES, METHODS
+from canet.paper import french_labels
+from canet.presets import preset, searched
+from canet.report.results import OOD_MEAN, Result
+from canet.runs.evaluate import WITHOUT_SPURIOUS
+from canet.training import RunConfig, RunFolder
+from canet.training.summary import LEFT_OUT, NEEDED, OOD, Scored
+
+STRUCTURAL = "structural"
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation of a sample; NaN where a score is missing."""
+
+    mean: float
+    std: float
+    size: int
+
+
+def spread(values: Sequence[float]) -> Spread:
+    if not values:
+        return Spread(math.nan, math.nan, 0)
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return Spread(float(np.mean(values)), deviation, len(values))
+
+
+class Trained(NamedTuple):
+    """A finished run and its folder."""
+
+    run: Scored
+    place: RunFolder
+
+    def score(self, split: str) -> float:
+        """In percent; NaN where the run has none."""
+        if split == OOD_MEAN:
+            return self.run.ood_mean
+        if split == french_labels.SHIFTED:
+            return next(iter(french_labels.read([self.place])), math.nan)
+        return self.run.scores.get(split, math.nan)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A method with one backbone and one set of settings, over draws of the data and runs.
+
+    Args:
+        config: What its runs share; both seeds are 0.
+        draws: Data seed → run seed → run.
+        searched: Whether it has the settings of a search, beside its method with published ones;
+            it then has no part in who wins.
+    """
+
+    config: RunConfig
+    draws: dict[int, dict[int, Trained]] = field(default_factory=dict)
+    searched: bool = False
+
+    @cached_property
+    def trained(self) -> list[Trained]:
+        """Every run, by data seed and run seed."""
+        return [runs[seed] for _, runs in sorted(self.draws.items()) for seed in sorted(runs)]
+
+    @cached_property
+    def _seeds(self) -> set[int]:
+        """The run seeds that every draw has, so that draws are compared on equal terms."""
+        return set.intersection(*(set(runs) for runs in self.draws.values()))
+
+    def spread(self, split: str) -> Spread:
+        """Over draws of the data where there are several, else over runs."""
+        if len(self.draws) == 1:
+            return self.spread_over_runs(split)
+        means = []
+        for runs in self.draws.values():
+            seeds = self._seeds or set(runs)
+            means.append(float(np.mean([runs[seed].score(split) for seed in seeds])))
+        return spread(means)
+
+    def spread_over_runs(self, split: str) -> Spread:
+        """Over the runs on one draw of the data, the draw with most runs."""
+        runs = max(self.draws.values(), key=len)
+        return spread([trained.score(split) for trained in runs.values()])
+
+    @property
+    def basis(self) -> str:
+        """What `spread` is taken over, in words."""
+        if len(self.draws) == 1:
+            return _counted(len(self.trained), "run")
+        runs = f" × {_counted(len(self._seeds), 'run')}" if len(self._seeds) > 1 else ""
+        return _counted(len(self.draws), "draw") + runs
+
+    @property
+    def is_ceiling(self) -> bool:
+        """Whether it never sees the spurious columns, so that it is no competitor."""
+        return self.config.features == WITHOUT_SPURIOUS
+
+    @property
+    def competes(self) -> bool:
+        return not self.is_ceiling and not self.searched
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Who wins under shift among the contestants of one backbone."""
+
+    backbone: str
+    ranked: list[Contestant]
+
+    @property
+    def winner(self) -> Contestant:
+        return self.ranked[0]
+
+    @property
+    def runner_up(self) -> Contestant | None:
+        return self.ranked[1] if len(self.ranked) > 1 else None
+
+    @property
+    def lead(self) -> float:
+        """Points between the first and the second."""
+        if self.runner_up is None:
+            return math.nan
+        return self.winner.spread(OOD_MEAN).mean - self.runner_up.spread(OOD_MEAN).mean
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the lead exceeds the standard deviation of both."""
+        return self.has_spread and self.lead > max(s.std for s in self._first_two)
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether both were run more than once."""
+        return all(s.size > 1 for s in self._first_two)
+
+    @property
+    def _first_two(self) -> list[Spread]:
+        return [contestant.spread(OOD_MEAN) for contestant in self.ranked[:2]]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that was run on one task under one protocol with one kind of features.
+
+    Args:
+        config: What all of it shares: task, protocol, features, inductive.
+        contestants: For each method and backbone the settings nearest to its preset, and the
+            searched ones where the preset is published.
+        variants: The same methods with other settings.
+    """
+
+    config: RunConfig
+    contestants: list[Contestant]
+    variants: list[Contestant]
+
+    @property
+    def is_structural(self) -> bool:
+        return self.config.features == STRUCTURAL
+
+    @property
+    def backbones(self) -> list[str]:
+        return list(dict.fromkeys(contestant.config.backbone for contestant in self.contestants))
+
+    def of(self, backbone: str) -> list[Contestant]:
+        """Contestants with this backbone, the best under shift first."""
+        chosen = [c for c in self.contestants if c.config.backbone == backbone]
+        return sorted(chosen, key=_by_score)
+
+    def verdict(self, backbone: str) -> Verdict | None:
+        """None where no contestant has a score under shift."""
+        ranked = [
+            contestant
+            for contestant in self.of(backbone)
+            if contestant.competes and math.isfinite(contestant.spread(OOD_MEAN).mean)
+        ]
+        return Verdict(backbone, ranked) if ranked else None
+
+    @cached_property
+    def splits(self) -> list[str]:
+        """The scored sets in the order of a table: under shift, in distribution, left out."""
+        trained = [trained for contestant in self.contestants for trained in contestant.trained]
+        names = {name: None for one in trained for name in one.run.scores}
+        ood = [name for name in names if name.startswith(OOD)]
+        if french_labels.SPLIT in ood and french_labels.read([one.place for one in trained]):
+            ood.insert(ood.index(french_labels.SPLIT) + 1, french_labels.SHIFTED)
+        left_out = [name for name in names if name.startswith(LEFT_OUT)]
+        return [OOD_MEAN, *ood, "test_id", *left_out]
+
+
+def compare(results: Iterable[Result]) -> list[Comparison]:
+    """Group results by task, protocol and features; then by method, backbone and settings."""
+    groups: dict[str, dict[str, Contestant]] = {}
+    for result in results:
+        shared = _shared(result.config)
+        alike = replace(result.config, data_seed=0, seed=0, ood_curves=False)
+        group = groups.setdefault(_key(shared), {})
+        contestant = group.setdefault(_key(alike), Contestant(alike))
+        draw = contestant.draws.setdefault(result.config.data_seed, {})
+        for run, place in zip(result.runs, result.places, strict=True):
+            _check(run, place)
+            if run.config.seed not in draw or run.config.ood_curves:
+                draw[run.config.seed] = Trained(run, place)
+    comparisons = [_comparison(list(group.values())) for group in groups.values()]
+    return sorted(comparisons, key=_in_order)
+
+
+def _check(run: Scored, place: RunFolder) -> None:
+    """Refuse a result that an earlier version wrote without something that is shown."""
+    if missing := NEEDED - run.result.keys():
+        raise CanetError(
+            f"the result in '{place.path}' lacks {', '.join(sorted(missing))}: "
+            "delete the folder and train the run again"
+        )
+
+
+def _key(config: RunConfig) -> str:
+    return json.dumps(asdict(config), sort_keys=True)
+
+
+def _shared(config: RunConfig) -> RunConfig:
+    """What a comparison has in common; the ceiling stands beside those who see every column."""
+    features = "original" if config.features == WITHOUT_SPURIOUS else config.features
+    return RunConfig(
+        config.task, config.protocol, 0, features, config.inductive, "", "", {}, seed=0
+    )
+
+
+def _comparison(found: list[Contestant]) -> Comparison:
+    rivals: dict[tuple[str, str, str], list[Contestant]] = {}
+    for contestant in found:
+        config = contestant.config
+        rivals.setdefault((config.backbone, config.method, config.features), []).append(contestant)
+    chosen, variants = [], []
+    for group in rivals.values():
+        first, *others = sorted(group, key=_distance_from_preset)
+        chosen.append(first)
+        for other in others:
+            if _is_searched(other.config):
+                chosen.append(replace(other, searched=True))
+            else:
+                variants.append(other)
+    chosen.sort(key=lambda c: _order_of(c.config.backbone, tuple(BACKBONES)))
+    return Comparison(_shared(found[0].config), chosen, variants)
+
+
+def _distance_from_preset(contestant: Contestant) -> tuple[int, bool, int]:
+    """Settings that differ from the preset; fewer epochs count least, then more runs are better."""
+    config = contestant.config
+    if config.method not in METHODS:
+        return 0, False, -len(contestant.trained)
+    expected = asdict(preset(config.task, config.method, config.backbone))
+    names = {name for name, _ in differences(config.settings, expected)}
+    return len(names - {"epochs"}), "epochs" in names, -len(contestant.trained)
+
+
+def _is_searched(config: RunConfig) -> bool:
+    found = searched(config.task, config.method, config.backbone)
+    return found is not None and config.settings == asdict(found)
+
+
+def differences(settings: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Names and values of the settings that `other` has not, or has otherwise."""
+    return [(k, v) for k, v in settings.items() if k not in other or other[k] != v]
+
+
+def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
+    score = contestant.spread(OOD_MEAN).mean
+    return contestant.is_ceiling, math.isnan(score), -score
+
+
+def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
+    config = comparison.config
+    names = (config.task, config.protocol.replace("paper", ""), config.features)
+    return _order_of(config.task, tuple(CATALOG)), *names, config.inductive
+
+
+def _order_of(name: str, names: Sequence[str]) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,70 @@
+"""What a search maximises: settings in, validation score out, and no test data within reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+
+from canet.data.task import ShiftTask
+from canet.runs.evaluate import open_trainer
+from canet.settings import override
+from canet.training import RunConfig, Trainer
+from canet.training.fields import TaskFields
+from canet.training.selection import BestValidation
+
+Progress = Callable[[int, int, float], None]
+
+
+def blind(task: ShiftTask) -> ShiftTask:
+    """The task without test sets: only training and validation nodes keep their labels.
+
+    A trainer scores every split of its task in the end; where it looks for the test in
+    distribution it finds the validation nodes once more.
+    """
+    seen = torch.cat([task.train, task.valid])
+    data = copy(task.data)
+    data.y = torch.full_like(task.data.y, -1)
+    data.y[seen] = task.data.y[seen]
+    return replace(task, data=data, test_id=task.valid, test_ood={}, left_out={})
+
+
+class Objective:
+    """Best validation score of a method, as a function of its settings.
+
+    The task is loaded once, made blind, and brought to the device once for each depth.
+
+    Args:
+        base: Task, method and the settings that changes start from.
+        seeds: Number of runs, with seeds 0, 1, …, whose mean is the score.
+        device: `auto`, `cpu` or `cuda`.
+        data_root: Folder with raw data.
+    """
+
+    def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
+        trainer = open_trainer(base, device, data_root)
+        self.task = blind(trainer.task)
+        self._base = base
+        self._start = trainer.settings
+        self._seeds = seeds
+        self._device = device
+        self._fields: dict[int, TaskFields] = {}
+
+    def __call__(self, changes: Mapping[str, Any], on_progress: Progress | None = None) -> float:
+        """The score with some settings changed; the first run tells its progress."""
+        settings = override(self._start, changes)
+        method, backbone = self._base.method, self._base.backbone
+        # Of all settings that are searched, only the depth changes what a model reads.
+        fields = self._fields.get(settings.num_layers)
+        trainer = Trainer(self.task, method, backbone, settings, self._device, fields=fields)
+        self._fields[settings.num_layers] = trainer.fields
+        scores = []
+        for seed in range(self._seeds):
+            history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history
+            scores.append(history["valid"][BestValidation.epoch(history)])
+        return mean(scores)

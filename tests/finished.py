@@ -1,0 +1,54 @@
+"""Finished run folders with made-up scores, written without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from canet.files import write_json
+from canet.presets import preset
+from canet.training import RunConfig, RunFolder
+from canet.training.checkpoint import CONFIG, MARKER, METRICS, RESULT
+
+
+def make_config(
+    task: str = "synthetic",
+    method: str = "erm",
+    backbone: str = "gcn",
+    seed: int = 0,
+    data_seed: int = 0,
+    ood_curves: bool = False,
+    **changes: Any,
+) -> RunConfig:
+    settings = asdict(preset(task, method, backbone)) | changes
+    return RunConfig(
+        task, "paper", data_seed, "original", False, method, backbone, settings, seed, ood_curves
+    )
+
+
+def write_run(
+    root: Path,
+    config: RunConfig,
+    scores: Mapping[str, float],
+    history: Mapping[str, Sequence[float]] | None = None,
+) -> RunFolder:
+    """A finished run with these scores, in the folder of its job."""
+    folder = root / config.name / f"seed-{config.seed}"
+    write_json(folder / CONFIG, asdict(config))
+    write_json(folder / METRICS, history or {"loss": [1.0, 0.5], "valid": [50.0, 60.0]})
+    result = {
+        "scores": {"train": 99.0, "valid": 90.0, **scores},
+        "selection": "best validation",
+        "selected_epoch": 2,
+        "environments_seen": None,
+        "epochs": 2,
+        "seconds_per_epoch": 0.01,
+        "peak_memory_mb": 100.0,
+        "device": "CPU",
+        "versions": {"canet": "0", "python": "3", "torch": "2"},
+    }
+    write_json(folder / RESULT, result)
+    (folder / MARKER).touch()
+    return RunFolder(folder)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canet.files import write_json
+from canet.paper.comparison import Table1, Table2
+from canet.paper.finished import Finished
+from canet.paper.french_labels import FILE, SHIFTED
+from canet.paper.scope import Scope
+from canet.training import RunConfig
+from tests.paper.made_up import cell, write_made_up, write_runs
+from tests.searches import SearchCaNet
+
+
+def by_draw(config: RunConfig) -> float:
+    """70 on draw 0, 71 on draw 1; a further run on draw 0 adds a tenth; CaNet is 20 points up."""
+    lead = 20 if config.method == "canet" else 0
+    return 70 + lead + config.data_seed + config.seed / 10
+
+
+@pytest.fixture
+def table1(fresh_cache: Path) -> Table1:
+    return Table1(Scope(methods=("erm", "vrex", "canet"), tasks=("cora", "citeseer")))
+
+
+def test_every_cell_of_table_1_takes_five_draws_and_four_further_runs(
+    fresh_cache: Path, search_canet: SearchCaNet
+) -> None:
+    configs = Table1(Scope()).configs()
+    assert len(configs) == 3 * 2 * 9 * 9
+    cora = [c for c in configs if (c.task, c.method, c.backbone) == ("cora", "erm", "gcn")]
+    assert [(c.data_seed, c.seed) for c in cora] == [
+        *((draw, 0) for draw in range(5)),
+        *((0, seed) for seed in range(1, 5)),
+    ]
+
+
+def test_the_main_table_spreads_over_draws_and_the_other_over_runs(
+    table1: Table1, tmp_path: Path
+) -> None:
+    main, _, runs = table1.tables(write_runs(table1, tmp_path, by_draw))
+    assert cell(main, "GCN", "ERM", "cora OOD").values == [70, 71, 72, 73, 74]
+    assert cell(runs, "GCN", "ERM", "cora OOD").values == [70, 70.1, 70.2, 70.3, 70.4]
+    assert (main.name, runs.name) == ("table1", "table1-runs")
+
+
+def test_published_numbers_stand_beside_ours(table1: Table1, tmp_path: Path) -> None:
+    main = table1.tables(write_runs(table1, tmp_path))[0]
+    assert cell(main, "GCN", "CaNet", "cora OOD").published_text == "96.12 ± 1.04"
+    assert cell(main, "GAT", "ERM", "citeseer ID").published_text == "89.02 ± 0.32"
+    assert cell(main, "GCN", "V-REx", "cora OOD").published is None
+
+
+def test_unfinished_runs_leave_gaps(table1: Table1, tmp_path: Path) -> None:
+    for config in table1.configs()[:3]:
+        write_made_up(tmp_path, config, 70.0)
+    main, lead, _ = table1.tables(Finished(tmp_path))
+    assert cell(main, "GCN", "ERM", "cora OOD").text == "70.00 ± 0.00 (3 of 5)"
+    assert cell(main, "GAT", "CaNet", "cora OOD").text == "–"
+    assert lead.rows[0][2:5] == ["–", "–", "–"]
+
+
+def test_the_lead_is_that_over_the_best_other_method(table1: Table1, tmp_path: Path) -> None:
+    lead = table1.tables(write_runs(table1, tmp_path, by_draw))[1]
+    assert lead.rows[0] == [
+        *("GCN", "cora OOD"),
+        *("1 of 3", "ERM", "+20.00"),
+        *("1 of 2", "ERM", "+21.82"),
+    ]
+
+
+def test_fr_is_published_beside_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
+    table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
+    finished = write_runs(table2, tmp_path)
+    for place in finished.places(table2.configs()):
+        write_json(place.path / FILE, {SHIFTED: 52.0})
+    main = table2.tables(finished)[0]
+    assert list(main.columns[2:]) == [
+        *("twitch ES", "twitch FR", f"twitch {SHIFTED}", "twitch EN", "twitch ID")
+    ]
+    right = cell(main, "GCN", "CaNet", "twitch FR")
+    shifted = cell(main, "GCN", "CaNet", f"twitch {SHIFTED}")
+    assert (right.mean, right.published) == (60.0, None)
+    assert (shifted.mean, shifted.published_text) == (52.0, "53.59 ± 0.19")
+
+
+def test_structural_results_are_not_set_beside_published_numbers(
+    small_root: Path, tmp_path: Path
+) -> None:
+    (small_root / "arxiv/raw/node-feat.csv.gz").unlink()
+    table2 = Table2(Scope(methods=("erm", "canet"), tasks=("arxiv",), data_root=small_root))
+    main, lead = table2.tables(write_runs(table2, tmp_path))
+    assert "paper" not in main.texts()[0]
+    assert all("(structural features)" in head for head in main.columns[2:])
+    assert {cell for row in lead.rows for cell in row[5:]} == {"–"}

@@ -1,0 +1,151 @@
+"""CaNet once more with searched settings, in every experiment that compares methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canet.files import write_json
+from canet.paper.comparison import Table1, Table2
+from canet.paper.elliptic import Elliptic
+from canet.paper.french_labels import FILE, SHIFTED
+from canet.paper.scope import Scope
+from canet.presets import preset
+from canet.report.tables import SEARCHED_LABEL, SEARCHED_NOTE, Table
+from canet.training import RunConfig
+from tests.paper.made_up import cell, write_runs
+from tests.searches import SearchCaNet
+
+FOUND = {"hidden": 128, "tau": 5.0}
+
+
+def rows(table: Table, backbone: str) -> list[object]:
+    return [row[1] for row in table.rows if row[0] == backbone]
+
+
+def score_of(config: RunConfig) -> float:
+    """90 with searched settings, 80 with CaNet's published ones, 70 for other methods."""
+    if config.method != "canet":
+        return 70.0
+    return 90.0 if config.settings["hidden"] == 128 else 80.0
+
+
+@pytest.fixture
+def table1(fresh_cache: Path) -> Table1:
+    return Table1(Scope(methods=("canet", "erm"), tasks=("cora", "citeseer")))
+
+
+def test_searched_canet_follows_the_published_one_where_there_was_a_search(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", "gcn", **FOUND)
+    main, _, runs = table1.tables(write_runs(table1, tmp_path, score_of))
+    assert rows(main, "GCN") == ["CaNet", SEARCHED_LABEL, "ERM"]
+    assert rows(main, "GAT") == ["CaNet", "ERM"]
+    assert rows(runs, "GCN") == ["CaNet", "ERM"]
+    assert SEARCHED_NOTE in main.notes
+    assert SEARCHED_NOTE not in runs.notes
+
+
+def test_its_runs_have_the_settings_found_and_are_draws_of_the_data_alone(
+    table1: Table1, search_canet: SearchCaNet
+) -> None:
+    before = table1.configs()
+    search_canet("cora", "gcn", **FOUND)
+    added = [config for config in table1.configs() if config not in before]
+    assert len(table1.configs()) == len(before) + 5
+    assert [(c.data_seed, c.seed) for c in added] == [(draw, 0) for draw in range(5)]
+    published = preset("cora", "canet", "gcn")
+    assert all(config.settings == vars(published) | FOUND for config in added)
+
+
+def test_a_search_that_ends_where_it_started_takes_no_further_run(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    before = table1.configs()
+    search_canet("cora", "gcn")
+    assert all(config in before for config in table1.configs())
+    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
+    ours, again = (cell(main, "GCN", name, "cora OOD") for name in ("CaNet", SEARCHED_LABEL))
+    assert again.values == ours.values
+
+
+def test_a_task_without_a_search_is_a_gap(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", "gcn", **FOUND)
+    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
+    assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").text == "90.00 ± 0.00"
+    assert cell(main, "GCN", SEARCHED_LABEL, "citeseer OOD").text == "–"
+
+
+def test_it_is_marked_like_any_other_but_set_beside_no_published_number(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", "gcn", **FOUND)
+    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
+    assert cell(main, "GCN", "CaNet", "cora OOD").published is not None
+    assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").published is None
+    assert f"| GCN | {SEARCHED_LABEL} | **90.00 ± 0.00** | – |" in main.markdown()
+    assert "| GCN | CaNet | <u>80.00 ± 0.00</u> | 96.12 ± 1.04 |" in main.markdown()
+
+
+def test_it_has_no_part_in_where_canet_stands(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    before = table1.tables(write_runs(table1, tmp_path, score_of))[1]
+    search_canet("cora", "gcn", **FOUND)
+    lead = table1.tables(write_runs(table1, tmp_path, score_of))[1]
+    assert lead == before
+    assert lead.rows[0][2:5] == ["1 of 2", "ERM", "+10.00"]
+
+
+@pytest.mark.parametrize(
+    "scope", [Scope(quick=True, tasks=("twitch",)), Scope(methods=("erm",), tasks=("twitch",))]
+)
+def test_it_is_neither_in_a_quick_version_nor_without_canet(
+    scope: Scope, search_canet: SearchCaNet, small_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANET_DATA_ROOT", str(small_root))
+    table2 = Table2(scope)
+    before = table2.configs()
+    search_canet("twitch", "gcn", **FOUND)
+    assert [subject.task for subject in table2.subjects] == ["twitch"]
+    assert table2.configs() == before
+    assert SEARCHED_NOTE not in table2.notes()
+
+
+def test_it_is_nowhere_without_a_search(table1: Table1, search_canet: SearchCaNet) -> None:
+    assert not any(e.searched for backbone in ("gcn", "gat") for e in table1.entrants(backbone))
+    assert SEARCHED_NOTE not in table1.notes()
+
+
+def test_its_french_scores_have_shifted_labels_too(
+    search_canet: SearchCaNet, small_root: Path, tmp_path: Path
+) -> None:
+    search_canet("twitch", "gcn", **FOUND)
+    table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
+    finished = write_runs(table2, tmp_path, score_of)
+    for place in finished.places(table2.configs()):
+        write_json(place.path / FILE, {SHIFTED: 52.0})
+    main = table2.tables(finished)[0]
+    shifted = cell(main, "GCN", SEARCHED_LABEL, f"twitch {SHIFTED}")
+    assert (shifted.mean, shifted.expected, shifted.published) == (52.0, 5, None)
+
+
+def test_it_is_in_the_tables_of_elliptic_and_not_in_its_figure(
+    search_canet: SearchCaNet, small_root: Path, tmp_path: Path
+) -> None:
+    search_canet("elliptic", "gcn", **FOUND)
+    elliptic = Elliptic(Scope(methods=("erm", "canet"), data_root=small_root))
+    assert len(elliptic.configs()) == 2 * 2 * 5 + 5
+    finished = write_runs(elliptic, tmp_path, score_of)
+    for table in elliptic.tables(finished):
+        assert rows(table, "GCN") == ["ERM", "CaNet", SEARCHED_LABEL]
+        assert rows(table, "GAT") == ["ERM", "CaNet"]
+        assert SEARCHED_NOTE in table.notes
+    elliptic.draw(finished, tmp_path)
+    drawn = (tmp_path / "elliptic.svg").read_text(encoding="utf-8")
+    assert "<!-- CaNet -->" in drawn
+    assert "searched" not in drawn

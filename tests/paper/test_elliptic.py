@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canet.paper.elliptic import Elliptic
+from canet.paper.finished import Finished
+from canet.paper.scope import Scope
+from canet.training import RunConfig
+from tests.paper.made_up import names, write_runs
+from tests.searches import SearchCaNet
+
+
+@pytest.fixture
+def elliptic(small_root: Path) -> Elliptic:
+    return Elliptic(Scope(methods=("erm", "canet"), data_root=small_root))
+
+
+def score_of(config: RunConfig) -> float:
+    return 60.0 + config.seed + (10 if config.method == "canet" else 0)
+
+
+def test_all_methods_run_five_times_on_one_split(
+    small_root: Path, search_canet: SearchCaNet
+) -> None:
+    configs = Elliptic(Scope(data_root=small_root)).configs()
+    assert len(configs) == 2 * 9 * 5
+    assert {config.data_seed for config in configs} == {0}
+
+
+def test_left_out_steps_have_a_table_of_their_own(elliptic: Elliptic, tmp_path: Path) -> None:
+    main, left_out = elliptic.tables(write_runs(elliptic, tmp_path, score_of))
+    heads, rows = main.texts()
+    assert heads[2:] == [
+        *("OOD mean", "11-14", "15-18", "19-22", "23-26", "27-30", "31-34", "35-38", "39-42", "ID")
+    ]
+    assert rows[1][:3] == ["GCN", "CaNet", "72.00 ± 1.58"]
+    assert left_out.texts()[0][2:] == ["6-10", "43-49"]
+    assert left_out.texts()[1][0][2] == "50.00 ± 0.00"
+
+
+def test_the_figure_is_drawn_with_and_without_runs(elliptic: Elliptic, tmp_path: Path) -> None:
+    elliptic.draw(Finished(tmp_path / "none"), tmp_path / "empty")
+    elliptic.draw(write_runs(elliptic, tmp_path / "runs", score_of), tmp_path / "figures")
+    assert names(tmp_path / "figures") == {"elliptic.svg", "elliptic.png"}
+    assert names(tmp_path / "empty") == {"elliptic.svg", "elliptic.png"}
+
+
+def test_another_task_in_its_place_has_no_left_out_steps(fresh_cache: Path, tmp_path: Path) -> None:
+    quick = Elliptic(Scope(quick=True))
+    finished = write_runs(quick, tmp_path / "runs")
+    (table,) = quick.tables(finished)
+    quick.draw(finished, tmp_path / "figures")
+    assert table.columns[3:] == ["domain 4", "domain 5", "domain 6", "ID"]
+    assert "in place of elliptic" in "".join(table.notes)

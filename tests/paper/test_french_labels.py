@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import torch
+
+from canet.data import load_task
+from canet.paper.french_labels import FILE, read, shifted, write_missing
+from canet.paper.scope import Repeat, Scope, Subject
+from canet.runs.evaluate import open_trainer
+from canet.training import RunFolder
+
+
+def test_labels_behind_a_repeated_row_belong_to_another_user() -> None:
+    users = shifted(torch.arange(6549)).tolist()
+    assert users[:1021] == [*range(1019), 1018, 1019]
+    assert users[3755:3758] == [3754, 3754, 3755]
+    assert users[-1] == 6546
+
+
+def test_shifted_labels_are_the_rows_of_the_sorted_file(data_root: Path) -> None:
+    with (data_root / "twitch/FR/musae_FR_target.csv").open(newline="", encoding="utf-8") as file:
+        rows = sorted((int(row["new_id"]), row["mature"] == "True") for row in csv.DictReader(file))
+    task = load_task("twitch", data_root)
+    y = task.data.y[task.test_ood["FR"]]
+    assert (len(rows), len(y)) == (6551, 6549)
+    assert shifted(y).tolist() == [mature for _, mature in rows[: len(y)]]
+
+
+def test_the_score_is_computed_once_and_kept_beside_the_run(
+    small_root: Path, tmp_path: Path
+) -> None:
+    subject = Subject("twitch", "original", "twitch")
+    changes = {"epochs": 1, "hidden": 4}
+    config = Scope().job(subject, "erm", "gcn", Repeat(0, 0), changes=changes)
+    folder = tmp_path / "run"
+    open_trainer(config, "cpu", small_root).run(0, folder)
+    place = RunFolder(folder)
+    assert read([place]) == []
+    write_missing([place], "cpu", small_root)
+    (score,) = read([place])
+    assert 0 <= score <= 100
+    before = (folder / FILE).stat()
+    write_missing([place], "cpu", small_root)
+    assert (folder / FILE).stat().st_mtime_ns == before.st_mtime_ns

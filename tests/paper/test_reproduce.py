@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from canet.cli import app
+from canet.errors import CanetError
+from canet.paper import EXPERIMENTS, Scope
+from canet.paper import reproduce as module
+from canet.paper import scope as scope_module
+from canet.paper.reproduce import choose, jobs_of, reproduce
+from canet.runs import FailedJob
+from canet.training import RunConfig
+from tests.paper.made_up import write_made_up
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from canet.paper import Scope, scope
+from canet.paper.reproduce import reproduce
+scope.QUICK_EPOCHS["synthetic"] = 2
+scope = Scope(quick=True, methods=("erm",))
+reproduce("elliptic", Path(sys.argv[1]), scope, device="cpu", quiet=True)
+"""
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
+    """No data files, so that the embedded task stands in, and two epochs."""
+    monkeypatch.setitem(scope_module.QUICK_EPOCHS, "synthetic", 2)
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
+    """Jobs finish with made-up scores at once; those asked for are listed."""
+    asked: list[RunConfig] = []
+
+    def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
+        asked.extend(configs)
+        for config in configs:
+            write_made_up(root, config, 60.0)
+        return []
+
+    monkeypatch.setattr(module, "run_jobs", run)
+    return asked
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [*(folder / "tables").iterdir(), *(folder / "figures").iterdir()]
+    return {path.name: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("what", EXPERIMENTS)
+def test_each_experiment_writes_tables_and_prints_the_headline(
+    what: str, made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(what, tmp_path, Scope(quick=True)) == []
+    names = {path.name for path in (tmp_path / "tables").iterdir()}
+    assert {f"{Path(name).stem}.csv" for name in names} < names
+    assert all("quick" in name for name in names)
+    printed = capsys.readouterr().out
+    assert "synthetic in place of" in printed
+    assert EXPERIMENTS[what].title in printed
+    assert f"Written: {tmp_path / 'tables'}" in printed
+
+
+def test_quiet_prints_nothing(
+    made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce("table1", tmp_path, Scope(quick=True), quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_all_runs_shared_jobs_once_and_writes_the_report(
+    made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reproduce("all", tmp_path, Scope(quick=True))
+    jobs = [(config.name, config.seed) for config in made_up]
+    assert len(jobs) == len(set(jobs))
+    assert (tmp_path / "report.html").is_file()
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_all_of_the_paper_takes_every_job_once() -> None:
+    experiments = choose("all", Scope())
+    jobs = jobs_of(experiments)
+    assert len(jobs) == len({(job.name, job.seed) for job in jobs})
+    assert len(jobs) < sum(len(experiment.configs()) for experiment in experiments)
+
+
+def test_a_job_with_curves_serves_those_without(made_up: list[RunConfig], tmp_path: Path) -> None:
+    scope = Scope(methods=("erm",), tasks=("cora",))
+    apart = [choose("table1", scope), choose("protocols", scope)]
+    jobs = jobs_of([*apart[0], *apart[1]])
+    assert len({repr(replace(job, ood_curves=False)) for job in jobs}) == len(jobs)
+    assert len(jobs) < sum(len(jobs_of(experiments)) for experiments in apart)
+    reproduce("protocols", tmp_path, scope, quiet=True)
+    before = len(made_up)
+    reproduce("table1", tmp_path, scope, quiet=True)
+    assert [job.seed for job in made_up[before:] if job.data_seed == 0] == 2 * [1, 2, 3, 4]
+    assert not [job for job in made_up[before:] if job.data_seed > 0]
+    page = (tmp_path / "tables" / "table1.md").read_text(encoding="utf-8")
+    assert "of 5" not in page
+
+
+def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
+    scope = Scope(quick=True, methods=("erm",))
+    assert reproduce("protocols", tmp_path, scope, device="cpu", quiet=True) == []
+    markers = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done")}
+    before = contents(tmp_path)
+    assert len(markers) == 8
+    reproduce("protocols", tmp_path, scope, device="cpu", quiet=True)
+    assert contents(tmp_path) == before
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done")} == markers
+
+
+def test_a_killed_reproduction_goes_on_to_the_same_tables(tmp_path: Path) -> None:
+    def start() -> subprocess.Popen:
+        command = [sys.executable, "-c", PROGRAM, str(tmp_path / "killed")]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, env=environment, start_new_session=True)
+
+    scope = Scope(quick=True, methods=("erm",))
+    reproduce("elliptic", tmp_path / "undisturbed", scope, device="cpu", quiet=True)
+    markers: dict[Path, int] = {}
+    generator = random.Random(0)
+    for share in (0.5, 0.9):
+        process = start()
+        deadline = time.monotonic() + 100
+        while process.poll() is None and time.monotonic() < deadline:
+            if len(list((tmp_path / "killed").rglob("config.json"))) > 4 * share:
+                break
+            time.sleep(0.02)
+        time.sleep(generator.uniform(0, 0.3))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for marker, written in markers.items():
+            assert marker.stat().st_mtime_ns == written
+        markers |= {path: path.stat().st_mtime_ns for path in tmp_path.glob("killed/**/done")}
+    assert start().wait(300) == 0
+    for marker, written in markers.items():
+        assert marker.stat().st_mtime_ns == written
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def test_failures_are_listed_and_leave_gaps(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
+        for config in configs[1:]:
+            write_made_up(root, config, 60.0)
+        return [FailedJob(configs[0], ["training stopped", "the loss is not finite"])]
+
+    monkeypatch.setattr(module, "run_jobs", run)
+    result = CliRunner().invoke(app, ["reproduce", "table1", "--quick", "--out", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "failed: synthetic erm-gcn, data seed 0, seed 0" in result.output
+    assert "    the loss is not finite" in result.output
+    assert "--retry" in result.output
+    page = (tmp_path / "tables" / "table1-quick.md").read_text(encoding="utf-8")
+    assert "60.00 (1 of 2)" in page
+
+
+def test_methods_and_tasks_are_lists_with_commas(
+    made_up: list[RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["--methods", "erm, irm", "--tasks", "citeseer", "--out", str(tmp_path), "--quiet"]
+    result = CliRunner().invoke(app, ["reproduce", "table1", *options])
+    assert result.exit_code == 0
+    assert {config.method for config in made_up} == {"erm", "irm"}
+    assert {config.task for config in made_up} == {"citeseer"}
+
+
+@pytest.mark.parametrize(
+    ("what", "scope", "words"),
+    [
+        ("table3", Scope(), "unknown experiment 'table3': did you mean 'table"),
+        ("table1", Scope(methods=("ermm",)), "unknown method 'ermm'"),
+        ("table1", Scope(tasks=("corra",)), "unknown task 'corra'"),
+        ("table1", Scope(tasks=("twitch",)), "choose from cora, citeseer, pubmed"),
+        ("ablation", Scope(methods=("erm",)), "leave out --methods"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(what: str, scope: Scope, words: str) -> None:
+    with pytest.raises(CanetError, match=words):
+        choose(what, scope)
+
+
+def test_all_skips_experiments_without_the_tasks_asked_for() -> None:
+    assert [e.name for e in choose("all", Scope(tasks=("elliptic",)))] == ["elliptic"]

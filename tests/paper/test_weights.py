@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from canet.paper.finished import Finished
+from canet.paper.scope import Repeat, Scope, Subject
+from canet.paper.weights import (
+    Weights,
+    branch_weights,
+    branch_weights_at_start,
+    mean_cosine,
+    relative_distance,
+)
+from canet.runs.evaluate import open_trainer
+from canet.training import RunFolder
+from canet.training.checkpoint import WEIGHTS
+from tests.paper.made_up import names, write_runs
+
+
+def test_equal_branches_have_similarity_one_and_distance_nought() -> None:
+    weights = torch.randn(1, 4, 4).expand(3, 4, 4)
+    assert mean_cosine(weights) == pytest.approx(1.0)
+    assert relative_distance(weights) == 0.0
+
+
+def test_unrelated_branches_have_similarity_nought_and_distance_root_two() -> None:
+    weights = torch.eye(9)[:3].view(3, 3, 3)
+    assert mean_cosine(weights) == 0.0
+    assert relative_distance(weights) == pytest.approx(math.sqrt(2))
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_the_yardstick_is_what_the_run_began_with(backbone: str, tmp_path: Path) -> None:
+    subject = Subject("synthetic", "original", "synthetic")
+    changes = {"epochs": 1, "hidden": 8, "learning_rate": 1e-12, "num_layers": 3}
+    config = Scope().job(subject, "canet", backbone, Repeat(0, 7), changes=changes)
+    open_trainer(config, "cpu", None).run(7, tmp_path)
+    trained = branch_weights(RunFolder(tmp_path))
+    for now, start in zip(trained, branch_weights_at_start(RunFolder(tmp_path)), strict=True):
+        assert now.shape == (3, 8, 8)
+        torch.testing.assert_close(now, start)
+    assert not torch.equal(*trained)
+
+
+def test_every_task_and_backbone_has_rows_and_a_heat_map(fresh_cache: Path, tmp_path: Path) -> None:
+    quick = Weights(Scope(quick=True))
+    finished = write_runs(quick, tmp_path / "runs")
+    quick.score_again(finished, "cpu")
+    (table,) = quick.tables(finished)
+    assert [row[1:3] for row in table.texts()[1]] == [
+        ["GCN", "first layer"],
+        ["GCN", "last layer"],
+        ["GAT", "first layer"],
+        ["GAT", "last layer"],
+    ]
+    assert all(row[3] == row[4] for row in table.texts()[1])
+    quick.draw(finished, tmp_path / "figures")
+    backbones, suffixes = ("gcn", "gat"), ("svg", "png")
+    expected = {f"weights-synthetic-{b}-quick.{s}" for b in backbones for s in suffixes}
+    assert names(tmp_path / "figures") == expected
+
+
+def test_what_is_kept_beside_the_runs_serves_without_their_weights(
+    fresh_cache: Path, tmp_path: Path
+) -> None:
+    quick = Weights(Scope(quick=True))
+    finished = write_runs(quick, tmp_path / "runs")
+    quick.score_again(finished, "cpu")
+    before = quick.tables(finished)
+    for weights in (tmp_path / "runs").rglob(WEIGHTS):
+        weights.unlink()
+    quick.score_again(finished, "cpu")
+    assert quick.tables(finished) == before
+    quick.draw(finished, tmp_path / "figures")
+    assert len(names(tmp_path / "figures")) == 4
+
+
+def test_without_runs_there_is_a_table_of_gaps_and_no_figure(
+    fresh_cache: Path, tmp_path: Path
+) -> None:
+    quick = Weights(Scope(quick=True))
+    (table,) = quick.tables(Finished(tmp_path))
+    assert {cell for row in table.texts()[1] for cell in row[3:]} == {"–"}
+    quick.draw(Finished(tmp_path), tmp_path / "figures")
+    assert names(tmp_path / "figures") == set()

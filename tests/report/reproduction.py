@@ -1,0 +1,139 @@
+"""A reproduction folder as `canet reproduce` leaves it, with made-up scores and no training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from canet.files import read_json, write_json
+from canet.runs.evaluate import WITHOUT_SPURIOUS
+from canet.training import RunConfig
+from canet.training.checkpoint import CONFIG, RESULT
+from tests.finished import make_config, write_run
+
+OOD_SETS = {
+    "synthetic": ("domain 4", "domain 5", "domain 6"),
+    "cora": ("domain 4", "domain 5", "domain 6"),
+    "citeseer": ("domain 4", "domain 5", "domain 6"),
+    "pubmed": ("domain 4", "domain 5", "domain 6"),
+    "twitch": ("ES", "FR", "EN"),
+    "arxiv": ("2014-2015", "2016-2017", "2018-2020"),
+    "elliptic": tuple(f"steps {i}-{i + 3}" for i in range(11, 43, 4)),
+}
+LEVEL = {"erm": 62.0, "irm": 63.5, "mixup": 71.0, "canet": 88.0}
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="400" height="240" viewBox="0 0 400 240">'
+    '<rect width="400" height="240" fill="#fff"/>'
+    '<path d="M20 200 L140 120 L260 150 L380 40" stroke="#1f6f8b" stroke-width="4" fill="none"/>'
+    "</svg>"
+)
+TABLE = """# Table 1: <accuracy> under shift
+
+Mean ± standard deviation over five draws.
+
+| backbone | method | Cora OOD | paper |
+| --- | --- | --- | --- |
+| GCN | ERM | <u>75.70 ± 9.60</u> | 74.30 ± 2.66 |
+| GCN | CaNet | **95.90 ± 2.60** | 96.12 ± 1.04 |
+| GCN | EERM | – | OOM |
+"""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Writes made-up runs below `root`, the same ones every time."""
+
+    root: Path
+    epochs: int = 40
+
+    def run(self, config: RunConfig, level: float | None = None) -> Path:
+        """One finished run; its scores lie around `level`, that of its method if None."""
+        random = np.random.default_rng([config.seed, config.data_seed, *config.name.encode()])
+        if level is None:
+            level = LEVEL.get(config.method, 65.0) + 4 * math.sin(sum(config.name[:-8].encode()))
+        names = [f"ood/{name}" for name in OOD_SETS[config.task]]
+        shifted = {name: level - 4 * i + random.normal(0, 1.5) for i, name in enumerate(names)}
+        scores = {"test_id": min(level + 12, 96.0) + random.normal(0, 0.5)} | shifted
+        if config.task == "elliptic":
+            scores["left_out/steps 6-10"] = level + 3
+        curves = ["valid", *(names if config.ood_curves else [])]
+        rise = 1 - np.exp(-np.arange(1, self.epochs + 1) / (self.epochs / 8))
+        history = {
+            name: (scores.get(name, 95.0) * rise + random.normal(0, 0.8, self.epochs)).tolist()
+            for name in curves
+        }
+        place = write_run(self.root, config, scores, {"loss": rise[::-1].tolist(), **history})
+        extra = {
+            "epochs": self.epochs,
+            "selected_epoch": int(random.integers(self.epochs // 2, self.epochs)),
+            "seconds_per_epoch": 0.004 + random.random() / 1000,
+            "peak_memory_mb": 480.0,
+            "device": "NVIDIA H200",
+            "versions": {"canet": "0.1.0", "python": "3.11.7", "torch": "2.11.0"},
+        }
+        if config.method == "canet":
+            extra["inferred_environments"] = _environments(config, ["train", "valid", *scores])
+        write_json(place.path / RESULT, place.read_result() | extra)
+        return place.path
+
+    def runs(
+        self,
+        tasks: Sequence[str],
+        methods: Sequence[str] = tuple(LEVEL),
+        draws: int = 1,
+        seeds: int = 2,
+        level: float | None = None,
+        **changes: Any,
+    ) -> None:
+        """Runs of every task, method, backbone, draw and seed; changes are fields of the config."""
+        for task in tasks:
+            for method in methods:
+                for backbone in ("gcn", "gat"):
+                    for draw in range(draws):
+                        for seed in range(seeds if draw == 0 else 1):
+                            config = make_config(task, method, backbone, seed, draw, True)
+                            self.run(replace(config, **changes), level)
+
+
+def write_reproduction(out: Path) -> None:
+    """Tasks of every kind, a ceiling, variants, a failed job, tables and figures."""
+    maker = Maker(out / "runs")
+    maker.runs(["cora"], draws=3)
+    maker.runs(["cora"], ["erm"], level=95.0, draws=3, seeds=1, features=WITHOUT_SPURIOUS)
+    maker.runs(["cora"], ["erm", "canet"], draws=3, seeds=1, protocol="disjoint")
+    maker.runs(["twitch"], ["erm", "canet"])
+    maker.runs(["arxiv", "elliptic"], ["erm", "canet"], features="structural")
+    for number in (2, 5):
+        maker.run(make_config("cora", "canet", num_environments=number), 80.0)
+    failed = make_config("cora", "eerm", seed=3)
+    folder = out / "runs" / failed.name / "seed-3"
+    write_json(folder / CONFIG, failed.__dict__)
+    write_json(folder / "failed.json", {"lines": ["Traceback …", "MemoryError: <no room>"]})
+    (out / "figures").mkdir()
+    for name in ("elliptic-gcn", "sensitivity_twitch"):
+        (out / "figures" / f"{name}.svg").write_text(SVG, encoding="utf-8")
+    (out / "tables").mkdir()
+    (out / "tables" / "table1.md").write_text(TABLE, encoding="utf-8")
+
+
+def spoil(folder: Path, split: str) -> None:
+    """Make one score of a run not a number."""
+    result = read_json(folder / RESULT)
+    result["scores"][split] = math.nan
+    write_json(folder / RESULT, result)
+
+
+def _environments(config: RunConfig, splits: Sequence[str]) -> dict[str, Any]:
+    random = np.random.default_rng(config.seed)
+    number, layers = config.settings["num_environments"], config.settings["num_layers"]
+    posterior = {split: random.dirichlet([4.0] * number, size=layers).tolist() for split in splits}
+    return {
+        "posterior": posterior,
+        "effective": [2.31, 2.9, 2.7][:layers],
+        "alignment": None if config.task == "twitch" else [0.42, 0.05, 0.1][:layers],
+    }

@@ -1,0 +1,178 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canet.files import write_json
+from canet.paper import french_labels
+from canet.report.comparison import Comparison, Contestant, compare
+from canet.report.results import OOD_MEAN, read_results
+from canet.runs.evaluate import WITHOUT_SPURIOUS
+from canet.training import RunConfig
+from tests.finished import make_config, write_run
+from tests.searches import SearchCaNet
+
+
+def write(
+    root: Path, ood: float, method: str = "erm", fields: dict[str, Any] | None = None, **more: Any
+) -> RunConfig:
+    """A run whose two OOD sets have the mean `ood`; `fields` are those of the config."""
+    config = replace(make_config(method=method, **more), **(fields or {}))
+    write_run(root, config, {"ood/near": ood + 5, "ood/far": ood - 5, "test_id": 90.0})
+    return config
+
+
+def only(root: Path) -> Comparison:
+    (comparison,) = compare(read_results(root))
+    return comparison
+
+
+def contestant(root: Path) -> Contestant:
+    (found,) = only(root).contestants
+    return found
+
+
+def test_one_draw_has_its_spread_over_runs(tmp_path: Path) -> None:
+    for seed, ood in enumerate((50.0, 60.0, 70.0)):
+        write(tmp_path, ood, seed=seed)
+    found = contestant(tmp_path)
+    assert found.basis == "3 runs"
+    assert found.spread(OOD_MEAN) == (60.0, pytest.approx(10.0), 3)
+
+
+def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_have(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, 50.0, seed=0, data_seed=0)
+    write(tmp_path, 99.0, seed=1, data_seed=0)
+    write(tmp_path, 60.0, seed=0, data_seed=1)
+    found = contestant(tmp_path)
+    assert found.basis == "2 draws"
+    assert found.spread(OOD_MEAN) == (55.0, pytest.approx(math.sqrt(50)), 2)
+    assert found.spread_over_runs(OOD_MEAN) == (74.5, pytest.approx(34.648, abs=1e-3), 2)
+    assert len(found.trained) == 3
+
+
+def test_draws_without_a_common_run_seed_count_with_all_their_runs(tmp_path: Path) -> None:
+    write(tmp_path, 50.0, seed=0, data_seed=0)
+    write(tmp_path, 60.0, seed=1, data_seed=1)
+    assert contestant(tmp_path).spread(OOD_MEAN).mean == 55.0
+
+
+def test_one_run_with_and_without_curves_counts_once(tmp_path: Path) -> None:
+    write(tmp_path, 50.0, ood_curves=True)
+    write(tmp_path, 50.0, ood_curves=False)
+    (trained,) = contestant(tmp_path).trained
+    assert trained.run.config.ood_curves
+
+
+def test_a_score_that_is_not_a_number_wins_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    write(tmp_path, math.nan, "canet")
+    write(tmp_path, 50.0, "irm", seed=0)
+    write(tmp_path, math.nan, "irm", seed=1)
+    write(tmp_path, 60.0)
+    comparison = only(tmp_path)
+    verdict = comparison.verdict("gcn")
+    assert verdict
+    assert [c.config.method for c in verdict.ranked] == ["erm"]
+    first, *others = comparison.of("gcn")
+    assert first.config.method == "erm"
+    assert all(math.isnan(other.spread(OOD_MEAN).mean) for other in others)
+
+
+def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, 99.0, "canet", num_environments=5)
+    write(tmp_path, 50.0, "canet", epochs=20)
+    write(tmp_path, 70.0, "canet", tau=3.0, hidden=8)
+    comparison = only(tmp_path)
+    (chosen,) = comparison.contestants
+    assert chosen.config.settings["epochs"] == 20
+    assert len(comparison.variants) == 2
+
+
+def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
+    search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", hidden=128)
+    write(tmp_path, 80.0, "canet", task="cora")
+    write(tmp_path, 90.0, "canet", task="cora", hidden=128)
+    write(tmp_path, 70.0, "canet", task="cora", hidden=32)
+    write(tmp_path, 60.0, task="cora")
+    comparison = only(tmp_path)
+    assert [c.searched for c in comparison.of("gcn")] == [True, False, False]
+    assert [c.config.settings["hidden"] for c in comparison.variants] == [32]
+    verdict = comparison.verdict("gcn")
+    assert verdict
+    assert (verdict.winner.spread(OOD_MEAN).mean, verdict.lead) == (80.0, 20.0)
+
+
+def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Path) -> None:
+    search_canet("cora", hidden=128)
+    write(tmp_path, 90.0, "canet", task="cora", hidden=128)
+    assert not contestant(tmp_path).searched
+    assert only(tmp_path).verdict("gcn")
+
+
+def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
+    write(tmp_path, 95.0, fields={"features": WITHOUT_SPURIOUS})
+    write(tmp_path, 60.0)
+    write(tmp_path, 80.0, "canet")
+    comparison = only(tmp_path)
+    verdict = comparison.verdict("gcn")
+    assert verdict
+    assert verdict.winner.config.method == "canet"
+    assert verdict.lead == 20.0
+    assert [c.is_ceiling for c in comparison.of("gcn")] == [False, False, True]
+
+
+def test_protocols_features_and_visibility_are_never_compared(tmp_path: Path) -> None:
+    write(tmp_path, 60.0)
+    write(tmp_path, 60.0, fields={"protocol": "disjoint"})
+    write(tmp_path, 60.0, fields={"features": "structural"})
+    write(tmp_path, 60.0, fields={"inductive": True})
+    assert len(compare(read_results(tmp_path))) == 4
+
+
+@pytest.mark.parametrize(
+    ("second", "clear", "spread"), [((62.0, 64.0), True, True), ((76.0, 80.0), False, True)]
+)
+def test_a_lead_is_clear_if_it_exceeds_both_spreads(
+    second: tuple[float, float], clear: bool, spread: bool, tmp_path: Path
+) -> None:
+    for seed in (0, 1):
+        write(tmp_path, 80.0 + seed, "canet", seed=seed)
+        write(tmp_path, second[seed], seed=seed)
+    verdict = only(tmp_path).verdict("gcn")
+    assert verdict
+    assert (verdict.is_clear, verdict.has_spread) == (clear, spread)
+
+
+def test_single_runs_are_never_clear(tmp_path: Path) -> None:
+    write(tmp_path, 80.0, "canet")
+    write(tmp_path, 40.0)
+    verdict = only(tmp_path).verdict("gcn")
+    assert verdict
+    assert not verdict.is_clear
+
+
+def test_a_method_that_this_version_does_not_know_is_shown(tmp_path: Path) -> None:
+    write(tmp_path, 60.0, fields={"method": "mine", "settings": {"alpha": 1}})
+    write(tmp_path, 70.0, fields={"method": "mine", "settings": {"alpha": 2}})
+    comparison = only(tmp_path)
+    assert comparison.contestants[0].config.method == "mine"
+    assert len(comparison.variants) == 1
+
+
+def test_shifted_french_labels_are_a_column_where_runs_have_them(tmp_path: Path) -> None:
+    config = make_config("twitch")
+    place = write_run(tmp_path, config, {"ood/ES": 60.0, "ood/FR": 62.0, "test_id": 70.0})
+    assert only(tmp_path).splits == [OOD_MEAN, "ood/ES", "ood/FR", "test_id"]
+    write_json(place.path / french_labels.FILE, {french_labels.SHIFTED: 52.0})
+    comparison = only(tmp_path)
+    assert comparison.splits[2:4] == ["ood/FR", french_labels.SHIFTED]
+    assert comparison.contestants[0].spread(french_labels.SHIFTED).mean == 52.0
+    assert comparison.contestants[0].spread(OOD_MEAN).mean == 61.0

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from canet.errors import CanetError
+from canet.report.results import OOD_MEAN, read_results
+from tests.finished import make_config, write_run
+
+
+def scores(ood: float) -> dict[str, float]:
+    return {"test_id": 80.0, "ood/near": ood, "ood/far": ood - 10}
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_result(tmp_path: Path) -> None:
+    for seed, ood in ((1, 60.0), (0, 50.0), (10, 70.0)):
+        write_run(tmp_path, make_config(seed=seed), scores(ood))
+    (result,) = read_results(tmp_path)
+    assert result.config == make_config(seed=0)
+    assert [run.config.seed for run in result.runs] == [0, 1, 10]
+    assert [place.path.name for place in result.places] == ["seed-0", "seed-1", "seed-10"]
+    assert result.scores("ood/near") == [50.0, 60.0, 70.0]
+    assert result.mean("ood/near") == 60.0
+    assert result.std("ood/near") == pytest.approx(10.0)
+    assert result.mean(OOD_MEAN) == 55.0
+
+
+def test_whatever_else_differs_makes_another_result(tmp_path: Path) -> None:
+    configs = [
+        make_config(),
+        make_config(data_seed=1),
+        make_config(method="canet"),
+        make_config(hidden=8),
+        make_config(ood_curves=True),
+    ]
+    for config in configs:
+        write_run(tmp_path, config, scores(50.0))
+    found = [result.config for result in read_results(tmp_path)]
+    assert sorted(map(repr, found)) == sorted(map(repr, configs))
+
+
+def test_the_spread_of_one_run_is_nought(tmp_path: Path) -> None:
+    write_run(tmp_path, make_config(), scores(50.0))
+    assert read_results(tmp_path)[0].std("test_id") == 0.0
+
+
+def test_unfinished_runs_are_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path, make_config(seed=0), scores(50.0))
+    unfinished = write_run(tmp_path, make_config(seed=1), scores(99.0))
+    (unfinished.path / "done").unlink()
+    (result,) = read_results(tmp_path)
+    assert len(result.runs) == 1
+
+
+def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "a", make_config(), scores(50.0))
+    shutil.copytree(place.path, tmp_path / "b" / "copy")
+    (result,) = read_results(tmp_path)
+    assert result.scores("ood/near") == [50.0]
+
+
+def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="no finished run"):
+        read_results(tmp_path)

@@ -1,0 +1,122 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from canet.data import load_task, synthetic
+from canet.data.spurious import without_spurious_columns
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.methods import get_method
+from canet.runs.evaluate import evaluate_runs, open_trainer
+from canet.settings import override
+from canet.training import Run, Trainer
+
+
+@pytest.fixture(scope="module")
+def task() -> Iterator[ShiftTask]:
+    """The embedded task with few users, by a data seed and a protocol that are not the default."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "NUM_USERS", 300)
+        yield load_task("synthetic", data_seed=2, protocol="disjoint")
+
+
+def train(
+    task: ShiftTask, folder: Path, method: str = "erm", backbone: str = "gcn", seed: int = 0
+) -> Run:
+    settings = override(get_method(method).settings_type(), {"epochs": 2, "hidden": 4})
+    return Trainer(task, method, backbone, settings, "cpu").run(seed, folder)
+
+
+def files_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(("method", "backbone"), [("erm", "gat"), ("canet", "gcn")])
+def test_scores_are_those_of_training_to_the_last_bit(
+    method: str, backbone: str, task: ShiftTask, tmp_path: Path
+) -> None:
+    run = train(task, tmp_path / "run", method, backbone)
+    (summary,) = evaluate_runs(tmp_path / "run", "cpu")
+    scores = summary["scores"]
+    assert (summary["protocol"], summary["data_seed"]) == ("disjoint", 2)
+    for split in ("train", "valid", "test_id"):
+        assert scores[split]["values"] == [run.result["scores"][split]]
+    for name, spread in scores["test_ood"].items():
+        assert spread["values"] == [run.result["scores"][f"ood/{name}"]]
+
+
+def test_scores_come_from_the_weights_and_not_from_the_result(
+    task: ShiftTask, tmp_path: Path
+) -> None:
+    train(task, tmp_path / "a", seed=0)
+    other = train(task, tmp_path / "b", seed=1)
+    weights = "weights.safetensors"
+    (tmp_path / "a" / weights).write_bytes((tmp_path / "b" / weights).read_bytes())
+    (summary,) = evaluate_runs(tmp_path / "a", "cpu")
+    assert summary["scores"]["test_id"]["values"] == [other.result["scores"]["test_id"]]
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_summary_in_the_order_of_seeds(
+    task: ShiftTask, tmp_path: Path
+) -> None:
+    runs = {seed: train(task, tmp_path / f"seed-{seed}", seed=seed) for seed in (10, 2)}
+    train(task, tmp_path / "other", backbone="gat")
+    first, second = evaluate_runs(tmp_path, "cpu")
+    assert (first["backbone"], first["seeds"]) == ("gat", [0])
+    assert (second["backbone"], second["seeds"]) == ("gcn", [2, 10])
+    values = [runs[seed].result["scores"]["valid"] for seed in (2, 10)]
+    assert second["scores"]["valid"]["values"] == values
+
+
+def test_evaluating_changes_no_file(task: ShiftTask, tmp_path: Path) -> None:
+    train(task, tmp_path / "run")
+    before = files_of(tmp_path)
+    evaluate_runs(tmp_path, "cpu")
+    assert files_of(tmp_path) == before
+
+
+def test_unfinished_runs_are_left_out(task: ShiftTask, tmp_path: Path) -> None:
+    train(task, tmp_path / "seed-0", seed=0)
+    train(task, tmp_path / "seed-1", seed=1)
+    (tmp_path / "seed-1" / "done").unlink()
+    (summary,) = evaluate_runs(tmp_path, "cpu")
+    assert summary["seeds"] == [0]
+
+
+@pytest.mark.parametrize(("features", "inductive"), [(None, True), ("structural", True)])
+def test_task_is_loaded_as_it_was(features: str | None, inductive: bool, small_root: Path) -> None:
+    task = load_task("arxiv", small_root, 3, features=features, inductive=inductive)
+    config = Trainer(task, "erm", "gcn", device="cpu").config()
+    again = open_trainer(config, "cpu", small_root)
+    assert again.config() == config
+    assert again.task.data.x.equal(task.data.x)
+    assert again.task.train.equal(task.train)
+
+
+def test_task_without_its_spurious_columns_is_loaded_as_it_was(
+    task: ShiftTask, tmp_path: Path
+) -> None:
+    run = train(without_spurious_columns(task), tmp_path)
+    (summary,) = evaluate_runs(tmp_path, "cpu")
+    assert summary["features"] == "without spurious columns"
+    assert summary["scores"]["test_id"]["values"] == [run.result["scores"]["test_id"]]
+
+
+@pytest.mark.parametrize(
+    "name", ["weights.safetensors", "config.json", "result.json"], ids=lambda name: name
+)
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_damaged_run_is_told_in_one_line(
+    name: str, damage: str, task: ShiftTask, tmp_path: Path
+) -> None:
+    train(task, tmp_path / "run")
+    path = tmp_path / "run" / name
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    else:
+        path.unlink()
+    with pytest.raises(CanetError) as caught:
+        evaluate_runs(tmp_path, "cpu")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path / "run") in str(caught.value)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+
+from canet.data import load_task, synthetic
+from canet.data.task import ShiftTask
+from canet.methods import BACKBONES, METHODS, get_method
+from canet.runs import evaluate
+from canet.search.objective import Objective, blind
+from canet.settings import describe_settings, override
+from canet.training import METRICS, RunConfig, Trainer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_users() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "NUM_USERS", 200)
+        yield
+
+
+def config(method: str = "erm", epochs: int = 3) -> RunConfig:
+    settings = override(get_method(method).settings_type(), {"epochs": epochs, "hidden": 8})
+    return RunConfig(
+        task="synthetic",
+        protocol="paper",
+        data_seed=0,
+        features="original",
+        inductive=False,
+        method=method,
+        backbone="gcn",
+        settings=asdict(settings),
+        seed=0,
+    )
+
+
+def with_garbage_test_labels(task: ShiftTask) -> ShiftTask:
+    """The task with other labels on every node that is not for training or validation."""
+    others = torch.ones(task.num_nodes, dtype=torch.bool)
+    others[task.train] = others[task.valid] = False
+    data = task.data.clone()
+    data.y = torch.where(others, (data.y + 1) % task.num_classes, data.y)
+    return replace(task, data=data)
+
+
+def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() -> None:
+    task = load_task("synthetic")
+    hidden = blind(task)
+    known = (hidden.data.y >= 0).nonzero().squeeze(1)
+    assert known.tolist() == torch.cat([task.train, task.valid]).sort().values.tolist()
+    assert hidden.data.y[known].equal(task.data.y[known])
+    assert {*hidden.splits()} == {"train", "valid", "test_id"}
+    assert hidden.test_id.equal(task.valid)
+    assert (hidden.num_classes, hidden.metric) == (task.num_classes, task.metric)
+
+
+def test_blinding_leaves_the_task_unchanged() -> None:
+    task = load_task("synthetic")
+    before = task.data.y.clone()
+    blind(task)
+    assert task.data.y.equal(before)
+    assert task.test_ood
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_score_does_not_depend_on_test_labels(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int, float]] = []
+    changes = {"dropout": 0.1, "num_layers": 3}
+    expected = Objective(config(method), 1, "cpu", None)(changes, lambda *now: told.append(now))
+    seen = list(told)
+    monkeypatch.setattr(
+        evaluate, "load_task", lambda *given: with_garbage_test_labels(load_task(*given))
+    )
+    told.clear()
+    score = Objective(config(method), 1, "cpu", None)(changes, lambda *now: told.append(now))
+    assert (score, told) == (expected, seen)
+
+
+def test_no_test_node_is_ever_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+    scored: list[torch.Tensor] = []
+    metric = METRICS["accuracy"]
+
+    def spy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        scored.append(y)
+        return metric(logits, y)
+
+    monkeypatch.setitem(METRICS, "accuracy", spy)
+    Objective(config("canet"), 1, "cpu", None)({})
+    task = load_task("synthetic")
+    assert scored
+    for labels in scored:
+        assert labels.min() >= 0  # others have lost their label
+        assert labels.numel() in (task.train.numel(), task.valid.numel())
+
+
+def test_score_is_the_mean_of_the_runs_best_validation_scores() -> None:
+    base = config(epochs=4)
+    settings = override(get_method("erm").settings_type(), base.settings | {"dropout": 0.5})
+    trainer = Trainer(load_task("synthetic"), "erm", "gcn", settings, "cpu")
+    best = [max(trainer.run(seed).history["valid"]) for seed in range(2)]
+    assert Objective(base, 2, "cpu", None)({"dropout": 0.5}) == pytest.approx(sum(best) / 2)
+
+
+def test_first_run_alone_tells_its_progress() -> None:
+    told: list[int] = []
+    Objective(config(), 2, "cpu", None)({}, lambda done, total, score: told.append(done))
+    assert told == [1, 2, 3]
+
+
+def test_trials_of_one_depth_read_the_same_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    run = Trainer.run
+    monkeypatch.setattr(
+        Trainer, "run", lambda self, *a, **k: used.append(self.fields) or run(self, *a, **k)
+    )
+    objective = Objective(config(), 1, "cpu", None)
+    for depth, hidden in ((2, 8), (3, 8), (2, 16)):
+        objective({"num_layers": depth, "hidden": hidden})
+    assert used[0] is used[2]
+    assert used[0] is not used[1]
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("method", METHODS)
+def test_of_the_searched_settings_only_the_depth_changes_what_a_model_reads(
+    method: str, backbone: str
+) -> None:
+    method_type = get_method(method)
+    ranges = {n: a["search"] for n, a in describe_settings(method_type.settings_type).items()}
+    read = set()
+    for name, values in ranges.items():
+        for value in values if name != "num_layers" else ():
+            settings = override(method_type.settings_type(), {name: value})
+            with torch.device("meta"):
+                model = method_type(settings, backbone, 8, 3, 2).model
+            read.add((tuple(model.operators), model.num_layers))
+    assert len(read) == 1

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from canet.data import CATALOG
+from canet.errors import CanetError
+from canet.methods import BACKBONES, METHODS
+from canet.presets import preset
+from canet.search import study as study_module
+from canet.search.study import (
+    Plan,
+    SamplerName,
+    done_trials,
+    enqueue_start,
+    importances,
+    open_study,
+    ranked_trials,
+    try_settings,
+)
+from canet.training import RunConfig
+
+SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
+Settings = Mapping[str, Any]
+
+
+def plan_of(
+    sampler: SamplerName = "tpe",
+    task: str = "synthetic",
+    method: str = "erm",
+    backbone: str = "gcn",
+) -> Plan:
+    base = RunConfig(
+        task=task,
+        protocol="paper",
+        data_seed=0,
+        features="original",
+        inductive=False,
+        method=method,
+        backbone=backbone,
+        settings=asdict(preset(task, method, backbone)) | {"epochs": 60},
+        seed=0,
+    )
+    return Plan(base, sampler, seeds=1)
+
+
+class Landscape:
+    """Stands for an objective: a score for each setting, told at every epoch, without training."""
+
+    def __init__(self, score: Callable[[Settings], float]) -> None:
+        self.score = score
+        self.tried: list[dict[str, Any]] = []
+        self.epochs: list[int] = []
+
+    def __call__(self, changes: Settings, on_progress: Callable[..., None]) -> float:
+        self.tried.append(dict(changes))
+        self.epochs.append(0)
+        for epoch in range(1, 61):
+            self.epochs[-1] = epoch
+            on_progress(epoch, 60, self.score(changes))
+        return self.score(changes)
+
+
+def smooth(settings: Settings) -> float:
+    """Best in the middle of the ranges, and different for nearly all settings."""
+    return -abs(settings["hidden"] - 64) / 64 - settings["dropout"] + settings["learning_rate"]
+
+
+def search(plan: Plan, folder: Path, trials: int, objective: Any) -> optuna.Study:
+    study = open_study(plan, str(folder / "journal.log"))
+    enqueue_start(study, plan)
+    while len(done_trials(study)) < trials and try_settings(study, plan, objective):
+        pass
+    return study
+
+
+@pytest.fixture(autouse=True)
+def unhurried_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Journals are not forced onto the disk, which takes most of the time of a trial here."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
+@pytest.fixture
+def few_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the width and dropout are searched: twelve settings."""
+    describe = study_module.describe_settings
+
+    def described(settings_type: type) -> dict[str, dict[str, Any]]:
+        about = describe(settings_type)
+        return {name: about[name] for name in ("hidden", "dropout")}
+
+    monkeypatch.setattr(study_module, "describe_settings", described)
+
+
+# What is searched
+
+
+def test_ranges_are_the_grid_of_the_paper() -> None:
+    ranges = plan_of(method="canet").ranges
+    assert ranges.pop("reg_weight")  # λ, which the paper does not search
+    assert ranges == {
+        "num_layers": [2, 3, 4, 5],
+        "hidden": [32, 64, 128],
+        "dropout": [0.0, 0.1, 0.2, 0.5],
+        "learning_rate": [0.001, 0.005, 0.01, 0.02],
+        "weight_decay": [0.0, 5e-5, 5e-4, 5e-3],
+        "num_environments": [3, 5, 10],
+        "tau": [1.0, 3.0, 5.0, 10.0],
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_search_can_start_from_every_preset(method: str) -> None:
+    for task, backbone in itertools.product(CATALOG, BACKBONES):
+        plan = plan_of("grid", task, method, backbone)
+        assert all(value in plan.choices[name] for name, value in plan.start.items())
+
+
+def test_published_setting_out_of_range_is_one_more_to_try() -> None:
+    plan = plan_of("grid", "pubmed", "canet")
+    assert plan.start["tau"] == 2.0
+    assert plan.choices["tau"] == [1.0, 2.0, 3.0, 5.0, 10.0]
+    inside = plan_of("grid", "cora", "canet")
+    assert (plan.size, inside.size) == (36864 + 1, 36864)
+
+
+def test_plans_share_a_name_only_if_they_are_equal() -> None:
+    plans = [plan_of(), plan_of("grid"), plan_of(backbone="gat"), Plan(plan_of().base, "tpe", 2)]
+    assert len({plan.name for plan in [*plans, plan_of()]}) == len(plans)
+    assert plan_of().name.startswith("synthetic-erm-gcn-")
+
+
+# Trials
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_first_trial_is_where_the_search_starts(sampler: SamplerName, tmp_path: Path) -> None:
+    landscape = Landscape(smooth)
+    plan = plan_of(sampler, "pubmed", "canet")
+    search(plan, tmp_path, 2, landscape)
+    assert landscape.tried[0] == plan.start
+    assert landscape.tried[1] != plan.start
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_search_that_was_stopped_goes_on_as_if_it_had_not(
+    sampler: SamplerName, tmp_path: Path
+) -> None:
+    whole, parts = Landscape(smooth), Landscape(smooth)
+    search(plan_of(sampler), tmp_path / "whole", 16, whole)
+    for trials in (3, 12, 16):
+        search(plan_of(sampler), tmp_path / "parts", trials, parts)
+    assert parts.tried == whole.tried
+    assert len(whole.tried) == 16
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_no_settings_are_tried_twice_and_a_small_space_is_exhausted(
+    sampler: SamplerName, few_settings: None, tmp_path: Path
+) -> None:
+    landscape = Landscape(lambda s: -s["hidden"] - s["dropout"])
+    plan = plan_of(sampler)
+    study = search(plan, tmp_path, plan.size, landscape)
+    assert plan.size == len(landscape.tried) == len({str(tried) for tried in landscape.tried}) == 12
+    assert not try_settings(study, plan, landscape)  # type: ignore[arg-type]
+    assert len(landscape.tried) == 12
+
+
+def test_random_search_draws_from_the_whole_range(tmp_path: Path) -> None:
+    landscape = Landscape(smooth)
+    search(plan_of("random"), tmp_path, 60, landscape)
+    for name, values in plan_of().ranges.items():
+        drawn = Counter(tried[name] for tried in landscape.tried)
+        assert all(drawn[value] >= 5 for value in values)
+
+
+def test_tpe_learns_where_scores_are_high(tmp_path: Path) -> None:
+    landscape = Landscape(smooth)
+    search(plan_of("tpe"), tmp_path, 40, landscape)
+    late = [smooth(tried) for tried in landscape.tried[20:]]
+    early = [smooth(tried) for tried in landscape.tried[1:11]]
+    assert sum(late) / len(late) > sum(early) / len(early)
+
+
+def test_trial_whose_process_died_does_not_count_and_the_start_is_tried_again(
+    tmp_path: Path,
+) -> None:
+    def die(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(plan_of(), tmp_path, 3, die)
+    landscape = Landscape(smooth)
+    study = search(plan_of(), tmp_path, 3, landscape)
+    assert landscape.tried[0] == plan_of().start
+    states = [trial.state for trial in study.get_trials()]
+    assert states == [TrialState.RUNNING] + 3 * [TrialState.COMPLETE]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_bad_trials_are_pruned_early_but_never_the_start(
+    sampler: SamplerName, tmp_path: Path
+) -> None:
+    start = plan_of().start
+    landscape = Landscape(lambda settings: 1.0 if settings == start else smooth(settings))
+    study = search(plan_of(sampler), tmp_path, 20, landscape)
+    pruned = [trial for trial in done_trials(study) if trial.state == TrialState.PRUNED]
+    assert pruned
+    assert all(trial.number > 5 for trial in pruned)
+    assert {*landscape.epochs} == {20, 60}
+    assert landscape.epochs.count(20) == len(pruned)
+
+
+def test_start_that_scores_worst_is_not_pruned(tmp_path: Path) -> None:
+    plan, landscape = plan_of(), Landscape(lambda s: -1e9 if s == plan_of().start else smooth(s))
+    study = open_study(plan, str(tmp_path / "journal.log"))
+    for _ in range(8):
+        try_settings(study, plan, landscape)  # type: ignore[arg-type]
+    enqueue_start(study, plan)
+    try_settings(study, plan, landscape)  # type: ignore[arg-type]
+    assert (landscape.tried[-1], landscape.epochs[-1]) == (plan.start, 60)
+    assert ranked_trials(study)[-1].params == plan.start
+
+
+def test_grid_prunes_nothing(tmp_path: Path) -> None:
+    landscape = Landscape(smooth)
+    search(plan_of("grid"), tmp_path, 20, landscape)
+    assert {*landscape.epochs} == {60}
+
+
+def test_settings_that_cannot_be_trained_count_as_failed_and_are_not_tried_again(
+    few_settings: None, tmp_path: Path
+) -> None:
+    tried = []
+
+    def objective(settings: Settings, on_progress: object) -> float:
+        tried.append(settings)
+        if settings["hidden"] == 128:
+            raise CanetError("the loss is not finite")
+        return 1.0
+
+    study = search(plan_of("random"), tmp_path, 12, objective)
+    failed = [t for t in done_trials(study) if t.state == TrialState.FAIL]
+    assert len(tried) == 12
+    assert [trial.user_attrs["error"] for trial in failed] == 4 * ["the loss is not finite"]
+
+
+def test_of_equal_scores_the_first_is_best(tmp_path: Path) -> None:
+    study = search(plan_of(), tmp_path, 6, Landscape(lambda settings: 7.0))
+    assert ranked_trials(study)[0].params == plan_of().start
+    assert importances(study) == {}
+
+
+def test_importance_goes_to_what_moves_the_score(tmp_path: Path) -> None:
+    landscape = Landscape(lambda s: s["dropout"] + 0.01 * s["num_layers"])
+    shares = importances(search(plan_of("grid"), tmp_path, 30, landscape))
+    assert next(iter(shares)) == "dropout"
+    assert {*shares} == {*plan_of().ranges}
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+# Storage
+
+
+def test_torn_line_of_a_journal_is_dropped(tmp_path: Path) -> None:
+    journal = tmp_path / "journal.log"
+    search(plan_of(), tmp_path, 3, Landscape(smooth))
+    journal.write_bytes(journal.read_bytes() + b'{"op_code":')
+    landscape = Landscape(smooth)
+    study = search(plan_of(), tmp_path, 5, landscape)
+    assert (len(landscape.tried), len(done_trials(study))) == (2, 5)
+    assert len(done_trials(open_study(plan_of(), str(journal)))) == 5
+
+
+def test_lock_of_a_process_that_died_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_module, "LOCK_SECONDS", 3)
+    monkeypatch.chdir(tmp_path)
+    Path("journal.log.lock").touch()
+    study = search(plan_of(), Path(), 2, Landscape(smooth))
+    assert len(done_trials(study)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.log"]
+
+
+def test_file_that_is_no_journal_is_refused_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("my notes\nof today\n")
+    with pytest.raises(CanetError, match="is not a journal of a search"):
+        open_study(plan_of(), str(path))
+    assert path.read_text() == "my notes\nof today\n"
+
+
+def test_database_keeps_a_search_between_processes(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/trials.db"
+    landscape = Landscape(smooth)
+    try_settings(open_study(plan_of(), url), plan_of(), landscape)  # type: ignore[arg-type]
+    assert [trial.params for trial in done_trials(open_study(plan_of(), url))] == landscape.tried
+
+
+@pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
+def test_database_that_cannot_be_opened_is_told_in_one_line(url: str) -> None:
+    with pytest.raises(CanetError, match="cannot open the storage") as caught:
+        open_study(plan_of(), url)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,29 @@
+"""Searches of CaNet that tests put in place of the package's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from canet import presets
+
+SearchCaNet = Callable[..., None]
+
+
+@pytest.fixture
+def search_canet(monkeypatch: pytest.MonkeyPatch) -> SearchCaNet:
+    """Takes CaNet's searches out of the package's; called, puts one back with what it found."""
+    content = deepcopy(presets._searched())
+    tasks: dict[str, dict[str, dict[str, Any]]] = content["tasks"]
+    for backbones in tasks.values():
+        for methods in backbones.values():
+            methods.pop("canet", None)
+    monkeypatch.setattr(presets, "_searched", lambda: content)
+
+    def search(task: str, backbone: str = "gcn", **settings: object) -> None:
+        tasks[task][backbone]["canet"] = {"settings": settings}
+
+    return search

@@ -1,0 +1,220 @@
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canet import presets
+from canet.data.catalog import CATALOG
+from canet.errors import CanetError
+from canet.files import read_json, write_json
+from canet.methods import BACKBONES, METHODS, Settings
+from canet.methods.canet import CaNetSettings
+from canet.methods.irm import IRMSettings
+from canet.paper.published import PAPER_BACKBONES
+from canet.presets import collect, preset
+
+# The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.
+PUBLISHED = """
+task      backbone  decay  tau  dropout  estimator  propagation  direction  layers  hidden  loss
+cora      gcn       5e-5   1    0.2      graph      symmetric    along      2       64      multi
+citeseer  gcn       5e-5   1    0.1      graph      symmetric    along      2       64      multi
+pubmed    gcn       5e-5   2    0.2      graph      symmetric    along      2       64      multi
+arxiv     gcn       5e-4   1    0.2      node       sum          against    2       64      multi
+twitch    gcn       5e-5   3    0        graph      symmetric    along      2       64      binary
+elliptic  gcn       1e-3   1    0.2      node       sum          against    3       32      binary
+cora      gat       0      3    0.2      graph      symmetric    along      2       64      multi
+citeseer  gat       0      3    0.2      graph      symmetric    along      2       64      multi
+pubmed    gat       5e-5   1    0.2      graph      symmetric    along      2       64      multi
+arxiv     gat       5e-5   2    0.2      graph      symmetric    against    2       64      multi
+twitch    gat       5e-5   2    0        graph      symmetric    along      2       64      binary
+elliptic  gat       5e-4   2    0.1      graph      symmetric    against    2       64      binary
+"""
+ROWS = [line.split() for line in PUBLISHED.strip().splitlines()[1:]]
+LOSS = {"multi": "cross_entropy", "binary": "binary_cross_entropy"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_canet_starts_from_the_published_settings(row: list[str]) -> None:
+    task, backbone, decay, tau, dropout, estimator, propagation, direction, *rest = row
+    layers, hidden, loss = rest
+    assert preset(task, "canet", backbone) == CaNetSettings(
+        weight_decay=float(decay),
+        tau=float(tau),
+        dropout=float(dropout),
+        estimator=estimator,  # type: ignore[arg-type]
+        propagation=propagation,  # type: ignore[arg-type]
+        direction=direction,  # type: ignore[arg-type]
+        num_layers=int(layers),
+        hidden=int(hidden),
+        loss=LOSS[loss],  # type: ignore[arg-type]
+        num_environments=3,
+        learning_rate=0.01,
+        reg_weight=1.0,
+        epochs=500,
+        prior="uniform",
+        patience=0,
+        estimator_learning_rate=None,
+        shared_environment=False,
+        learned_environment=True,
+    )
+
+
+def test_table_covers_every_task_and_every_backbone_of_the_paper() -> None:
+    of_the_paper = [name for name, entry in CATALOG.items() if entry.published]
+    pairs = {(task, backbone) for task in of_the_paper for backbone in PAPER_BACKBONES}
+    assert {(row[0], row[1]) for row in ROWS} == pairs
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_a_task_without_published_settings_gets_the_defaults(backbone: str) -> None:
+    assert preset("synthetic", "canet", backbone) == CaNetSettings()
+    assert preset("mine", "canet", backbone) == CaNetSettings()
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("task", CATALOG)
+def test_methods_on_one_task_share_its_loss_and_direction(task: str, backbone: str) -> None:
+    settings = [preset(task, method, backbone) for method in METHODS]
+    assert len({(s.loss, s.direction) for s in settings}) == 1
+
+
+@pytest.fixture
+def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file of searched settings in place of the package's, empty at first."""
+    path = tmp_path / "searched.json"
+    path.write_text("{}")
+    monkeypatch.setattr(presets, "SEARCHED", path)
+    presets._searched.cache_clear()
+    yield path
+    presets._searched.cache_clear()
+
+
+def best(
+    task: str = "cora", method: str = "irm", backbone: str = "gcn", **settings: object
+) -> dict[str, Any]:
+    """What a search of three settings leaves in its folder."""
+    command = f"canet search {task} --method {method} --backbone {backbone} --trials 16"
+    return {
+        "task": task,
+        "method": method,
+        "backbone": backbone,
+        "settings": {"hidden": 64, "dropout": 0.2, "learning_rate": 0.01} | settings,
+        "valid": 91.5,
+        "trials": 16,
+        "epochs": 200,
+        "features": "original",
+        "command": command + (" --features structural" if task == "arxiv" else ""),
+        "date": "2026-11-15",
+        "hardware": "NVIDIA H200",
+    }
+
+
+def write_best(folder: Path, **given: Any) -> None:
+    content = best(**given)
+    name = f"{content['task']}-{content['method']}-{content['backbone']}"
+    write_json(folder / name / "best.json", content)
+
+
+def test_without_a_search_competitors_keep_their_defaults_but_for_what_a_task_shares(
+    searched: Path,
+) -> None:
+    assert preset("cora", "erm", "gcn") == Settings()
+    assert preset("twitch", "erm", "gat") == Settings(loss="binary_cross_entropy")
+    assert preset("arxiv", "erm", "gcn") == Settings(direction="against")
+    elliptic = Settings(direction="against", loss="binary_cross_entropy")
+    assert preset("elliptic", "erm", "gat") == elliptic
+
+
+def test_searched_settings_are_where_competitors_start(searched: Path, tmp_path: Path) -> None:
+    write_best(tmp_path, task="arxiv", hidden=128, penalty_weight=10.0)
+    write_json(searched, collect([tmp_path]))
+    found = preset("arxiv", "irm", "gcn")
+    assert found == IRMSettings(hidden=128, penalty_weight=10.0, direction="against")
+    assert preset("arxiv", "irm", "gat") == IRMSettings(direction="against")
+
+
+def test_canet_keeps_what_its_authors_published(searched: Path, tmp_path: Path) -> None:
+    before = preset("cora", "canet", "gcn")
+    write_best(tmp_path, method="canet", hidden=128)
+    write_best(tmp_path, method="irm", hidden=128)
+    write_json(searched, collect([tmp_path]))
+    assert preset("cora", "canet", "gcn") == before
+
+
+def test_what_was_searched_of_canet_is_told_apart_from_what_was_published(
+    searched: Path, tmp_path: Path
+) -> None:
+    write_best(tmp_path, task="arxiv", method="canet", hidden=128, dropout=0.2, tau=3.0)
+    write_json(searched, collect([tmp_path]))
+    entry = read_json(searched)["tasks"]["arxiv"]["gcn"]["canet"]
+    assert entry["settings"] == {"hidden": 128, "tau": 3.0}
+    published = preset("arxiv", "canet", "gcn")
+    assert presets.searched("arxiv", "canet", "gcn") == replace(published, hidden=128, tau=3.0)
+    assert presets.searched("arxiv", "canet", "gat") is None
+
+
+def test_competitors_start_from_their_search(searched: Path, tmp_path: Path) -> None:
+    write_best(tmp_path, hidden=128)
+    write_json(searched, collect([tmp_path]))
+    assert presets.searched("cora", "irm", "gcn") == preset("cora", "irm", "gcn")
+    assert presets.searched("cora", "erm", "gcn") is None
+
+
+def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path) -> None:
+    write_best(tmp_path, hidden=128, dropout=0.2)
+    write_best(tmp_path, task="arxiv", method="erm", backbone="gat", dropout=0.5)
+    content = collect([tmp_path])
+    assert content["tasks"]["cora"]["gcn"]["irm"] == {
+        "settings": {"hidden": 128},
+        "valid": 91.5,
+        "trials": 16,
+        "epochs": 200,
+        "features": "original",
+    }
+    assert content["tasks"]["arxiv"]["gat"]["erm"]["settings"] == {"dropout": 0.5}
+    assert content["commands"] == [
+        "canet search TASK --method METHOD --backbone BACKBONE --trials 16",
+        "canet search TASK --method METHOD --backbone BACKBONE --trials 16 --features structural",
+    ]
+    assert (content["date"], content["hardware"]) == ("2026-11-15", "NVIDIA H200")
+
+
+def test_collection_does_not_depend_on_the_order_of_folders(tmp_path: Path) -> None:
+    write_best(tmp_path / "a", method="irm", hidden=32)
+    write_best(tmp_path / "b", method="coral", task="citeseer")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    text = json.dumps(collect(folders))
+    assert json.dumps(collect(folders[::-1])) == text
+    assert json.dumps(collect([tmp_path])) == text
+
+
+def test_two_searches_of_one_method_are_refused(tmp_path: Path) -> None:
+    write_best(tmp_path / "a")
+    write_best(tmp_path / "b")
+    with pytest.raises(CanetError, match="two searches of irm-gcn on cora: give only one"):
+        collect([tmp_path])
+
+
+def test_folder_without_searches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="no finished search there"):
+        collect([tmp_path])
+
+
+def test_searched_settings_of_the_package_fit_their_methods() -> None:
+    content = read_json(presets.SEARCHED)
+    for task, backbones in content.get("tasks", {}).items():
+        for backbone, methods in backbones.items():
+            for method, entry in methods.items():
+                found = presets.searched(task, method, backbone)
+                assert found
+                settings = asdict(found)
+                assert entry["settings"].items() <= settings.items()
+                assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
+
+
+def test_unknown_method_is_refused() -> None:
+    with pytest.raises(CanetError, match="unknown method 'cannet': did you mean 'canet'"):
+        preset("cora", "cannet", "gcn")
