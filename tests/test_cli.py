@@ -136,13 +136,13 @@ def finished(
 
 COMMANDS = [
     "demo",
+    "train",
+    "evaluate",
     "datasets",
     "methods",
     "backbones",
-    "train",
     "search",
     "reproduce",
-    "evaluate",
     "report",
     "archive",
     "bench",

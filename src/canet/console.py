@@ -166,13 +166,14 @@ def show_methods(methods: Sequence[type[Method]]) -> None:
     from canet.methods import Settings
 
     common = {declared.name for declared in fields(Settings)}
+    width = max(len(method.name) for method in methods)
     for method in methods:
         labels = "; needs environment labels" if method.needs_environments else ""
-        print(f"{method.name:<10} {method.summary}{labels}")
-        print(f"{'':<10} {method.paper}")
+        print(f"{method.name:<{width}}  {method.summary}{labels}")
+        print(f"{'':<{width}}  {method.paper}")
         for name, about in describe_settings(method.settings_type).items():
             if name not in common:
-                print(f"{'':<12} {_setting_text(name, about)}")
+                print(f"{'':<{width}}    {_setting_text(name, about)}")
     print("All settings of one method, the common ones too: canet methods NAME")
 
 

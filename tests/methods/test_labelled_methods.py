@@ -13,7 +13,7 @@ from tests.training.tiny import NUM_NODES, tiny_task
 
 from .labelled import ENVIRONMENT, make
 
-LABELLED = ["irm", "coral", "dann", "group_dro", "vrex"]
+LABELLED = [name for name, method in METHODS.items() if method.needs_environments]
 every_method = pytest.mark.parametrize("name", LABELLED)
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 

@@ -78,5 +78,6 @@ def backbones(as_json: Json = False) -> None:
         content = {b.name: {"label": b.label, "summary": b.summary} for b in BACKBONES.values()}
         print(json.dumps(content, indent=2))
         return
+    width = max(map(len, BACKBONES))
     for backbone in BACKBONES.values():
-        print(f"{backbone.name:<12} {backbone.summary}")
+        print(f"{backbone.name:<{width}}  {backbone.summary}")

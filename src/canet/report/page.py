@@ -89,6 +89,7 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
     contestants = [c for comparison in comparisons for c in comparison.contestants]
     variants = [c for comparison in comparisons for c in comparison.variants]
     runs = [trained.run for c in contestants + variants for trained in c.trained]
+    shown = {c.config.method for c in contestants + variants}
     machines = Counter(map(_machine, runs))
     return environment.get_template("report.html.jinja").render(
         headline=_headline([standing.verdict for standing in standings]),
@@ -96,7 +97,7 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
         standings=standings,
         axis=_axis(standings),
         legend=legend(contestants),
-        methods=METHODS,
+        methods={name: METHODS[name] for name in METHODS if name in shown},
         num_runs=len(runs),
         num_configurations=len(contestants) + len(variants),
         rules=sorted({run.result["selection"] for run in runs}),
