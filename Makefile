@@ -3,14 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+# A worker for each core; tests of one file stay together until a worker has nothing left to do.
+PYTEST := $(BIN)/pytest -n logical --dist worksteal
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-slow lint bench clean
 
 demo: $(READY)
 	$(BIN)/canet demo
 
 test: $(READY)
-	$(BIN)/pytest
+	$(PYTEST) -m "not slow"
+
+test-slow: $(READY)
+	$(PYTEST) -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

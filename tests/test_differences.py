@@ -28,7 +28,7 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
 from canet.nn import environment as environment_module
 from canet.paper import french_labels
-from canet.paper.comparison import Table2
+from canet.paper.published import published
 from canet.paper.scope import Scope, Subject
 from canet.presets import preset
 from canet.report.comparison import compare
@@ -484,10 +484,9 @@ def labels_are_placed_by_new_id_and_shifted_ones_stand_beside_the_published_colu
     users = french_labels.shifted(torch.arange(1022)).tolist()
     assert users == [*range(1019), 1018, 1019, 1020]  # user 1018 stands twice in the real file
 
-    table = Table2(Scope(methods=("erm",), tasks=("twitch",), data_root=small_root))
     config = make_config("twitch", "erm", "gcn")
-    assert table.published(config, "ood/FR") is None
-    beside = table.published(config, french_labels.SHIFTED)
+    assert published(config, "ood/FR") is None
+    beside = published(config, french_labels.SHIFTED)
     assert beside is not None
     assert (beside.mean, beside.std) == (52.62, 0.01)
     scores = {"ood/ES": 60.0, "ood/FR": 62.0, french_labels.SHIFTED: 10.0}
@@ -515,9 +514,8 @@ def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_pa
         config = make_config(data_seed=data_seed, seed=seed)
         write_run(tmp_path, config, {"ood/only": score, "test_id": 90.0})
     ((contestant,),) = (comparison.contestants for comparison in compare(read_results(tmp_path)))
-    over_draws, over_runs = contestant.spread(OOD_MEAN), contestant.spread_over_runs(OOD_MEAN)
-    assert over_draws == (55, pytest.approx(math.sqrt(50)), 2)
-    assert over_runs == (52, pytest.approx(math.sqrt(8)), 2)
+    assert contestant.score(OOD_MEAN).values == [50, 60]
+    assert contestant.score_over_runs(OOD_MEAN).values == [50, 54]
 
 
 # The checks as tests ------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of glibc")
 def test_freed_memory_is_used_again_without_page_faults() -> None:
     """Without the setting every page faults, unless torch brings an allocator of its own."""

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, JustifyMethod
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from canet.data import TaskDescription
+from canet.progress import Display
 from canet.settings import describe_settings
 
 if TYPE_CHECKING:
     from canet.methods import Method
 
-SECONDS_BETWEEN_LINES = 10.0
 WIDTH_OF_FILES = 160
 WIDTH_OF_TASKS = 150
 METRIC_NAMES = {"accuracy": "accuracy", "roc_auc": "ROC-AUC", "macro_f1": "macro F1"}
@@ -32,53 +30,30 @@ class Report(Protocol):
 
 
 class Reporter:
-    """Shows the progress of several runs on standard error.
+    """Shows the progress of several runs, one after the other, on a display.
 
-    One bar with the time left on a terminal, a line now and then elsewhere, nothing if quiet.
+    Args:
+        num_runs: How many runs there will be.
+        quiet: Show nothing.
     """
 
     def __init__(self, num_runs: int, quiet: bool) -> None:
-        self._num_runs = num_runs
+        self._display = Display(num_runs, quiet=quiet)
         self._started = 0
-        self._quiet = quiet
-        self._last_line = time.monotonic()
-        self._bar: Progress | None = None
-        if not quiet and sys.stderr.isatty():
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TimeRemainingColumn(),
-                TextColumn("valid {task.fields[score]:.1f}"),
-                console=Console(stderr=True),
-                transient=True,
-            )
 
     def next_run(self, label: str) -> Report:
         """The callback of the next run."""
         before, self._started = self._started, self._started + 1
 
         def report(done: int, total: int, score: float) -> None:
-            if self._bar:
-                self._show_bar(label, before, done, total, score)
-            elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
-                self._last_line = time.monotonic()
-                print(f"{label}: epoch {done}/{total}, valid {score:.1f}", file=sys.stderr)
+            text = f"{label}: epoch {done}/{total}, valid {score:.1f}"
+            self._display.update(before, text=text, part=done / total)
 
         return report
 
-    def _show_bar(self, label: str, before: int, done: int, total: int, score: float) -> None:
-        assert self._bar is not None
-        fraction = (before + done / total) / self._num_runs
-        if not self._bar.tasks:
-            self._bar.add_task(label, total=1.0, score=score)
-        self._bar.update(self._bar.tasks[0].id, completed=fraction, description=label, score=score)
-
     @contextmanager
     def showing(self) -> Iterator[Reporter]:
-        if not self._bar:
-            yield self
-            return
-        with self._bar:
+        with self._display:
             yield self
 
 

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import CaNet, Graph
 from canet.training import Trainer
 
+DOCS = Path(__file__).parents[2] / "docs"
 NODES, FEATURES, CLASSES = 7, 5, 3
 EDGES = torch.tensor([[0, 1, 2, 2, 3, 4, 5, 5, 0, 1], [1, 2, 0, 2, 4, 3, 0, 1, 1, 4]])
 TINY = CaNetSettings(hidden=4, num_layers=2, num_environments=3)
@@ -67,6 +69,7 @@ def test_the_yardstick_computes_the_logits_and_the_divergence_of_our_model(
     torch.testing.assert_close(divergence.mean(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_yardstick_learns() -> None:
     torch.manual_seed(0)
     settings = replace(TINY, hidden=64)
@@ -117,7 +120,7 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
     assert same.fields.batch("train").x.shape == ours.fields.batch("train").x.shape
 
 
-COMMAND = "canet bench --quick --device cpu --tasks synthetic --seconds 0"
+COMMAND = "canet bench --quick --device cpu --tasks synthetic --seconds 0.01"
 
 
 @pytest.fixture(scope="module")
@@ -137,14 +140,8 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     return out, printed.getvalue(), progress.getvalue()
 
 
-@pytest.fixture(scope="module")
-def measured(answer: tuple[Path, str, str]) -> Path:
-    return answer[0]
-
-
-def test_the_command_shows_every_measurement(
-    answer: tuple[Path, str, str],
-) -> None:
+@pytest.mark.slow
+def test_the_command_shows_every_measurement(answer: tuple[Path, str, str]) -> None:
     out, printed, progress = answer
     assert read_json(out)["command"] == COMMAND
     for title in ("Epoch: ", "Peak memory", "Least work of an epoch"):
@@ -152,7 +149,9 @@ def test_the_command_shows_every_measurement(
     assert "synthetic GAT K 3 plain:" in progress
 
 
-def test_the_harness_measures_every_contestant(measured: Path) -> None:
+@pytest.mark.slow
+def test_the_harness_measures_every_contestant(answer: tuple[Path, str, str]) -> None:
+    measured = answer[0]
     results = Results.read(measured)
     (case,) = results.cases
     for contestant in contestants.CONTESTANTS:
@@ -168,8 +167,19 @@ def test_the_harness_measures_every_contestant(measured: Path) -> None:
     assert measured.with_suffix(".png").exists()
 
 
-def test_targets_without_a_measurement_are_counted_and_not_listed(measured: Path) -> None:
-    results = Results.read(measured)
+@pytest.fixture
+def embedded() -> Results:
+    """The committed measurements of the embedded task with GAT, and of no other case."""
+    results = Results.read(DOCS / "results" / "performance-cpu-small.json")
+    wanted = {"task": "synthetic", "backbone": "gat"}
+    results.content["cases"] = [
+        entry for entry in results.content["cases"] if wanted.items() <= entry["case"].items()
+    ]
+    return results
+
+
+def test_targets_without_a_measurement_are_counted_and_not_listed(embedded: Results) -> None:
+    results = embedded
     assert {check.met for check in checks(results)} == {None}
     assert tables.targets(results).rows == []
     results.content["cases"][0]["case"]["task"] = "cora"
@@ -179,19 +189,19 @@ def test_targets_without_a_measurement_are_counted_and_not_listed(measured: Path
     assert f"({len(checks(results)) - 2} other targets not measured)" in table.title
 
 
-def test_the_page_is_filled_from_the_measurements_alone(measured: Path) -> None:
+def test_a_page_is_filled_from_the_measurements_alone(embedded: Results) -> None:
     parts = [page.MACHINES, *page.PARTS]
     text = "\n\n".join(["# Title", *(f"<!-- {p} -->\nstale text\n<!-- end {p} -->" for p in parts)])
-    filled = page.fill(text, [Results.read(measured)])
+    filled = page.fill(text, parts, [embedded])
     assert filled.startswith("# Title")
     assert "stale text" not in filled
     assert "synthetic GAT K 3" in filled
     assert "What must hold" not in filled
-    assert page.fill(filled, [Results.read(measured)]) == filled
+    assert page.fill(filled, parts, [embedded]) == filled
 
 
-def test_a_case_of_two_runs_is_taken_whole_from_the_later_one(measured: Path) -> None:
-    earlier, later = Results.read(measured), Results.read(measured)
+def test_a_case_of_two_runs_is_taken_whole_from_the_later_one(embedded: Results) -> None:
+    earlier, later = embedded, deepcopy(embedded)
     entry = earlier.content["cases"][0]
     other = {**entry, "case": {**entry["case"], "k": 7}}
     earlier.content["cases"].append(other)
@@ -202,16 +212,23 @@ def test_a_case_of_two_runs_is_taken_whole_from_the_later_one(measured: Path) ->
     assert len(earlier.cases) == 2
 
 
-def test_a_page_without_a_part_is_refused(measured: Path) -> None:
+def test_a_page_without_a_part_is_refused(embedded: Results) -> None:
     with pytest.raises(CanetError, match="no part"):
-        page.fill("# Title", [Results.read(measured)])
+        page.fill("# Title", ["epochs"], [embedded])
 
 
-def test_the_page_of_the_docs_has_every_part() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "performance.md").read_text(encoding="utf-8")
-    for part in [page.MACHINES, *page.PARTS]:
-        assert f"<!-- {part} -->" in text
-        assert f"<!-- end {part} -->" in text
+def test_every_part_is_on_one_page() -> None:
+    assert sorted(part for parts in page.PAGES.values() for part in parts) == sorted(
+        [page.MACHINES, *page.PARTS]
+    )
+
+
+def test_the_committed_pages_are_what_the_raw_files_give() -> None:
+    names = ("cpu-small", "cpu-arxiv", "cpu-growth", "h200-small", "h200", "h200-growth")
+    runs = [Results.read(DOCS / "results" / f"performance-{name}.json") for name in names]
+    for name, parts in page.PAGES.items():
+        text = (DOCS / name).read_text(encoding="utf-8")
+        assert page.fill(text, parts, runs) == text
 
 
 def make_results(**peaks_mb: float | None) -> Results:

@@ -77,6 +77,7 @@ def test_no_file_is_read_or_written_and_no_network_used(monkeypatch: pytest.Monk
     synthetic_task()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> None:
     task = without_spurious_columns(synthetic_task(protocol="disjoint"))

@@ -364,6 +364,7 @@ def test_each_players_steps_leave_the_other_alone() -> None:
     assert steps == 2 * [{"editors"}, {"editors"}, {"editors"}, {"model"}]
 
 
+@pytest.mark.slow
 def test_editors_learn_to_make_risks_differ() -> None:
     method, batch = make(edits_per_node=1, editor_learning_rate=0.05, inner_steps=1)
     editors, optimizer = editors_of(method), adam(method)

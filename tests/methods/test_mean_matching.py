@@ -148,6 +148,7 @@ def test_weights_that_are_not_the_optimum_are_never_returned(
         mean_matching_weights(source, source + 1, one_class(source), 0.2, 10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["synthetic", "cora", "twitch"])
 def test_discrepancy_is_that_of_an_independent_solver(
     task: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

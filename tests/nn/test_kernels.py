@@ -117,6 +117,7 @@ def test_fused_attention_survives_scores_that_overflow_an_exponential() -> None:
         assert tensor.isfinite().all()
 
 
+@pytest.mark.slow
 def test_fused_attention_gives_the_same_bits_twice() -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(3, 64, torch.float32)
     first, second = (value_and_gradients(pattern, tensors) for _ in range(2))
@@ -275,6 +276,7 @@ def fields_and_gradients(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
 @pytest.mark.parametrize("branches", [3, *(pytest.param(k, marks=gpu_only) for k in (2, 10, 40))])
 def test_fused_sample_and_its_gradients_are_those_of_double_precision(

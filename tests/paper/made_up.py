@@ -12,7 +12,8 @@ from canet.paper.elliptic import LEFT_OUT
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
 from canet.paper.scope import OOD_SETS
-from canet.report.tables import Score, Table
+from canet.report.score import Score
+from canet.report.tables import Table
 from canet.settings import override
 from canet.training import RunConfig
 from canet.training.checkpoint import WEIGHTS, write_tensors

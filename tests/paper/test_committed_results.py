@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from canet.paper import Finished, Scope
+from canet.paper.page import write_report
 from canet.paper.reproduce import RUNS, choose, features_at_hand
-from canet.report import write_report
 from canet.training import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -83,6 +83,7 @@ def test_the_readme_shows_table_1_of_the_archive() -> None:
             assert re.sub(r"\s+", " ", text) == expected
 
 
+@pytest.mark.slow
 def test_the_backbones_are_compared_in_their_own_archive(tmp_path: Path, fresh_cache: Path) -> None:
     unpack_archive(BACKBONES / "runs.tar.xz", tmp_path / RUNS)
     scope, finished = (

@@ -9,10 +9,11 @@ import pytest
 from canet.files import write_json
 from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
-from canet.paper.french_labels import FILE, SHIFTED
+from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.presets import preset
-from canet.report.tables import SEARCHED_LABEL, SEARCHED_NOTE, Table
+from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
+from canet.report.tables import Table
 from canet.training import RunConfig
 from tests.paper.made_up import cell, write_runs
 from tests.searches import SearchCaNet
@@ -128,7 +129,7 @@ def test_its_french_scores_have_shifted_labels_too(
     table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
     finished = write_runs(table2, tmp_path, score_of)
     for place in finished.places(table2.configs()):
-        write_json(place.path / FILE, {SHIFTED: 52.0})
+        write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
     main = table2.tables(finished)[0]
     shifted = cell(main, "GCN", SEARCHED_LABEL, f"twitch {SHIFTED}")
     assert (shifted.mean, shifted.expected, shifted.published) == (52.0, 5, None)

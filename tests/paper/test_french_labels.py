@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from canet.data import load_task
-from canet.paper.french_labels import FILE, read, shifted, write_missing
+from canet.paper.french_labels import SHIFTED, SHIFTED_FR, shifted, write_missing
 from canet.paper.scope import Repeat, Scope, Subject
 from canet.runs.evaluate import open_trainer
 from canet.training import RunFolder
@@ -37,10 +37,9 @@ def test_the_score_is_computed_once_and_kept_beside_the_run(
     folder = tmp_path / "run"
     open_trainer(config, "cpu", small_root).run(0, folder)
     place = RunFolder(folder)
-    assert read([place]) == []
+    assert SHIFTED_FR.read(place) == {}
     write_missing([place], "cpu", small_root)
-    (score,) = read([place])
-    assert 0 <= score <= 100
-    before = (folder / FILE).stat()
+    assert 0 <= SHIFTED_FR.read(place)[SHIFTED] <= 100
+    before = (folder / SHIFTED_FR.file).stat()
     write_missing([place], "cpu", small_root)
-    assert (folder / FILE).stat().st_mtime_ns == before.st_mtime_ns
+    assert (folder / SHIFTED_FR.file).stat().st_mtime_ns == before.st_mtime_ns

@@ -123,6 +123,7 @@ def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done")} == markers
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on_to_the_same_tables(tmp_path: Path) -> None:
     def start() -> subprocess.Popen:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "killed")]

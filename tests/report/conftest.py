@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.report import write_report
+from canet.paper.page import write_report
 from tests.report.reproduction import write_reproduction
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from canet.files import write_json
-from canet.paper import french_labels
+from canet.paper.french_labels import SHIFTED, SHIFTED_FR
+from canet.paper.page import CONTEXT
 from canet.report.comparison import Comparison, Contestant, compare
 from canet.report.results import OOD_MEAN, read_results
 from canet.runs.evaluate import WITHOUT_SPURIOUS
@@ -25,7 +26,7 @@ def write(
 
 
 def only(root: Path) -> Comparison:
-    (comparison,) = compare(read_results(root))
+    (comparison,) = compare(read_results(root, CONTEXT.extra_sets), CONTEXT)
     return comparison
 
 
@@ -39,7 +40,7 @@ def test_one_draw_has_its_spread_over_runs(tmp_path: Path) -> None:
         write(tmp_path, ood, seed=seed)
     found = contestant(tmp_path)
     assert found.basis == "3 runs"
-    assert found.spread(OOD_MEAN) == (60.0, pytest.approx(10.0), 3)
+    assert found.score(OOD_MEAN).values == [50.0, 60.0, 70.0]
 
 
 def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_have(
@@ -50,22 +51,22 @@ def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_ha
     write(tmp_path, 60.0, seed=0, data_seed=1)
     found = contestant(tmp_path)
     assert found.basis == "2 draws"
-    assert found.spread(OOD_MEAN) == (55.0, pytest.approx(math.sqrt(50)), 2)
-    assert found.spread_over_runs(OOD_MEAN) == (74.5, pytest.approx(34.648, abs=1e-3), 2)
-    assert len(found.trained) == 3
+    assert found.score(OOD_MEAN).values == [50.0, 60.0]
+    assert found.score_over_runs(OOD_MEAN).values == [50.0, 99.0]
+    assert len(found.runs) == 3
 
 
 def test_draws_without_a_common_run_seed_count_with_all_their_runs(tmp_path: Path) -> None:
     write(tmp_path, 50.0, seed=0, data_seed=0)
     write(tmp_path, 60.0, seed=1, data_seed=1)
-    assert contestant(tmp_path).spread(OOD_MEAN).mean == 55.0
+    assert contestant(tmp_path).score(OOD_MEAN).mean == 55.0
 
 
 def test_one_run_with_and_without_curves_counts_once(tmp_path: Path) -> None:
     write(tmp_path, 50.0, ood_curves=True)
     write(tmp_path, 50.0, ood_curves=False)
-    (trained,) = contestant(tmp_path).trained
-    assert trained.run.config.ood_curves
+    (run,) = contestant(tmp_path).runs
+    assert run.config.ood_curves
 
 
 def test_a_score_that_is_not_a_number_wins_nothing_and_ends_nothing(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_score_that_is_not_a_number_wins_nothing_and_ends_nothing(tmp_path: Pa
     assert [c.config.method for c in verdict.ranked] == ["erm"]
     first, *others = comparison.of("gcn")
     assert first.config.method == "erm"
-    assert all(math.isnan(other.spread(OOD_MEAN).mean) for other in others)
+    assert all(math.isnan(other.score(OOD_MEAN).mean) for other in others)
 
 
 def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
@@ -107,7 +108,7 @@ def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
     assert [c.config.settings["hidden"] for c in comparison.variants] == [32]
     verdict = comparison.verdict("gcn")
     assert verdict
-    assert (verdict.winner.spread(OOD_MEAN).mean, verdict.lead) == (80.0, 20.0)
+    assert (verdict.winner.score(OOD_MEAN).mean, verdict.lead) == (80.0, 20.0)
 
 
 def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Path) -> None:
@@ -167,12 +168,24 @@ def test_a_method_that_this_version_does_not_know_is_shown(tmp_path: Path) -> No
     assert len(comparison.variants) == 1
 
 
+def test_nothing_is_searched_and_most_runs_are_chosen_where_no_preset_is_known(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, 70.0, "canet", hidden=128)
+    for seed in (0, 1):
+        write(tmp_path, 50.0, "canet", seed=seed, hidden=8)
+    (comparison,) = compare(read_results(tmp_path))
+    (chosen,) = comparison.contestants
+    assert (chosen.config.settings["hidden"], chosen.searched) == (8, False)
+    assert len(comparison.variants) == 1
+
+
 def test_shifted_french_labels_are_a_column_where_runs_have_them(tmp_path: Path) -> None:
     config = make_config("twitch")
     place = write_run(tmp_path, config, {"ood/ES": 60.0, "ood/FR": 62.0, "test_id": 70.0})
     assert only(tmp_path).splits == [OOD_MEAN, "ood/ES", "ood/FR", "test_id"]
-    write_json(place.path / french_labels.FILE, {french_labels.SHIFTED: 52.0})
+    write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
     comparison = only(tmp_path)
-    assert comparison.splits[2:4] == ["ood/FR", french_labels.SHIFTED]
-    assert comparison.contestants[0].spread(french_labels.SHIFTED).mean == 52.0
-    assert comparison.contestants[0].spread(OOD_MEAN).mean == 61.0
+    assert comparison.splits[2:4] == ["ood/FR", SHIFTED]
+    assert comparison.contestants[0].score(SHIFTED).mean == 52.0
+    assert comparison.contestants[0].score(OOD_MEAN).mean == 61.0

@@ -16,25 +16,9 @@ def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None
     assert (second.title, second.uri[:26]) == ("B: plot", "data:image/svg+xml;base64,")
 
 
-def test_a_markdown_table_is_read_with_its_title_notes_and_marks(tmp_path: Path) -> None:
-    (tmp_path / "table1.md").write_text(TABLE, encoding="utf-8")
-    (tmp_path / "table1.csv").write_text("ignored", encoding="utf-8")
-    (page,) = embedded.tables(tmp_path)
-    assert page.title == "Table 1: <accuracy> under shift"
-    assert page.notes == ["Mean ± standard deviation over five draws."]
-    assert page.heads == ["backbone", "method", "Cora OOD", "paper"]
-    assert [row[2] for row in page.rows] == [
-        ("75.70 ± 9.60", "u"),
-        ("95.90 ± 2.60", "strong"),
-        ("–", ""),
-    ]
-    assert [row[2].key for row in page.rows] == ["75.70", "95.90", ""]
-    assert [page.is_words(column) for column in range(4)] == [True, True, False, False]
-
-
-def test_a_page_without_a_table_is_its_title_and_notes(tmp_path: Path) -> None:
-    (tmp_path / "only-words.md").write_text("Nothing was run.\n", encoding="utf-8")
-    assert embedded.tables(tmp_path) == [("Only: words", ["Nothing was run."], [], [])]
+def test_the_tables_of_a_folder_are_those_that_were_written(tmp_path: Path) -> None:
+    TABLE.write(tmp_path)
+    assert embedded.tables(tmp_path) == [TABLE]
 
 
 def test_folders_that_are_not_there_hold_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from canet import cli
 from canet.errors import CanetError
 from canet.files import read_json, write_json
-from canet.report import write_report
+from canet.paper.page import write_report
 from canet.training.checkpoint import CONFIG, RESULT
 from tests.finished import make_config
 from tests.report.reproduction import Maker, spoil

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 
 from canet.errors import CanetError
+from canet.files import write_json
+from canet.report import ExtraSet
 from canet.report.results import OOD_MEAN, read_results
 from tests.finished import make_config, write_run
 
@@ -20,11 +23,11 @@ def test_runs_that_differ_in_their_seed_alone_are_one_result(tmp_path: Path) -> 
     (result,) = read_results(tmp_path)
     assert result.config == make_config(seed=0)
     assert [run.config.seed for run in result.runs] == [0, 1, 10]
-    assert [place.path.name for place in result.places] == ["seed-0", "seed-1", "seed-10"]
-    assert result.scores("ood/near") == [50.0, 60.0, 70.0]
-    assert result.mean("ood/near") == 60.0
-    assert result.std("ood/near") == pytest.approx(10.0)
-    assert result.mean(OOD_MEAN) == 55.0
+    assert [run.place.path.name for run in result.runs] == ["seed-0", "seed-1", "seed-10"]
+    near = result.score("ood/near")
+    assert near.values == [50.0, 60.0, 70.0]
+    assert (near.mean, near.std) == (60.0, pytest.approx(10.0))
+    assert result.score(OOD_MEAN).mean == 55.0
 
 
 def test_whatever_else_differs_makes_another_result(tmp_path: Path) -> None:
@@ -43,7 +46,20 @@ def test_whatever_else_differs_makes_another_result(tmp_path: Path) -> None:
 
 def test_the_spread_of_one_run_is_nought(tmp_path: Path) -> None:
     write_run(tmp_path, make_config(), scores(50.0))
-    assert read_results(tmp_path)[0].std("test_id") == 0.0
+    assert read_results(tmp_path)[0].score("test_id").std == 0.0
+
+
+def test_a_score_on_an_extra_set_stands_beside_the_others_and_is_no_result(tmp_path: Path) -> None:
+    extra = ExtraSet("synthetic", "near, again", "again.json", "ood/near", "no result", "A note.")
+    for seed in (0, 1):
+        place = write_run(tmp_path, make_config(seed=seed), scores(50.0))
+    write_json(place.path / extra.file, {extra.name: 20.0})
+    (result,) = read_results(tmp_path, [extra])
+    assert [run.has(extra.name) for run in result.runs] == [False, True]
+    assert result.runs[1].score(extra.name) == 20.0
+    assert math.isnan(result.score(extra.name).mean)
+    assert result.score(OOD_MEAN).values == [45.0, 45.0]
+    assert not read_results(tmp_path)[0].runs[1].has(extra.name)
 
 
 def test_unfinished_runs_are_left_out(tmp_path: Path) -> None:
@@ -58,7 +74,7 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
     place = write_run(tmp_path / "a", make_config(), scores(50.0))
     shutil.copytree(place.path, tmp_path / "b" / "copy")
     (result,) = read_results(tmp_path)
-    assert result.scores("ood/near") == [50.0]
+    assert result.score("ood/near").values == [50.0]
 
 
 def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:

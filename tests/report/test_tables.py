@@ -2,46 +2,33 @@ from __future__ import annotations
 
 import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from canet.paper.published import Published
-from canet.report.tables import Score, Table
+from canet.report.score import Published, Score
+from canet.report.tables import Table
 
 
-def table(*rows: list[str | Score], ranked: bool = True) -> Table:
-    return Table("name", "A title", ["backbone", "method", "cora OOD"], rows, ["A note."], ranked)
+def table(*rows: list[str | Score]) -> Table:
+    return Table("name", "A title", ["backbone", "method", "cora OOD"], rows, ["A note."])
 
 
 def lines(markdown: str) -> list[str]:
     return [line for line in markdown.splitlines() if line.startswith("|")]
 
 
-@pytest.mark.parametrize(
-    ("score", "text"),
-    [
-        (Score([90.0, 92.0], 2), "91.00 ± 1.41"),
-        (Score([90.0], 1), "90.00"),
-        (Score([90.0, 92.0], 5), "91.00 ± 1.41 (2 of 5)"),
-        (Score([], 5), "–"),
-        (Score([math.nan, 90.0], 2), "–"),
-        (Score([0.12345], 1, digits=3), "0.123"),
-    ],
-)
-def test_a_score_reads_as_mean_and_spread(score: Score, text: str) -> None:
-    assert score.text == text
-
-
 @pytest.mark.filterwarnings("error")
 def test_the_best_is_bold_and_the_second_underlined_in_each_backbone() -> None:
-    page = table(
+    scores = table(
         ["GCN", "ERM", Score([70.0], 1)],
         ["GCN", "IRM", Score([60.0], 1)],
         ["GCN", "CaNet", Score([95.0], 1)],
         ["GAT", "ERM", Score([80.0], 1)],
         ["GAT", "CaNet", Score([], 1)],
-    ).markdown()
+    )
+    page = scores.ranked().markdown()
     assert lines(page)[2:] == [
         "| GCN | ERM | <u>70.00</u> |",
         "| GCN | IRM | 60.00 |",
@@ -52,12 +39,17 @@ def test_the_best_is_bold_and_the_second_underlined_in_each_backbone() -> None:
     assert page.startswith("# A title\n\nA note.\n\n|")
 
 
+def test_scores_that_read_alike_are_marked_alike() -> None:
+    values = {"a": 70.001, "b": 70.002, "c": 69.0}
+    scores = table(*(["GCN", name, Score([value], 1)] for name, value in values.items()))
+    assert [cells[2].rank for cells in scores.ranked().shown] == [1, 1, 0]
+
+
 def test_published_numbers_stand_in_a_column_of_their_own() -> None:
     with_paper = table(
         ["GCN", "ERM", Score([70.0], 1, Published("Table 1", 74.3, 2.66))],
         ["GCN", "EERM", Score([60.0], 1, Published("Table 1", None, None))],
         ["GCN", "V-REx", Score([60.0], 1)],
-        ranked=False,
     )
     heads, rows = with_paper.texts()
     assert heads == ["backbone", "method", "cora OOD", "paper"]
@@ -89,7 +81,34 @@ def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
         "published std": "2.66",
     }
     assert (second["mean"], second["runs"], second["published"]) == ("", "0", "OOM")
+    assert {path.name for path in tmp_path.iterdir()} == {"name.md", "name.csv", "name.json"}
     assert (tmp_path / "name.md").read_text(encoding="utf-8").startswith("# A title")
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    written = table(
+        ["GCN", "ERM", Score([70.1, 1 / 3], 2, Published("Table 1", 74.3, 2.66), digits=3)],
+        ["GCN", "EERM", Score([], 2, Published("Table 1", None, None))],
+        ["GCN", "full", ""],
+    ).ranked()
+    written.write(tmp_path)
+    assert Table.read(tmp_path / "name.json") == replace(written, rows=list(written.rows))
+
+
+def test_a_score_that_is_no_number_is_read_back_as_a_gap(tmp_path: Path) -> None:
+    table(["GCN", "ERM", Score([math.nan, 70.0], 2)]).write(tmp_path)
+    assert Table.read(tmp_path / "name.json").texts()[1] == [["GCN", "ERM", "–"]]
+
+
+def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
+    row = ["GCN", "K = 3", "+1.50", "−2.00 ± 0.10", "1 of 9", "–"]
+    shown = Table("name", "Title", ["head"] * len(row), [row]).shown[0]
+    assert [text.key for text in shown] == ["GCN", "K = 3", "+1.50", "-2.00", "1", ""]
+
+
+def test_a_column_without_numbers_is_one_of_words() -> None:
+    shown = table(["GCN", "ERM", Score([70.0], 1)], ["GCN", "CaNet", Score([], 1)])
+    assert [shown.is_words(column) for column in range(3)] == [True, True, False]
 
 
 def test_a_text_among_scores_has_no_line_in_the_csv() -> None:

@@ -1,18 +1,17 @@
-"""Jobs in this process, and in several that share a folder and die."""
+"""Many runs: each trained once, whoever dies; and what they leave."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from itertools import count
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,16 @@ import pytest
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.runs import claims, evaluate, job_folder, run, run_jobs, worker
-from canet.runs.claims import CLAIMS, RELEASED, is_claimed, take_claim
-from canet.runs.worker import FAILURE, JobRunner
+from canet.runs import evaluate, job_folder, run_jobs, worker
+from canet.runs.engine import Engine, Processes, WorkerDied
+from canet.runs.lock import LOCK, alone_in
+from canet.runs.run import ManyRuns, read_failure
+from canet.runs.worker import FAILURE, Outcome, train_elsewhere, train_here, write_files
 from canet.training import Run, RunConfig, RunFolder, Trainer
 from canet.training.checkpoint import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from tests.finished import make_config
-from tests.runs.processes import ended, exit_code, forked, wait_until
-from tests.runs.test_claims import write_claim
+from tests.runs.processes import alive, wait_until
+from tests.runs.test_engine import double
 
 
 def tiny_job(seed: int = 0, epochs: int = 2, **changes: Any) -> RunConfig:
@@ -75,8 +76,9 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "POLL_SECONDS", 0.02)
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trainer is left from another test."""
+    monkeypatch.setattr(worker._Warm, "trainer", None)
 
 
 def test_each_job_ends_in_the_folder_of_its_content(tmp_path: Path) -> None:
@@ -140,7 +142,6 @@ def test_failed_job_leaves_its_last_lines_and_the_others_go_on(
     place = job_folder(tmp_path, tiny_job(0))
     assert json.loads((place.path / FAILURE).read_text()) == {"lines": lines}
     assert not place.finished
-    assert not is_claimed(place.path)
     assert job_folder(tmp_path, tiny_job(1)).finished
 
 
@@ -157,11 +158,12 @@ def test_failed_job_is_run_again_only_when_asked(
 
 def test_retried_job_that_succeeds_has_failed_no_more(tmp_path: Path) -> None:
     place = job_folder(tmp_path, tiny_job())
-    worker.write_failure(place, ["no space left"])
+    place.path.mkdir(parents=True)
+    (place.path / FAILURE).write_text('{"lines": ["no space left"]}')
     assert run_here([tiny_job()], tmp_path) == [["no space left"]]
     assert run_here([tiny_job()], tmp_path, retry=True) == []
     assert place.finished
-    assert worker.read_failure(place) is None
+    assert read_failure(place) is None
 
 
 def test_error_with_a_mend_fails_in_its_one_line(tmp_path: Path) -> None:
@@ -186,20 +188,6 @@ def test_options_that_cannot_work_are_refused_before_any_job(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_job_finished_by_another_before_the_claim_is_not_run(
-    tmp_path: Path, begun: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def finish_and_take(job: Path) -> Any:
-        job.mkdir(parents=True)
-        (job / MARKER).touch()
-        return take_claim(job)
-
-    monkeypatch.setattr(worker, "take_claim", finish_and_take)
-    assert run_here([tiny_job()], tmp_path) == []
-    assert begun() == []
-    assert not (job_folder(tmp_path, tiny_job()).path / CLAIMS).exists()
-
-
 def test_files_that_a_killed_process_left_half_written_go(tmp_path: Path) -> None:
     place = job_folder(tmp_path, tiny_job())
     place.path.mkdir(parents=True)
@@ -208,82 +196,7 @@ def test_files_that_a_killed_process_left_half_written_go(tmp_path: Path) -> Non
     assert list(place.path.glob(".*")) == []
 
 
-def test_job_of_another_machine_is_waited_for(
-    tmp_path: Path, begun: Callable[[], list[str]]
-) -> None:
-    place = job_folder(tmp_path, tiny_job(0))
-    write_claim(place.path)
-    other = job_folder(tmp_path, tiny_job(1))
-
-    def finish() -> None:
-        wait_until(lambda: other.finished)
-        (place.path / MARKER).touch()
-
-    thread = threading.Thread(target=finish)
-    thread.start()
-    run_here([tiny_job(0), tiny_job(1)], tmp_path)
-    thread.join()
-    assert begun() == [str(other.path)]
-
-
-def test_job_of_a_process_that_dies_is_taken_over(tmp_path: Path) -> None:
-    place = job_folder(tmp_path, tiny_job(0))
-    other = job_folder(tmp_path, tiny_job(1))
-
-    def hold() -> None:
-        take_claim(place.path)
-        time.sleep(60)
-
-    with forked(hold) as pid:
-        wait_until(lambda: is_claimed(place.path))
-
-        def kill() -> None:
-            wait_until(lambda: other.finished)
-            os.kill(pid, signal.SIGKILL)
-
-        thread = threading.Thread(target=kill)
-        thread.start()
-        run_here([tiny_job(0), tiny_job(1)], tmp_path)
-        thread.join()
-    assert place.finished
-
-
-def test_process_taken_for_dead_leaves_its_job_to_the_new_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claims, "HEARTBEAT_SECONDS", 0.01)
-    config = tiny_job(epochs=100_000)
-    place = job_folder(tmp_path, config)
-
-    def take_over(done: int, total: int, score: float) -> None:
-        if done == 2:
-            write_claim(place.path, number=2)
-
-    JobRunner(tmp_path, "cpu", None).run([config], take_over)
-    assert not place.finished
-    assert worker.read_failure(place) is None
-    assert is_claimed(place.path)
-
-
-def test_runner_trains_seeds_side_by_side_save_those_that_others_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[int]] = []
-    train = Trainer.run_together
-
-    def noted(self: Trainer, folders: dict[int, Path], *rest: Any) -> list[Run]:
-        asked.append(list(folders))
-        return train(self, folders, *rest)
-
-    monkeypatch.setattr(Trainer, "run_together", noted)
-    configs = [tiny_job(seed) for seed in range(4)]
-    places = [job_folder(tmp_path, config) for config in configs]
-    write_claim(places[0].path)
-    worker.write_failure(places[2], ["failed before"])
-    JobRunner(tmp_path, "cpu", None).run(configs, lambda *_: None)
-    assert asked == [[1, 3]]
-    assert [place.finished for place in places] == [False, True, False, True]
-    assert [is_claimed(place.path) for place in places] == [True, False, False, False]
+# Seeds side by side
 
 
 def test_of_seeds_side_by_side_only_the_broken_one_fails(
@@ -291,95 +204,215 @@ def test_of_seeds_side_by_side_only_the_broken_one_fails(
 ) -> None:
     fail_with_seed_0(monkeypatch)
     configs = [tiny_job(seed) for seed in range(3)]
-    runner = JobRunner(tmp_path, "cpu", None)
-    runner.run(configs, lambda *_: None)
+    told = train_here(configs, tmp_path, "cpu", None)
     places = [job_folder(tmp_path, config) for config in configs]
     assert [place.finished for place in places] == [False, True, True]
-    assert worker.read_failure(places[0])
-    assert not runner.sound
+    assert list(told.failures) == [0]
+    assert not told.sound
 
 
-def test_interrupted_job_is_free_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
+class Script(Engine):
+    """Answers that a test wrote, in place of training; what was asked for is kept."""
 
-    monkeypatch.setattr(Trainer, "run_together", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run_here([tiny_job()], tmp_path)
-    place = job_folder(tmp_path, tiny_job())
-    assert (place.path / CLAIMS / "1").stat().st_mtime == RELEASED
-    assert worker.read_failure(place) is None
+    def __init__(self, *answers: Outcome | Exception, size: int = 1) -> None:
+        self.size = size
+        self.asked: list[list[int]] = []
+        self.renewed: list[int] = []
+        self._answers = list(answers)
+
+    def submit(self, slot: int, function: Any, *arguments: Any) -> Future[Any]:
+        configs, root = arguments[:2]
+        self.asked.append([config.seed for config in configs])
+        answer = self._answers.pop(0) if self._answers else Outcome()
+        future: Future[Any] = Future()
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+            return future
+        for config in configs:
+            if config.seed not in answer.failures:
+                place = job_folder(root, config)
+                place.path.mkdir(parents=True, exist_ok=True)
+                (place.path / MARKER).touch()
+        future.set_result(answer)
+        return future
+
+    def renew(self, slot: int) -> None:
+        self.renewed.append(slot)
 
 
-def test_two_processes_do_each_job_once(tmp_path: Path, begun: Callable[[], list[str]]) -> None:
-    configs = [tiny_job(seed, epochs=5) for seed in range(8)]
-    with ExitStack() as children:
-        work = [
-            children.enter_context(forked(lambda: run_here(configs, tmp_path))) for _ in range(2)
-        ]
-        assert [exit_code(pid) for pid in work] == [0, 0]
-    assert Counter(begun()) == {str(job_folder(tmp_path, config).path): 1 for config in configs}
+def many(configs: list[RunConfig], root: Path, together: bool = True) -> ManyRuns:
+    return ManyRuns(configs, root, "cpu", None, together)
 
 
-def test_jobs_killed_at_random_times_end_as_if_undisturbed(
-    tmp_path: Path, begun: Callable[[], list[str]]
+def test_seeds_of_a_method_that_may_share_a_gpu_go_together(tmp_path: Path) -> None:
+    configs = [tiny_job(seed) for seed in range(7)] + [tiny_job(method="mixup")]
+    script = Script()
+    assert many(configs, tmp_path).train(script, quiet=True) == []
+    assert script.asked == [[0, 1, 2, 3, 4], [5, 6], [0]]
+    alone = Script()
+    many(configs, tmp_path / "alone", together=False).train(alone, quiet=True)
+    assert alone.asked == [[seed] for seed in (0, 1, 2, 3, 4, 5, 6, 0)]
+
+
+def test_runs_whose_worker_died_are_trained_again_one_by_one_and_blamed_alone(
+    tmp_path: Path,
 ) -> None:
-    configs = [tiny_job(seed, 3, method=name) for name in ("erm", "canet") for seed in range(3)]
-    places = [job_folder(tmp_path / "killed", config) for config in configs]
-    run_here(configs, tmp_path / "whole")  # loads the task, for the copies too
-    start = time.monotonic()
-    with forked(lambda: run_here(configs, tmp_path / "timed")) as pid:
-        assert exit_code(pid) == 0
-    whole = time.monotonic() - start
-    chance = random.Random(5)
+    death = WorkerDied(["killed"])
+    script = Script(death, Outcome(), death, Outcome())
+    configs = [tiny_job(seed) for seed in range(3)]
+    (failed,) = many(configs, tmp_path).train(script, quiet=True)
+    assert script.asked == [[0, 1, 2], [0], [1], [2]]
+    assert (failed.config, failed.lines) == (configs[1], ["killed"])
+    assert read_failure(job_folder(tmp_path, configs[1])) == ["killed"]
+
+
+def test_a_worker_with_an_unforeseen_error_is_replaced(tmp_path: Path) -> None:
+    script = Script(Outcome({0: ["CUDA error"]}, sound=False))
+    many([tiny_job(seed) for seed in (0, 1)], tmp_path, together=False).train(script, quiet=True)
+    assert script.renewed == [0]
+    assert script.asked == [[0], [1]]
+
+
+# Runs whose files travel
+
+
+def test_files_of_a_run_made_elsewhere_are_those_of_a_run_made_here(tmp_path: Path) -> None:
+    configs = [tiny_job(seed) for seed in (0, 1)]
+    told = train_elsewhere(configs, "cpu", None)
+    run_here(configs, tmp_path / "here")
+    for config in configs:
+        place = job_folder(tmp_path / "there", config)
+        write_files(place, told.files[config.seed])
+        assert place.finished
+        assert outcome(place) == outcome(job_folder(tmp_path / "here", config))
+        names = {path.name for path in place.path.iterdir()}
+        assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
+
+
+def test_the_marker_of_a_travelled_run_is_written_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, content: bytes) -> int:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="no space"):
+        write_files(RunFolder(tmp_path), {MARKER: b"", WEIGHTS: b"weights"})
+    assert list(tmp_path.iterdir()) == []
+
+
+# One command at a time in a folder
+
+
+def test_a_second_command_waits_for_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from canet.runs.lock import alone_in\n"
+        "with alone_in(Path(sys.argv[1])): print('in', flush=True); time.sleep(600)"
+    )
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "in\n"
+
+        def end_the_first(*_: object) -> None:
+            first.kill()
+
+        signal.signal(signal.SIGALRM, end_the_first)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with alone_in(tmp_path):
+            assert first.poll() is not None or first.wait() is not None
+    assert "another command works in" in capsys.readouterr().err
+    assert (tmp_path / LOCK).exists()
+
+
+# Real processes
+
+
+@pytest.mark.slow
+def test_runs_in_workers_are_those_made_here_and_a_broken_one_fails_alone(tmp_path: Path) -> None:
+    configs = [tiny_job(seed) for seed in range(3)]
+    broken = tiny_job(learning_rate=1e30)
+    options: dict[str, Any] = {"jobs": 2, "device": "cpu", "quiet": True}
+    (failed,) = run_jobs([configs[0], broken, *configs[1:]], tmp_path / "workers", **options)
+    assert failed.config == broken
+    assert "lower learning_rate" in failed.lines[0]
+    run_here(configs, tmp_path / "here")
+    for config in configs:
+        done = job_folder(tmp_path / "workers", config)
+        assert outcome(done) == outcome(job_folder(tmp_path / "here", config))
+    assert multiprocessing.active_children() == []
+
+
+CALLER = """
+import sys
+from pathlib import Path
+from canet.runs import run_jobs
+from tests.runs.test_run import log_runs_of_caller, two_methods
+
+if __name__ == "__main__":
+    log_runs_of_caller(Path(sys.argv[2]))
+    run_jobs(two_methods(), Path(sys.argv[1]), jobs=int(sys.argv[3]), device="cpu", quiet=True)
+"""
+
+
+def two_methods() -> list[RunConfig]:
+    return [tiny_job(seed, 8, method=name) for name in ("erm", "canet") for seed in range(3)]
+
+
+def log_runs_of_caller(log: Path) -> None:
+    log_runs(pytest.MonkeyPatch(), log)
+
+
+def call(root: Path, jobs: int) -> subprocess.Popen[bytes]:
+    """The runs of `two_methods` in a process of their own."""
+    script = root.parent / "caller.py"
+    script.write_text(CALLER)
+    command = [sys.executable, str(script), str(root), str(root.parent / "log"), str(jobs)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, env=env)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_callers_killed_at_random_times_lose_and_repeat_nothing(tmp_path: Path, jobs: int) -> None:
+    configs, root = two_methods(), tmp_path / "killed"
+    places = [job_folder(root, config) for config in configs]
+    run_here(configs, tmp_path / "whole")
+    chance, kills = random.Random(5), 0
     finished: dict[Path, tuple[int, int]] = {}
-    kills = 0
     while len(finished) < len(places):
-        before = len(begun())
-        with forked(lambda: run_here(configs, tmp_path / "killed")) as pid:
-            deadline = time.monotonic() + whole * chance.uniform(0.05, 0.3) * 1.2**kills
-            wait_until(lambda pid=pid, end=deadline: ended(pid) or time.monotonic() > end)
-            kills += not ended(pid)
-            os.killpg(pid, signal.SIGKILL)
-            exit_code(pid)
-        again = set(begun()[before:])
+        with call(root, jobs) as caller:
+            before = len(list(root.rglob(MARKER)))
+            deadline = time.monotonic() + 60
+            while caller.poll() is None and time.monotonic() < deadline:
+                if len(list(root.rglob(MARKER))) > before + kills:
+                    time.sleep(chance.uniform(0.0, 0.3))
+                    break
+                time.sleep(0.01)
+            kills += caller.poll() is None
+            caller.kill()
         for place in places:
             if place.path in finished:
-                assert str(place.path) not in again
                 assert marker(place) == finished[place.path]
             elif place.finished:
                 finished[place.path] = marker(place)
-    assert kills >= 2
+    assert kills >= 1
     for config, place in zip(configs, places, strict=True):
         assert outcome(place) == outcome(job_folder(tmp_path / "whole", config))
 
 
-def test_process_killed_at_any_file_operation_loses_no_job(tmp_path: Path) -> None:
-    runner = JobRunner(tmp_path, "cpu", None)
-    runner.run([tiny_job(seed=0, epochs=1)], lambda *_: None)  # loads the task, for the copies too
-
-    def die_at(number: int, config: RunConfig) -> None:
-        operations = count(1)
-        folder = str(job_folder(tmp_path, config).path)
-
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            here = event.startswith(("os.", "open")) and folder in str(arguments[:2])
-            if here and next(operations) == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(hook)
-        runner.run([config], lambda *_: None)
-
-    for number in count(1):
-        config = tiny_job(seed=number, epochs=1)
-        place = job_folder(tmp_path, config)
-        with forked(lambda number=number, config=config: die_at(number, config)) as pid:
-            killed = exit_code(pid) == -signal.SIGKILL
-        finished = marker(place) if place.finished else None
-        runner.run([config], lambda *_: None)
-        assert place.finished
-        assert finished in (None, marker(place))
-        assert not (place.path / CLAIMS).exists()
-        if not killed:
-            break
-    assert number > 20
+@pytest.mark.slow
+def test_hundreds_of_tasks_with_eight_workers_leave_nothing_behind() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with Processes(8) as engine:
+        pids = [engine.submit(slot, os.getpid).result() for slot in range(8)]
+        for number in range(50):
+            futures = [engine.submit(slot, double, number) for slot in range(8)]
+            assert [future.result() for future in futures] == [2 * number] * 8
+    assert len(set(pids)) == 8
+    wait_until(lambda: not any(map(alive, pids)))
+    assert multiprocessing.active_children() == []
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import multiprocessing
 import os
 import shlex
 import signal
@@ -12,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.storages import GrpcStorageProxy
 from optuna.trial import TrialState
 
 from canet import cli
@@ -25,8 +26,11 @@ from canet.data import load_task, synthetic
 from canet.errors import CanetError
 from canet.presets import preset, unsearched
 from canet.runs import evaluate
+from canet.runs.engine import Here, Processes
 from canet.search import search
-from canet.search.search import _watch
+from canet.search import storage as storage_module
+from canet.search.search import Worker
+from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study
 from canet.training import RunConfig
 from tests.search.test_objective import with_garbage_test_labels
@@ -62,7 +66,7 @@ def trials_of(folder: Path, storage: str | None = None) -> list[Any]:
     """Settings, score and reported scores of every trial of the search in a folder."""
     content = json.loads((folder / "search.json").read_text())
     plan = Plan(RunConfig(**content["base"]), content["sampler"], content["seeds"])
-    study = open_study(plan, storage or str(folder / "journal.log"))
+    study = open_study(plan, open_storage(storage or str(folder / "journal.log")))
     return [(t.params, t.value, t.intermediate_values) for t in done_trials(study)]
 
 
@@ -157,6 +161,7 @@ def test_same_command_again_reads_and_a_larger_one_goes_on(
     assert trials_of(folder / "grown") == trials_of(folder / "more")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["canet", "group_dro"])
 def test_garbage_test_labels_leave_the_study_unchanged(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,12 +187,14 @@ def test_no_test_score_is_kept_anywhere(found: tuple[Path, str]) -> None:
         assert "ood/" not in text
 
 
+@pytest.mark.slow
 def test_workers_do_as_many_trials_as_were_asked_for(tmp_path: Path) -> None:
     command = (*QUIET, "--trials", 5, "--jobs", 2, "--out", "mine")
     assert call(tmp_path, *command) == (0, "", "")
     assert len(trials_of(tmp_path / "mine")) == read(tmp_path / "mine")["trials"] == 5
 
 
+@pytest.mark.slow
 def test_killed_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
     line = ["search", "synthetic", "--method", "erm", "--trials", "4", "--epochs", "20"]
     line += ["--device", "cpu", "--quiet", "--out", "mine"]
@@ -209,23 +216,112 @@ def test_killed_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert after[: len(before)] == before
 
 
-def test_worker_that_dies_is_told_in_one_line() -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=os._exit, args=(code,)) for code in (0, 9)]
-    with pytest.raises(CanetError, match="ended with exit code 9: lower --jobs"):
-        _watch(workers, lambda: None)
+class Dying(Worker):
+    """A worker whose process ends at once."""
+
+    def __call__(self, *_: object) -> str:
+        os._exit(9)
 
 
-def test_interrupted_parent_takes_its_workers_along() -> None:
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=time.sleep, args=(600,)) for _ in range(2)]
+def test_worker_that_dies_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "Worker", Dying)
+    code, _, err = call(tmp_path, *QUIET, "--trials", 2, "--jobs", 2, "--out", "mine")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "ended with exit code 9: lower --jobs if memory is short" in err
 
-    def interrupt() -> None:
-        raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        _watch(workers, interrupt)
-    assert not any(worker.is_alive() for worker in workers)
+class Sleeping(Worker):
+    """A worker that says which process it is and never ends."""
+
+    def __call__(self, *_: object) -> str:
+        assert self.data_root is not None
+        (self.data_root / str(os.getpid())).touch()
+        time.sleep(600)
+        return ""
+
+
+@pytest.mark.slow
+def test_interrupted_parent_takes_its_workers_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = tmp_path / "processes"
+    processes.mkdir()
+
+    def interrupt(*_: object) -> None:
+        if len([*processes.iterdir()]) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "Worker", Sleeping)
+    monkeypatch.setattr(search, "_show", interrupt)
+    line = (*QUIET, "--trials", 2, "--jobs", 2, "--out", "mine", "--data-root", processes)
+    assert call(tmp_path, *line)[0] == 130
+    for process in processes.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(process.name), 0)
+
+
+class Repeating(Here):
+    """An engine that repeats its first task, whose machine died in the middle of a trial."""
+
+    died = False
+
+    def submit(self, slot: int, function: Any, *arguments: Any) -> Future:
+        if not self.died:
+            self.died = True
+            open_study(function.plan, function.storage).ask()
+        return super().submit(slot, function, *arguments)
+
+
+def test_trial_that_died_with_its_machine_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "open_engine", lambda jobs, ray, device: Repeating())
+    assert call(tmp_path, *QUIET, "--trials", 3, "--out", "mine") == (0, "", "")
+    trials = trials_of(tmp_path / "mine")
+    assert len(trials) == read(tmp_path / "mine")["trials"] == 3
+    assert read(tmp_path / "mine")["start"]["valid"] == trials[-1][1]
+
+
+class Elsewhere(Processes):
+    """Worker processes that stand for other machines: they get no file of this one."""
+
+    remote = True
+
+    def submit(self, slot: int, function: Any, *arguments: Any) -> Future:
+        assert isinstance(function.storage, GrpcStorageProxy)
+        return super().submit(slot, function, *arguments)
+
+
+def test_other_machines_reach_the_storage_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(search, "open_engine", lambda jobs, ray, device: Elsewhere(jobs))
+    line = (*QUIET, "--trials", 5, "--jobs", 2, "--ray", "auto", "--out", "mine")
+    assert call(tmp_path, *line) == (0, "", "")
+    trials = trials_of(tmp_path / "mine")
+    assert len(trials) == read(tmp_path / "mine")["trials"] == 5
+    assert trials[0][0] == read(tmp_path / "mine")["start"]["settings"]
+
+
+def test_machine_that_cannot_be_reached_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(storage_module, "SERVER_SECONDS", 0.1)
+    with serve(open_storage(str(tmp_path / "journal.log"))) as served:
+        pass
+    with pytest.raises(CanetError, match="cannot reach the machine that searches"):
+        reach(served)
+
+
+def test_without_grpc_the_mend_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "open_engine", lambda jobs, ray, device: Elsewhere(jobs))
+    monkeypatch.setattr(storage_module, "find_spec", lambda name: None)
+    code, _, err = call(tmp_path, *QUIET, "--ray", "auto", "--out", "mine")
+    assert (code, err) == (2, "canet: --ray needs grpcio: pip install 'canet[ray]'\n")
 
 
 def test_several_seeds_count_with_their_mean(tmp_path: Path) -> None:
@@ -309,8 +405,8 @@ def test_search_in_which_nothing_can_be_trained_says_why(
 
 def test_without_optuna_the_mend_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for name in ("study", "search"):
-        monkeypatch.delitem(sys.modules, f"canet.search.{name}")
+    for name in ("", ".storage", ".study", ".search"):
+        monkeypatch.delitem(sys.modules, f"canet.search{name}")
     code, _, err = call(tmp_path, *SEARCH)
     assert code == 2
     assert err == "canet: canet search needs Optuna: pip install 'canet[search]'\n"

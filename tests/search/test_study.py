@@ -10,13 +10,16 @@ from typing import Any
 
 import optuna
 import pytest
+from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
 from canet.data import CATALOG
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
 from canet.presets import preset
+from canet.search import storage as storage_module
 from canet.search import study as study_module
+from canet.search.storage import open_storage
 from canet.search.study import (
     Plan,
     SamplerName,
@@ -24,8 +27,8 @@ from canet.search.study import (
     enqueue_start,
     importances,
     open_study,
+    optimize,
     ranked_trials,
-    try_settings,
 )
 from canet.training import RunConfig
 
@@ -75,11 +78,14 @@ def smooth(settings: Settings) -> float:
     return -abs(settings["hidden"] - 64) / 64 - settings["dropout"] + settings["learning_rate"]
 
 
+def smooth_width(settings: Settings) -> float:
+    return -settings["hidden"] - settings["dropout"]
+
+
 def search(plan: Plan, folder: Path, trials: int, objective: Any) -> optuna.Study:
-    study = open_study(plan, str(folder / "journal.log"))
+    study = open_study(plan, open_storage(str(folder / "journal.log")))
     enqueue_start(study, plan)
-    while len(done_trials(study)) < trials and try_settings(study, plan, objective):
-        pass
+    optimize(study, plan, trials, objective)
     return study
 
 
@@ -130,7 +136,8 @@ def test_published_setting_out_of_range_is_one_more_to_try() -> None:
     assert plan.start["tau"] == 2.0
     assert plan.choices["tau"] == [1.0, 2.0, 3.0, 5.0, 10.0]
     inside = plan_of("grid", "cora", "canet")
-    assert (plan.size, inside.size) == (36864 + 1, 36864)
+    assert (len(plan.points), len(inside.points)) == (36864 + 1, 36864)
+    assert plan.points[-1] == plan.start
 
 
 def test_plans_share_a_name_only_if_they_are_equal() -> None:
@@ -167,12 +174,12 @@ def test_search_that_was_stopped_goes_on_as_if_it_had_not(
 def test_no_settings_are_tried_twice_and_a_small_space_is_exhausted(
     sampler: SamplerName, few_settings: None, tmp_path: Path
 ) -> None:
-    landscape = Landscape(lambda s: -s["hidden"] - s["dropout"])
+    landscape = Landscape(smooth_width)
     plan = plan_of(sampler)
-    study = search(plan, tmp_path, plan.size, landscape)
-    assert plan.size == len(landscape.tried) == len({str(tried) for tried in landscape.tried}) == 12
-    assert not try_settings(study, plan, landscape)  # type: ignore[arg-type]
-    assert len(landscape.tried) == 12
+    study = search(plan, tmp_path, 12, landscape)
+    assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
+    optimize(study, plan, 13, landscape)
+    assert len(landscape.tried) == len(done_trials(study)) == 12
 
 
 def test_random_search_draws_from_the_whole_range(tmp_path: Path) -> None:
@@ -203,7 +210,57 @@ def test_trial_whose_process_died_does_not_count_and_the_start_is_tried_again(
     study = search(plan_of(), tmp_path, 3, landscape)
     assert landscape.tried[0] == plan_of().start
     states = [trial.state for trial in study.get_trials()]
-    assert states == [TrialState.RUNNING] + 3 * [TrialState.COMPLETE]
+    assert states == [TrialState.FAIL] + 3 * [TrialState.COMPLETE]
+
+
+def test_combination_of_a_grid_whose_trial_was_interrupted_is_tried_after_all(
+    few_settings: None, tmp_path: Path
+) -> None:
+    landscape = Landscape(smooth_width)
+
+    def interrupted(settings: Settings, on_progress: Callable[..., None]) -> float:
+        if len(landscape.tried) == 5:
+            raise KeyboardInterrupt
+        return landscape(settings, on_progress)
+
+    plan = plan_of("grid")
+    with pytest.raises(KeyboardInterrupt):
+        search(plan, tmp_path, 12, interrupted)
+    search(plan, tmp_path, 12, landscape)
+    assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
+
+
+def test_workers_begin_no_more_trials_than_are_wanted(tmp_path: Path) -> None:
+    plan, landscape = plan_of("random"), Landscape(smooth)
+    search(plan, tmp_path, 3, landscape)
+    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
+    died, running = study.ask(), study.ask()
+    optimize(study, plan, 6, landscape, dead=frozenset([died.number]))
+    assert len(landscape.tried) == 5
+    optimize(study, plan, 6, landscape, dead=frozenset([died.number]))
+    assert len(landscape.tried) == 5
+    study.tell(running, 1.0)
+    assert len(done_trials(study)) == 6
+
+
+def test_worker_that_came_too_late_leaves_its_trial_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, landscape, others = plan_of("random"), Landscape(smooth), Landscape(smooth)
+    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
+    ask = study.ask
+
+    def ask_last() -> optuna.Trial:
+        while len(done_trials(study)) < 3:
+            number = len(others.tried)
+            trial = ask({name: CategoricalDistribution(c) for name, c in plan.choices.items()})
+            study.tell(trial, others(trial.params, lambda *_: None))
+            assert len(others.tried) == number + 1
+        return ask()
+
+    monkeypatch.setattr(study, "ask", ask_last)
+    optimize(study, plan, 3, landscape)
+    assert (landscape.tried, len(done_trials(study))) == ([], 3)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
@@ -222,11 +279,10 @@ def test_bad_trials_are_pruned_early_but_never_the_start(
 
 def test_start_that_scores_worst_is_not_pruned(tmp_path: Path) -> None:
     plan, landscape = plan_of(), Landscape(lambda s: -1e9 if s == plan_of().start else smooth(s))
-    study = open_study(plan, str(tmp_path / "journal.log"))
-    for _ in range(8):
-        try_settings(study, plan, landscape)  # type: ignore[arg-type]
+    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
+    optimize(study, plan, 8, landscape)
     enqueue_start(study, plan)
-    try_settings(study, plan, landscape)  # type: ignore[arg-type]
+    optimize(study, plan, 9, landscape)
     assert (landscape.tried[-1], landscape.epochs[-1]) == (plan.start, 60)
     assert ranked_trials(study)[-1].params == plan.start
 
@@ -278,13 +334,13 @@ def test_torn_line_of_a_journal_is_dropped(tmp_path: Path) -> None:
     landscape = Landscape(smooth)
     study = search(plan_of(), tmp_path, 5, landscape)
     assert (len(landscape.tried), len(done_trials(study))) == (2, 5)
-    assert len(done_trials(open_study(plan_of(), str(journal)))) == 5
+    assert len(done_trials(open_study(plan_of(), open_storage(str(journal))))) == 5
 
 
 def test_lock_of_a_process_that_died_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study_module, "LOCK_SECONDS", 3)
+    monkeypatch.setattr(storage_module, "LOCK_SECONDS", 3)
     monkeypatch.chdir(tmp_path)
     Path("journal.log.lock").touch()
     study = search(plan_of(), Path(), 2, Landscape(smooth))
@@ -296,19 +352,20 @@ def test_file_that_is_no_journal_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("my notes\nof today\n")
     with pytest.raises(CanetError, match="is not a journal of a search"):
-        open_study(plan_of(), str(path))
+        open_storage(str(path))
     assert path.read_text() == "my notes\nof today\n"
 
 
 def test_database_keeps_a_search_between_processes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     landscape = Landscape(smooth)
-    try_settings(open_study(plan_of(), url), plan_of(), landscape)  # type: ignore[arg-type]
-    assert [trial.params for trial in done_trials(open_study(plan_of(), url))] == landscape.tried
+    optimize(open_study(plan_of(), open_storage(url)), plan_of(), 1, landscape)
+    again = open_study(plan_of(), open_storage(url))
+    assert [trial.params for trial in done_trials(again)] == landscape.tried
 
 
 @pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
 def test_database_that_cannot_be_opened_is_told_in_one_line(url: str) -> None:
     with pytest.raises(CanetError, match="cannot open the storage") as caught:
-        open_study(plan_of(), url)
+        open_storage(url)
     assert "\n" not in str(caught.value)

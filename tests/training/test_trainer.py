@@ -545,6 +545,7 @@ def in_new_process(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_scores_come_from_the_saved_weights_in_a_new_process(tmp_path: Path) -> None:
     run = make(name="canet", backbone="gat").run(folder=tmp_path)
     process = in_new_process(SCORE_AGAIN, tmp_path)
@@ -552,6 +553,7 @@ def test_scores_come_from_the_saved_weights_in_a_new_process(tmp_path: Path) -> 
     assert json.loads(process.stdout) == run.result["scores"]
 
 
+@pytest.mark.slow
 def test_run_killed_in_another_process_resumes_to_the_same_bits(tmp_path: Path) -> None:
     process = in_new_process(TRAIN_AND_DIE, tmp_path)
     assert process.returncode == -signal.SIGKILL, process.stderr

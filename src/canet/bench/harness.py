@@ -54,7 +54,7 @@ def run_bench(
     """
     chosen = [] if growth else cases(full, tasks)
     kind = pick_device(device).type
-    harness = Harness(out, kind, seconds or SECONDS[kind], data_root, command)
+    harness = Harness(out, kind, SECONDS[kind] if seconds is None else seconds, data_root, command)
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
     if growth or (full and not tasks):
         batches += growth_batches(kind)

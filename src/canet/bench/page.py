@@ -1,9 +1,10 @@
-"""Fill the tables and pictures of docs/performance.md from the JSON of benchmark runs.
+"""Fill the tables and pictures of the pages about performance from the JSON of benchmark runs.
 
-    python -m canet.bench.page docs/performance.md RUN.json [RUN.json ...]
+    python -m canet.bench.page docs RUN.json [RUN.json ...]
 
-A part of the page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for
-each device; all else stays. Pictures go to `images/` beside the page.
+`docs/performance.md` has the targets, `docs/results/performance.md` every other table. A part of a
+page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for each device;
+all else stays. Pictures go to `docs/images/`.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ PARTS: dict[str, Callable[[Results], Tabular]] = {
     "growth": tables.growth,
 }
 MACHINES = "machines"
+PAGES: dict[str, tuple[str, ...]] = {
+    "performance.md": ("targets",),
+    "results/performance.md": (MACHINES, "epochs", "memory", "ceiling", "growth"),
+}
 
 
-def fill(text: str, runs: Sequence[Results]) -> str:
-    """The page's text with every generated part made anew."""
-    text = _replace(text, MACHINES, "\n".join(_machine(run) for run in runs))
-    for name, make in PARTS.items():
-        made = [(run, make(run)) for run in by_device(runs)]
-        parts = [_part(run, table) for run, table in made if table.rows]
-        text = _replace(text, name, "\n\n".join(parts))
+def fill(text: str, parts: Sequence[str], runs: Sequence[Results]) -> str:
+    """A page's text with these generated parts made anew."""
+    for name in parts:
+        text = _replace(text, name, _content(name, runs))
     return text
 
 
@@ -46,6 +48,13 @@ def by_device(runs: Sequence[Results]) -> list[Results]:
     for run in runs:
         merged[run.device] = merged[run.device].with_later(run) if run.device in merged else run
     return list(merged.values())
+
+
+def _content(name: str, runs: Sequence[Results]) -> str:
+    if name == MACHINES:
+        return "\n".join(_machine(run) for run in runs)
+    made = [(run, PARTS[name](run)) for run in by_device(runs)]
+    return "\n\n".join(_part(run, table) for run, table in made if table.rows)
 
 
 def _machine(run: Results) -> str:
@@ -66,14 +75,16 @@ def _replace(text: str, name: str, content: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("page", type=Path)
+    parser.add_argument("docs", type=Path)
     parser.add_argument("runs", type=Path, nargs="+")
     options = parser.parse_args()
     runs = [Results.read(path) for path in options.runs]
-    text = fill(options.page.read_text(encoding="utf-8"), runs)
-    with atomic_path(options.page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    images = options.page.parent / "images"
+    for name, parts in PAGES.items():
+        page = options.docs / name
+        text = fill(page.read_text(encoding="utf-8"), parts, runs)
+        with atomic_path(page) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    images = options.docs / "images"
     merged = by_device(runs)
     draw_ratios(merged, images, "performance")
     for run in merged:

@@ -23,6 +23,7 @@ from canet.cli.options import (
     MethodName,
     Protocol,
     Quiet,
+    RayAddress,
     TaskName,
     names,
 )
@@ -61,6 +62,7 @@ def search(
         typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    ray: RayAddress = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
     out: Annotated[
@@ -105,6 +107,7 @@ def search(
         device.value,
         data_root,
         quiet or as_json,
+        ray,
     )
     if as_json:
         print(json.dumps(best, indent=2))
@@ -135,6 +138,7 @@ def reproduce(
     archive: Annotated[
         Path | None, typer.Option(help="Archive of runs that need not be made again.")
     ] = None,
+    ray: RayAddress = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
@@ -143,5 +147,5 @@ def reproduce(
     from canet.paper.reproduce import reproduce as run
 
     scope = Scope(quick, names(methods), names(tasks), data_root)
-    if run(what, out, scope, jobs, device.value, retry, archive, quiet):
+    if run(what, out, scope, jobs, device.value, retry, archive, quiet, ray):
         raise typer.Exit(1)

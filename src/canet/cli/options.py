@@ -50,6 +50,12 @@ Features = Annotated[
 Inductive = Annotated[
     bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
 ]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        help="Train on a Ray cluster: its address, or auto for the one at hand or a new one here."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]

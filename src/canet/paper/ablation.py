@@ -22,10 +22,12 @@ from canet.report.figures import (
     draw_bars,
     new_figure,
     save_figure,
+    share_legend,
     tidy,
 )
+from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN
-from canet.report.tables import Score, Table, backbone_label
+from canet.report.tables import Cell, Table
 from canet.training import RunConfig
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
@@ -83,7 +85,7 @@ class Ablation(Experiment):
 
     def _table(self, finished: Finished, subject: Subject) -> Table:
         splits = [OOD_MEAN, *OOD_SETS[subject.task], "test_id"]
-        rows: list[list[str | Score]] = []
+        rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
             full = self._jobs(subject, backbone, FULL)
             for variant in VARIANTS:
@@ -120,10 +122,7 @@ class Ablation(Experiment):
         panels[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
         metric = METRIC_NAMES[CATALOG[subject.task].metric]
         panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=len(VARIANTS), frameon=False
-        )
+        share_legend(figure, panels[0], columns=len(VARIANTS))
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
 
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
@@ -141,8 +140,7 @@ class Ablation(Experiment):
                 _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
             tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
         panels[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        share_legend(figure, panels[0], columns=4)
         save_figure(figure, folder, self.file_name(f"curves-{subject.task}"))
 
 

@@ -12,9 +12,10 @@ from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
 from canet.paper.scope import Subject
 from canet.presets import shared
-from canet.report.figures import draw_bars, new_figure, save_figure, tidy
+from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
+from canet.report.labels import backbone_label, method_label
 from canet.report.results import OOD_MEAN
-from canet.report.tables import Score, Table, backbone_label, method_label
+from canet.report.tables import Cell, Table
 from canet.training import RunConfig
 
 COMPARED = ("gcn", "gat", "sage", "gin", "transformer")
@@ -83,10 +84,7 @@ class Backbones(Experiment):
             tidy(axes, case.label, y="OOD score %")
         for axes in panels[len(cases) :]:
             axes.set_axis_off()
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", ncols=len(COMPARED), frameon=False
-        )
+        share_legend(figure, panels[0], columns=len(COMPARED))
         save_figure(figure, folder, self.file_name())
 
     def _cases(self) -> list[TaskProtocol]:
@@ -112,7 +110,7 @@ class Backbones(Experiment):
         ]
 
     def _scores(self, finished: Finished) -> Table:
-        rows: list[list[str | Score]] = []
+        rows: list[list[Cell]] = []
         for case in self._cases():
             for backbone in COMPARED:
                 jobs = [self._jobs(case, method, backbone) for method in self.chosen_methods]
@@ -130,14 +128,14 @@ class Backbones(Experiment):
             "All backbones have the same settings: the defaults and the task's loss; nothing was "
             "searched.",
         ]
-        return Table(
+        table = Table(
             self.file_name(),
             self.heading("every backbone with the same settings"),
             ["task", "backbone", *heads],
             rows,
             notes,
-            ranked=True,
         )
+        return table.ranked()
 
     def _attention(self, finished: Finished) -> Table:
         """How far the Transformer is above each other backbone, draw by draw."""

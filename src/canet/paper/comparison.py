@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from canet.paper import french_labels
 from canet.paper.contest import OURS, Contest, Entrant
+from canet.paper.experiment import score
 from canet.paper.finished import Finished
+from canet.paper.french_labels import SHIFTED_FR, write_missing
 from canet.paper.published import (
     ARXIV_LEAD,
     COLUMNS,
     PAPER_BACKBONES,
     SPURIOUS,
     TABLES,
-    Published,
     published,
 )
 from canet.paper.scope import Repeat, Subject, split_label
-from canet.report.tables import (
-    GAP,
-    SEARCHED_LABEL,
-    Score,
-    Table,
-    backbone_label,
-    method_label,
-)
+from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
+from canet.report.score import GAP, Score
+from canet.report.tables import Cell, Table
 from canet.training import RunConfig
 
 
@@ -38,14 +34,11 @@ class PublishedComparison(Contest):
         reruns = [] if entrant.searched else self.scope.reruns(subject)
         return list(dict.fromkeys([*self.scope.repeats(subject), *reruns]))
 
-    def splits(self, subject: Subject) -> tuple[str, ...]:
-        return COLUMNS.get(subject.task, SPURIOUS)
-
-    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
-        return finished.scores(configs, split)
-
-    def published(self, config: RunConfig, split: str) -> Published | None:
-        return published(config, split)
+    def splits(self, subject: Subject) -> list[str]:
+        """Those of the published columns; before an extra test set the split it stands beside."""
+        pairs = {SHIFTED_FR.name: [SHIFTED_FR.beside, SHIFTED_FR.name]}
+        columns = COLUMNS.get(subject.task, SPURIOUS)
+        return [split for column in columns for split in pairs.get(column, [column])]
 
     def tables(self, finished: Finished) -> list[Table]:
         main = self._table(finished, "", self.scope.repeats, self.subjects)
@@ -64,7 +57,7 @@ class PublishedComparison(Contest):
         subjects: Sequence[Subject],
     ) -> Table:
         columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
-        rows: list[list[str | Score]] = []
+        rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
             entrants = [e for e in self.entrants(backbone) if not (part and e.searched)]
             for entrant in entrants:
@@ -77,21 +70,21 @@ class PublishedComparison(Contest):
             about = "the spread over initialisations alone, as in the paper"
             notes = [notes[0], "Runs on draw 0 of the data that differ in their seed alone."]
         notes.append("paper: mean ± standard deviation over five runs on one draw of the data.")
-        return Table(
+        table = Table(
             self.file_name(part),
             self.heading(about),
             ["backbone", "method", *heads],
             rows,
             [*notes, *self.remarks()],
-            ranked=True,
         )
+        return table.ranked()
 
     def _score(
         self, finished: Finished, entrant: Entrant, configs: Sequence[RunConfig], split: str
     ) -> Score:
         """Ours beside the published number, which does not belong to searched settings."""
-        paper = None if entrant.searched else self.published(configs[0], split)
-        return Score(self.scores(finished, configs, split), len(configs), paper)
+        paper = None if entrant.searched else published(configs[0], split)
+        return replace(score(finished, configs, split), published=paper)
 
     def remarks(self) -> list[str]:
         return []
@@ -148,32 +141,13 @@ class Table2(PublishedComparison):
     tasks = TABLES["Table 2"]
     quick_tasks = ("twitch",)
 
-    def splits(self, subject: Subject) -> tuple[str, ...]:
-        splits = super().splits(subject)
-        if subject.task != "twitch":
-            return splits
-        place = splits.index(french_labels.SPLIT) + 1
-        return (*splits[:place], french_labels.SHIFTED, *splits[place:])
-
-    def scores(self, finished: Finished, configs: Sequence[RunConfig], split: str) -> list[float]:
-        if split == french_labels.SHIFTED:
-            return french_labels.read(finished.places(configs))
-        return super().scores(finished, configs, split)
-
-    def published(self, config: RunConfig, split: str) -> Published | None:
-        """FR's published column is set beside the shifted labels, which it was scored with."""
-        if split == french_labels.SPLIT:
-            return None
-        shifted = split == french_labels.SHIFTED
-        return super().published(config, french_labels.SPLIT if shifted else split)
-
     def score_again(self, finished: Finished, device: str) -> None:
-        places = finished.places(config for config in self.configs() if config.task == "twitch")
-        french_labels.write_missing(places, device, self.scope.data_root)
+        places = finished.places(c for c in self.configs() if c.task == SHIFTED_FR.task)
+        write_missing(places, device, self.scope.data_root)
 
     def remarks(self) -> list[str]:
         lines = []
-        if any(subject.task == "twitch" for subject in self.subjects):
+        if any(subject.task == SHIFTED_FR.task for subject in self.subjects):
             lines.append(
                 "FR is scored twice: with every label at its user, which is the result, and with "
                 "labels shifted by the two repeated rows of its file, for the comparison with the "

@@ -10,7 +10,7 @@ from canet.paper.experiment import Experiment
 from canet.paper.published import PAPER_BACKBONES, PAPER_METHODS
 from canet.paper.scope import Repeat, Subject
 from canet.presets import searched
-from canet.report.tables import SEARCHED_LABEL, SEARCHED_NOTE, method_label
+from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE, method_label
 from canet.training import RunConfig
 
 OURS = "canet"

@@ -17,10 +17,12 @@ from canet.report.figures import (
     draw_band,
     new_figure,
     save_figure,
+    share_legend,
     tidy,
 )
+from canet.report.labels import backbone_label, method_label
 from canet.report.results import OOD_MEAN
-from canet.report.tables import Table, backbone_label, method_label
+from canet.report.tables import Table
 from canet.training import RunConfig
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
@@ -66,8 +68,7 @@ class Elliptic(Contest):
             title = f"{backbone_label(backbone)}, {subject.label}"
             tidy(axes, title, "time steps (grey: left out by the paper)" if left_out else "")
         panels[0].set_ylabel("macro F1 %" if left_out else "accuracy %")
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        share_legend(figure, panels[0], "outside right center")
         save_figure(figure, folder, self.file_name())
 
     def _jobs(self, subject: Subject, entrant: Entrant, backbone: str) -> list[RunConfig]:
@@ -89,7 +90,7 @@ class Elliptic(Contest):
             )
         heads = ["OOD mean" if split == OOD_MEAN else short_label(split) for split in splits]
         columns = ["backbone", "method", *heads]
-        return Table(self.file_name(part), self.heading(about), columns, rows, notes, ranked=True)
+        return Table(self.file_name(part), self.heading(about), columns, rows, notes).ranked()
 
 
 def short_label(split: str) -> str:

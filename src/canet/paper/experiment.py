@@ -11,7 +11,8 @@ from canet.console import METRIC_NAMES
 from canet.data import CATALOG
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
-from canet.report.tables import Score, Table
+from canet.report.score import Score
+from canet.report.tables import Table
 from canet.training import RunConfig
 
 

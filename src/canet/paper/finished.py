@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from canet.report.results import Result, results_of
+from canet.paper.french_labels import SHIFTED_FR
+from canet.report.results import FinishedRun, read_run
 from canet.runs import job_folder
 from canet.training import RunConfig, RunFolder
 
@@ -23,7 +24,7 @@ def serving_folder(root: Path, config: RunConfig) -> RunFolder:
 
 
 class Finished:
-    """The finished ones among the jobs below a folder; each is read once.
+    """The finished ones among the jobs below a folder; the scores of each are read once.
 
     Args:
         root: Folder of the jobs.
@@ -31,22 +32,19 @@ class Finished:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._results: dict[tuple[str, int], list[Result]] = {}
+        self._runs: dict[Path, FinishedRun] = {}
 
     def places(self, configs: Iterable[RunConfig]) -> list[RunFolder]:
         """Folders of those jobs that are finished, in the order given."""
-        return [place for result in self._read(configs) for place in result.places]
+        places = (serving_folder(self.root, config) for config in configs)
+        return [place for place in places if place.finished]
 
     def scores(self, configs: Iterable[RunConfig], split: str) -> list[float]:
-        """Scores in percent of those jobs that are finished; `split` as in `Result.scores`."""
-        return [score for result in self._read(configs) for score in result.scores(split)]
+        """Scores in percent of those jobs that have one; `split` as in `FinishedRun.score`."""
+        runs = (self._run(place) for place in self.places(configs))
+        return [run.score(split) for run in runs if run.has(split)]
 
-    def _read(self, configs: Iterable[RunConfig]) -> list[Result]:
-        found = []
-        for config in configs:
-            key = (config.name, config.seed)
-            if key not in self._results:
-                place = serving_folder(self.root, config)
-                self._results[key] = results_of([place] if place.finished else [])
-            found += self._results[key]
-        return found
+    def _run(self, place: RunFolder) -> FinishedRun:
+        if place.path not in self._runs:
+            self._runs[place.path] = read_run(place, [SHIFTED_FR])
+        return self._runs[place.path]

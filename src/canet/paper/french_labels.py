@@ -13,13 +13,22 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.files import read_json, write_json
+from canet.files import write_json
+from canet.report.context import ExtraSet
 from canet.report.results import results_of
 from canet.runs.evaluate import open_trainer
 from canet.training import RunFolder
 
-SPLIT, SHIFTED = "ood/FR", "FR, labels shifted"
-FILE = "published_fr.json"
+SHIFTED = "FR, labels shifted"
+SHIFTED_FR = ExtraSet(
+    task="twitch",
+    name=SHIFTED,
+    file="published_fr.json",
+    beside="ood/FR",
+    about="no result",
+    note="The published column of FR was most likely scored with shifted labels: it stands beside "
+    "no score whose labels are in their place.",
+)
 REPEATED = (1018, 3754)
 """Users that the target file names twice."""
 
@@ -32,22 +41,16 @@ def shifted(y: Tensor) -> Tensor:
 
 def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | None) -> None:
     """Score the runs that are not yet, from their weights; the score is kept in their folder."""
-    missing = [place for place in places if not (place.path / FILE).exists()]
+    missing = [place for place in places if not SHIFTED_FR.read(place)]
     task: ShiftTask | None = None
     for result in sorted(results_of(missing), key=lambda result: result.config.data_seed):
         if task is not None and task.data_seed != result.config.data_seed:
             task = None
         trainer = open_trainer(result.config, device, data_root, task)
         task = trainer.task
-        batch = trainer.fields.batch(SPLIT)
-        for place in result.places:
+        batch = trainer.fields.batch(SHIFTED_FR.beside)
+        for run in result.runs:
             with torch.no_grad():
-                logits = trainer.load(place).predict(batch)
+                logits = trainer.load(run.place).predict(batch)
             score = float(trainer.metric(logits, shifted(batch.y)))
-            write_json(place.path / FILE, {SHIFTED: score})
-
-
-def read(places: Sequence[RunFolder]) -> list[float]:
-    """The scores in percent of those runs that have one."""
-    files = [place.path / FILE for place in places]
-    return [float(read_json(file)[SHIFTED]) for file in files if file.exists()]
+            write_json(run.place.path / SHIFTED_FR.file, {SHIFTED: score})

@@ -13,9 +13,11 @@ from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject
-from canet.report.figures import draw_bars, new_figure, save_figure, tidy
+from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
+from canet.report.labels import backbone_label, method_label
 from canet.report.results import OOD_MEAN
-from canet.report.tables import Score, Table, backbone_label, method_label
+from canet.report.score import Score
+from canet.report.tables import Cell, Table
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.training import SELECTION_RULES, RunConfig
 
@@ -89,8 +91,7 @@ class Protocols(Experiment):
             for axes, subject in zip(row, self.subjects, strict=True):
                 self._draw_panel(finished, axes, subject, backbone)
             row[0].set_ylabel("OOD accuracy %")
-        handles, labels = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        share_legend(figure, panels[0][0], columns=4)
         save_figure(figure, folder, self.file_name())
 
     def _draw_panel(self, finished: Finished, axes: Any, subject: Subject, backbone: str) -> None:
@@ -136,7 +137,7 @@ class Protocols(Experiment):
         protocol: str,
         backbone: str,
         contestant: ProtocolRow,
-    ) -> list[str | Score]:
+    ) -> list[Cell]:
         jobs = self._jobs(subject, protocol, backbone, contestant)
         ceiling = self._jobs(subject, protocol, backbone, CEILING)
         curves = [place.read_metrics() for place in finished.places(jobs)]

@@ -30,6 +30,7 @@ def reproduce(
     retry: bool = False,
     archive: Path | None = None,
     quiet: bool = False,
+    ray: str | None = None,
 ) -> list[FailedJob]:
     """Run what is not finished yet, write tables and figures, and print the headline tables.
 
@@ -42,6 +43,7 @@ def reproduce(
         retry: Whether to run jobs again that failed before.
         archive: Runs that are unpacked into `out` first, and need not be made again.
         quiet: Whether to print nothing but failures.
+        ray: Address of a Ray cluster that trains, or `auto`.
 
     Returns:
         The jobs that failed; tables have gaps in their place.
@@ -57,7 +59,7 @@ def reproduce(
     ]
     if not quiet:
         _announce(experiments, configs, out)
-    failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet)
+    failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet, ray)
     finished = Finished(out / RUNS)
     for experiment in experiments:
         experiment.score_again(finished, device)
@@ -130,7 +132,7 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
 
 
 def _write_report(out: Path) -> None:
-    from canet.report import write_report
+    from canet.paper.page import write_report
 
     if any((out / RUNS).rglob("done")):
         write_report(out, out / REPORT)

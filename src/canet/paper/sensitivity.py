@@ -19,10 +19,12 @@ from canet.report.figures import (
     draw_band,
     new_figure,
     save_figure,
+    share_legend,
     tidy,
 )
+from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN
-from canet.report.tables import Table, backbone_label
+from canet.report.tables import Table
 from canet.training import RunConfig
 
 COLOURS = (ACCENT, PALETTE[0], PALETTE[2])
@@ -118,6 +120,5 @@ class Sensitivity(Experiment):
                 title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
             row[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
-        handles, labels = panels[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        share_legend(figure, panels[0][0], "outside right center")
         save_figure(figure, folder, self.file_name(subject.task))

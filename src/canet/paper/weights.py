@@ -15,8 +15,10 @@ from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Subject
-from canet.report.figures import new_figure, save_figure
-from canet.report.tables import Score, Table, backbone_label
+from canet.report.figures import draw_matrices, new_figure, save_figure
+from canet.report.labels import backbone_label
+from canet.report.score import Score
+from canet.report.tables import Cell, Table
 from canet.settings import override
 from canet.training import RunConfig, RunFolder
 from canet.training.checkpoint import WEIGHTS, read_tensors, write_tensors
@@ -57,7 +59,7 @@ class Weights(Experiment):
                         write_tensors(place.path / DRAWN, tensors)
 
     def tables(self, finished: Finished) -> list[Table]:
-        rows: list[list[str | Score]] = []
+        rows: list[list[Cell]] = []
         for subject in self.subjects:
             for backbone in PAPER_BACKBONES:
                 jobs = self._jobs(subject, backbone)
@@ -152,16 +154,9 @@ MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_dist
 
 def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:
     """Branches across, first and last layer down, one colour scale for all."""
-    branches = layers[0].shape[0]
-    figure = new_figure(len(layers), branches, 2.5, 2.4)
-    panels = figure.subplots(len(layers), branches, squeeze=False)
-    limit = float(torch.stack(layers).abs().quantile(0.995))
-    for row, weights, layer in zip(panels, layers, LAYERS, strict=True):
-        for k, (axes, weight) in enumerate(zip(row, weights, strict=True)):
-            image = axes.imshow(weight.numpy(), cmap="RdBu_r", vmin=-limit, vmax=limit)
-            axes.set_title(f"{layer}, branch {k + 1}", loc="left", fontsize="small")
-            axes.set_xticks([])
-            axes.set_yticks([])
-    figure.colorbar(image, ax=panels, shrink=0.7, extend="both")
+    branches = range(1, 1 + len(layers[0]))
+    figure = new_figure(len(layers), len(branches), 2.5, 2.4)
+    titles = [[f"{layer}, branch {branch}" for branch in branches] for layer in LAYERS]
+    draw_matrices(figure, [list(weights.numpy()) for weights in layers], titles)
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, folder, name)

@@ -4,54 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
-
-import numpy as np
+from statistics import mean
+from typing import Any
 
 from canet.data import CATALOG
 from canet.errors import CanetError
-from canet.methods import BACKBONES, METHODS
-from canet.paper import french_labels
-from canet.presets import preset, searched
-from canet.report.results import OOD_MEAN, Result
+from canet.methods import BACKBONES
+from canet.report.context import NO_CONTEXT, ReportContext
+from canet.report.labels import SEARCHED_LABEL, method_label
+from canet.report.results import OOD_MEAN, FinishedRun, Result
+from canet.report.score import Score
 from canet.runs.evaluate import WITHOUT_SPURIOUS
-from canet.training import RunConfig, RunFolder
-from canet.training.summary import LEFT_OUT, NEEDED, OOD, Scored
+from canet.training import RunConfig
+from canet.training.summary import LEFT_OUT, NEEDED, OOD
 
 STRUCTURAL = "structural"
-
-
-class Spread(NamedTuple):
-    """Mean and standard deviation of a sample; NaN where a score is missing."""
-
-    mean: float
-    std: float
-    size: int
-
-
-def spread(values: Sequence[float]) -> Spread:
-    if not values:
-        return Spread(math.nan, math.nan, 0)
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-    return Spread(float(np.mean(values)), deviation, len(values))
-
-
-class Trained(NamedTuple):
-    """A finished run and its folder."""
-
-    run: Scored
-    place: RunFolder
-
-    def score(self, split: str) -> float:
-        """In percent; NaN where the run has none."""
-        if split == OOD_MEAN:
-            return self.run.ood_mean
-        if split == french_labels.SHIFTED:
-            return next(iter(french_labels.read([self.place])), math.nan)
-        return self.run.scores.get(split, math.nan)
 
 
 @dataclass(frozen=True)
@@ -66,11 +36,19 @@ class Contestant:
     """
 
     config: RunConfig
-    draws: dict[int, dict[int, Trained]] = field(default_factory=dict)
+    draws: dict[int, dict[int, FinishedRun]] = field(default_factory=dict)
     searched: bool = False
 
+    @property
+    def label(self) -> str:
+        """The method as tables name it."""
+        if self.searched:
+            return SEARCHED_LABEL
+        name = method_label(self.config.method)
+        return f"{name} ceiling" if self.is_ceiling else name
+
     @cached_property
-    def trained(self) -> list[Trained]:
+    def runs(self) -> list[FinishedRun]:
         """Every run, by data seed and run seed."""
         return [runs[seed] for _, runs in sorted(self.draws.items()) for seed in sorted(runs)]
 
@@ -79,26 +57,26 @@ class Contestant:
         """The run seeds that every draw has, so that draws are compared on equal terms."""
         return set.intersection(*(set(runs) for runs in self.draws.values()))
 
-    def spread(self, split: str) -> Spread:
+    def score(self, split: str) -> Score:
         """Over draws of the data where there are several, else over runs."""
         if len(self.draws) == 1:
-            return self.spread_over_runs(split)
+            return self.score_over_runs(split)
         means = []
         for runs in self.draws.values():
             seeds = self._seeds or set(runs)
-            means.append(float(np.mean([runs[seed].score(split) for seed in seeds])))
-        return spread(means)
+            means.append(mean(runs[seed].score(split) for seed in seeds))
+        return Score(means)
 
-    def spread_over_runs(self, split: str) -> Spread:
+    def score_over_runs(self, split: str) -> Score:
         """Over the runs on one draw of the data, the draw with most runs."""
         runs = max(self.draws.values(), key=len)
-        return spread([trained.score(split) for trained in runs.values()])
+        return Score([run.score(split) for run in runs.values()])
 
     @property
     def basis(self) -> str:
-        """What `spread` is taken over, in words."""
+        """What the spread of `score` is taken over, in words."""
         if len(self.draws) == 1:
-            return _counted(len(self.trained), "run")
+            return _counted(len(self.runs), "run")
         runs = f" × {_counted(len(self._seeds), 'run')}" if len(self._seeds) > 1 else ""
         return _counted(len(self.draws), "draw") + runs
 
@@ -132,7 +110,7 @@ class Verdict:
         """Points between the first and the second."""
         if self.runner_up is None:
             return math.nan
-        return self.winner.spread(OOD_MEAN).mean - self.runner_up.spread(OOD_MEAN).mean
+        return self.winner.score(OOD_MEAN).mean - self.runner_up.score(OOD_MEAN).mean
 
     @property
     def is_clear(self) -> bool:
@@ -142,11 +120,11 @@ class Verdict:
     @property
     def has_spread(self) -> bool:
         """Whether both were run more than once."""
-        return all(s.size > 1 for s in self._first_two)
+        return all(s.has_spread for s in self._first_two)
 
     @property
-    def _first_two(self) -> list[Spread]:
-        return [contestant.spread(OOD_MEAN) for contestant in self.ranked[:2]]
+    def _first_two(self) -> list[Score]:
+        return [contestant.score(OOD_MEAN) for contestant in self.ranked[:2]]
 
 
 @dataclass(frozen=True)
@@ -158,11 +136,13 @@ class Comparison:
         contestants: For each method and backbone the settings nearest to its preset, and the
             searched ones where the preset is published.
         variants: The same methods with other settings.
+        splits: The scored sets in the order of a table: under shift, in distribution, left out.
     """
 
     config: RunConfig
     contestants: list[Contestant]
     variants: list[Contestant]
+    splits: list[str]
 
     @property
     def is_structural(self) -> bool:
@@ -182,23 +162,12 @@ class Comparison:
         ranked = [
             contestant
             for contestant in self.of(backbone)
-            if contestant.competes and math.isfinite(contestant.spread(OOD_MEAN).mean)
+            if contestant.competes and math.isfinite(contestant.score(OOD_MEAN).mean)
         ]
         return Verdict(backbone, ranked) if ranked else None
 
-    @cached_property
-    def splits(self) -> list[str]:
-        """The scored sets in the order of a table: under shift, in distribution, left out."""
-        trained = [trained for contestant in self.contestants for trained in contestant.trained]
-        names = {name: None for one in trained for name in one.run.scores}
-        ood = [name for name in names if name.startswith(OOD)]
-        if french_labels.SPLIT in ood and french_labels.read([one.place for one in trained]):
-            ood.insert(ood.index(french_labels.SPLIT) + 1, french_labels.SHIFTED)
-        left_out = [name for name in names if name.startswith(LEFT_OUT)]
-        return [OOD_MEAN, *ood, "test_id", *left_out]
 
-
-def compare(results: Iterable[Result]) -> list[Comparison]:
+def compare(results: Iterable[Result], context: ReportContext = NO_CONTEXT) -> list[Comparison]:
     """Group results by task, protocol and features; then by method, backbone and settings."""
     groups: dict[str, dict[str, Contestant]] = {}
     for result in results:
@@ -207,19 +176,19 @@ def compare(results: Iterable[Result]) -> list[Comparison]:
         group = groups.setdefault(_key(shared), {})
         contestant = group.setdefault(_key(alike), Contestant(alike))
         draw = contestant.draws.setdefault(result.config.data_seed, {})
-        for run, place in zip(result.runs, result.places, strict=True):
-            _check(run, place)
+        for run in result.runs:
+            _check(run)
             if run.config.seed not in draw or run.config.ood_curves:
-                draw[run.config.seed] = Trained(run, place)
-    comparisons = [_comparison(list(group.values())) for group in groups.values()]
+                draw[run.config.seed] = run
+    comparisons = [_comparison(list(group.values()), context) for group in groups.values()]
     return sorted(comparisons, key=_in_order)
 
 
-def _check(run: Scored, place: RunFolder) -> None:
+def _check(run: FinishedRun) -> None:
     """Refuse a result that an earlier version wrote without something that is shown."""
     if missing := NEEDED - run.result.keys():
         raise CanetError(
-            f"the result in '{place.path}' lacks {', '.join(sorted(missing))}: "
+            f"the result in '{run.place.path}' lacks {', '.join(sorted(missing))}: "
             "delete the folder and train the run again"
         )
 
@@ -236,46 +205,48 @@ def _shared(config: RunConfig) -> RunConfig:
     )
 
 
-def _comparison(found: list[Contestant]) -> Comparison:
+def _comparison(found: list[Contestant], context: ReportContext) -> Comparison:
     rivals: dict[tuple[str, str, str], list[Contestant]] = {}
     for contestant in found:
         config = contestant.config
         rivals.setdefault((config.backbone, config.method, config.features), []).append(contestant)
     chosen, variants = [], []
     for group in rivals.values():
-        first, *others = sorted(group, key=_distance_from_preset)
+        first, *others = sorted(group, key=lambda c: _distance(c, context.preset(c.config)))
         chosen.append(first)
         for other in others:
-            if _is_searched(other.config):
+            if context.searched(other.config):
                 chosen.append(replace(other, searched=True))
             else:
                 variants.append(other)
     chosen.sort(key=lambda c: _order_of(c.config.backbone, tuple(BACKBONES)))
-    return Comparison(_shared(found[0].config), chosen, variants)
+    return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
 
 
-def _distance_from_preset(contestant: Contestant) -> tuple[int, bool, int]:
+def _distance(contestant: Contestant, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
     """Settings that differ from the preset; fewer epochs count least, then more runs are better."""
-    config = contestant.config
-    if config.method not in METHODS:
-        return 0, False, -len(contestant.trained)
-    expected = asdict(preset(config.task, config.method, config.backbone))
-    names = {name for name, _ in differences(config.settings, expected)}
-    return len(names - {"epochs"}), "epochs" in names, -len(contestant.trained)
+    settings = contestant.config.settings
+    names = {name for name, _ in differences(settings, settings if preset is None else preset)}
+    return len(names - {"epochs"}), "epochs" in names, -len(contestant.runs)
 
 
-def _is_searched(config: RunConfig) -> bool:
-    found = searched(config.task, config.method, config.backbone)
-    return found is not None and config.settings == asdict(found)
+def _splits(contestants: Sequence[Contestant], context: ReportContext) -> list[str]:
+    """Every set that some run has a score on; extra ones behind the set they belong to."""
+    names = {name: None for c in contestants for run in c.runs for name in run.scores}
+    ood = [name for name in names if name.startswith(OOD)]
+    for extra in context.extra_sets:
+        if extra.name in names and extra.beside in ood:
+            ood.insert(ood.index(extra.beside) + 1, extra.name)
+    return [OOD_MEAN, *ood, "test_id", *(name for name in names if name.startswith(LEFT_OUT))]
 
 
-def differences(settings: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, Any]]:
+def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Names and values of the settings that `other` has not, or has otherwise."""
     return [(k, v) for k, v in settings.items() if k not in other or other[k] != v]
 
 
 def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
-    score = contestant.spread(OOD_MEAN).mean
+    score = contestant.score(OOD_MEAN).mean
     return contestant.is_ceiling, math.isnan(score), -score
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from canet.report.comparison import Contestant, Trained
+from canet.report.comparison import Contestant
+from canet.report.results import FinishedRun
 from canet.training.summary import OOD
 
 MOST_POINTS = 80
@@ -57,10 +58,10 @@ class Histories:
     def __init__(self) -> None:
         self._read: dict[str, History] = {}
 
-    def of(self, trained: Trained) -> History:
-        key = str(trained.place.path)
+    def of(self, run: FinishedRun) -> History:
+        place = run.place
+        key = str(place.path)
         if key not in self._read:
-            place = trained.place
             self._read[key] = place.read_metrics() if place.has_metrics else {}
         return self._read[key]
 
@@ -81,7 +82,7 @@ def draw_chart(
     """The mean curve of each contestant over all its runs; None where no run recorded it."""
     stacks = []
     for contestant in contestants:
-        found = [curve(histories.of(trained)) for trained in contestant.trained]
+        found = [curve(histories.of(run)) for run in contestant.runs]
         curves = [values for values in found if values is not None]
         if curves:
             stacks.append((contestant, _statistics(curves)))

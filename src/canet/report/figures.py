@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -17,6 +17,7 @@ PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#0
 """Colours that colour-blind readers can tell apart (Okabe and Ito), but for the accent."""
 ACCENT = "#d55e00"
 MARKERS = "osD^vPX*p"
+LegendPlace = Literal["outside lower center", "outside right center"]
 REPRODUCIBLE: Any = {"svg.hashsalt": "canet"}
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
 
@@ -104,6 +105,35 @@ def focus(axes: Any, values: Sequence[float]) -> None:
     if finite:
         margin = 0.15 * (max(finite) - min(finite)) + 0.5
         axes.set_ylim(max(0.0, min(finite) - 2 * margin), min(100.0, max(finite) + margin))
+
+
+def draw_matrices(
+    figure: Figure, matrices: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]]
+) -> None:
+    """Heat maps with one colour scale for all, white at 0.
+
+    Args:
+        figure: Where to draw.
+        matrices: Rows of matrices, as many in each.
+        titles: Of each matrix.
+    """
+    panels = figure.subplots(len(matrices), len(matrices[0]), squeeze=False)
+    limit = float(np.quantile(np.abs(matrices), 0.995))
+    for row, some, names in zip(panels, matrices, titles, strict=True):
+        for axes, matrix, name in zip(row, some, names, strict=True):
+            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
+            axes.set_title(name, loc="left", fontsize="small")
+            axes.set_xticks([])
+            axes.set_yticks([])
+    figure.colorbar(image, ax=panels, shrink=0.7, extend="both")
+
+
+def share_legend(
+    figure: Figure, axes: Any, place: LegendPlace = "outside lower center", columns: int = 1
+) -> None:
+    """One legend beside or below all panels, with the lines and bars of one of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:

@@ -11,14 +11,15 @@ from typing import NamedTuple
 from canet.errors import CanetError
 from canet.files import atomic_path
 from canet.methods import METHODS
-from canet.paper.published import published
 from canet.report import embedded
 from canet.report.comparison import Comparison, Contestant, Verdict, compare
+from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Histories, nice_ticks
+from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN, read_results
-from canet.report.score_table import label_of, number, setting_text
+from canet.report.score import number
+from canet.report.section_tables import setting_text
 from canet.report.sections import Section, legend, make_section
-from canet.report.tables import backbone_label
 from canet.training import runs_at
 from canet.training.summary import Scored
 
@@ -50,14 +51,15 @@ class Machine(NamedTuple):
     versions: str
 
 
-def write_report(out: Path, target: Path) -> None:
+def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
     """Write a page about all finished runs at or below `out`, or in it, to the file `target`.
 
     Tables and figures of a reproduction, in `out/tables` and `out/figures`, become part of it.
-    `out` may be an archive of runs.
+    `out` may be an archive of runs. `context` is what the page is told besides.
     """
     with runs_at(out) as root:
-        page = _render(root, compare(read_results(root)))
+        results = read_results(root, context.extra_sets)
+        page = _render(root, compare(results, context), context)
     try:
         with atomic_path(target) as temporary:
             temporary.write_text(page, encoding="utf-8")
@@ -67,7 +69,7 @@ def write_report(out: Path, target: Path) -> None:
         ) from None
 
 
-def _render(out: Path, comparisons: list[Comparison]) -> str:
+def _render(out: Path, comparisons: list[Comparison], context: ReportContext) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -77,18 +79,13 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "number": number,
-        "value": setting_text,
-        "label": label_of,
-        "backbone": backbone_label,
-    }
+    environment.filters |= {"number": number, "value": setting_text, "backbone": backbone_label}
     histories = Histories()
-    sections = [make_section(comparison, histories) for comparison in comparisons]
-    standings = list(_standings(sections, comparisons))
+    sections = [make_section(comparison, histories, context) for comparison in comparisons]
+    standings = list(_standings(sections, comparisons, context))
     contestants = [c for comparison in comparisons for c in comparison.contestants]
     variants = [c for comparison in comparisons for c in comparison.variants]
-    runs = [trained.run for c in contestants + variants for trained in c.trained]
+    runs = [run for c in contestants + variants for run in c.runs]
     shown = {c.config.method for c in contestants + variants}
     machines = Counter(map(_machine, runs))
     return environment.get_template("report.html.jinja").render(
@@ -109,23 +106,25 @@ def _render(out: Path, comparisons: list[Comparison]) -> str:
     )
 
 
-def _standings(sections: list[Section], comparisons: list[Comparison]) -> Iterator[Standing]:
+def _standings(
+    sections: list[Section], comparisons: list[Comparison], context: ReportContext
+) -> Iterator[Standing]:
     for section, comparison in zip(sections, comparisons, strict=True):
         for backbone in comparison.backbones:
             if verdict := comparison.verdict(backbone):
-                dots = [(c.spread(OOD_MEAN).mean, c) for c in comparison.of(backbone)]
+                dots = [(c.score(OOD_MEAN).mean, c) for c in comparison.of(backbone)]
                 shown = [(x, c) for x, c in dots if math.isfinite(x)]
-                yield Standing(section, verdict, shown, _paper_verdict(verdict.ranked))
+                yield Standing(section, verdict, shown, _paper_verdict(verdict.ranked, context))
 
 
-def _paper_verdict(contestants: Sequence[Contestant]) -> str:
+def _paper_verdict(contestants: Sequence[Contestant], context: ReportContext) -> str:
     """Who wins by the published numbers, among those that were run here."""
-    paper = [(published(c.config, OOD_MEAN), c) for c in contestants]
+    paper = [(context.published(c.config, OOD_MEAN), c) for c in contestants]
     scores = [(cell.mean, c) for cell, c in paper if cell and cell.mean is not None]
     if len(scores) < 2:
         return ""
     (first, winner), (second, runner_up) = sorted(scores, key=lambda pair: -pair[0])[:2]
-    return f"paper: {label_of(winner)}, {first - second:.1f} above {label_of(runner_up)}"
+    return f"paper: {winner.label}, {first - second:.1f} above {runner_up.label}"
 
 
 def _axis(standings: Sequence[Standing]) -> Axis:
@@ -138,9 +137,9 @@ def _headline(verdicts: Sequence[Verdict]) -> str:
     contests = [verdict for verdict in verdicts if verdict.runner_up]
     if not contests:
         return "Scores under shift"
-    names = [label_of(verdict.winner) for verdict in contests]
+    names = [verdict.winner.label for verdict in contests]
     name, wins = Counter(names).most_common(1)[0]
-    clear = sum(v.is_clear for v in contests if label_of(v.winner) == name)
+    clear = sum(v.is_clear for v in contests if v.winner.label == name)
     if len(contests) == 1:
         lead = f"by {number(contests[0].lead, 1)} points"
         return f"{name} is best under shift, {lead}" + (", more than the spread" if clear else "")

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean
 
+from canet.report.context import ExtraSet
+from canet.report.score import Score
 from canet.training import RunConfig, RunFolder, find_runs
-from canet.training.summary import Scored, deviation
+from canet.training.summary import Scored
 
 OOD_MEAN = "ood"
 """Stands for the mean over a task's OOD sets where the name of a split is asked for."""
+
+
+@dataclass(frozen=True)
+class FinishedRun(Scored):
+    """A finished run with its scores, those on extra test sets too, and its folder."""
+
+    place: RunFolder = field(compare=False)
+
+    def has(self, split: str) -> bool:
+        """Whether it has a score; `split` is a name in result.json or of an extra set, or `ood`."""
+        return split == OOD_MEAN or split in self.scores
+
+    def score(self, split: str) -> float:
+        """In percent; NaN where it has none."""
+        return self.ood_mean if split == OOD_MEAN else self.scores.get(split, math.nan)
 
 
 @dataclass(frozen=True)
@@ -20,47 +37,42 @@ class Result:
 
     Args:
         config: What they have in common, with seed 0.
-        runs: Config and result of each.
-        places: Folder of each.
+        runs: Each of them.
     """
 
     config: RunConfig
-    runs: list[Scored] = field(default_factory=list)
-    places: list[RunFolder] = field(default_factory=list)
+    runs: list[FinishedRun]
 
-    def scores(self, split: str) -> list[float]:
-        """Score of each run in percent; `split` is a name in result.json, or `ood`."""
-        if split == OOD_MEAN:
-            return [run.ood_mean for run in self.runs]
-        return [run.scores[split] for run in self.runs]
-
-    def mean(self, split: str) -> float:
-        return mean(self.scores(split))
-
-    def std(self, split: str) -> float:
-        """Standard deviation of a sample, 0 for one run."""
-        return deviation(self.scores(split))
+    def score(self, split: str) -> Score:
+        """Over the runs; `split` as in `FinishedRun.score`."""
+        return Score([run.score(split) for run in self.runs])
 
 
-def read_results(root: Path) -> list[Result]:
+def read_results(root: Path, extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
     """The finished runs at or below `root`, grouped; unfinished ones are left out."""
-    return results_of(find_runs(root))
+    return results_of(find_runs(root), extra_sets)
 
 
-def results_of(places: Iterable[RunFolder]) -> list[Result]:
+def results_of(places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
     """Finished runs grouped by everything but their seed, in order of first appearance.
 
     The same config gives the same run, so of several copies of a run only the first counts.
     """
     found: dict[str, dict[int, RunFolder]] = {}
-    configs: dict[str, RunConfig] = {}
     for place in places:
         config = place.read_config()
-        configs.setdefault(config.name, replace(config, seed=0))
         found.setdefault(config.name, {}).setdefault(config.seed, place)
     results = []
-    for name, by_seed in found.items():
-        ordered = [by_seed[seed] for seed in sorted(by_seed)]
-        runs = [Scored(place.read_config(), place.read_result()) for place in ordered]
-        results.append(Result(configs[name], runs, ordered))
+    for by_seed in found.values():
+        runs = [read_run(place, extra_sets) for _, place in sorted(by_seed.items())]
+        results.append(Result(replace(runs[0].config, seed=0), runs))
     return results
+
+
+def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedRun:
+    """A finished run with its scores on those extra test sets that it has."""
+    config, result = place.read_config(), place.read_result()
+    for extra in extra_sets:
+        if extra.task == config.task and (found := extra.read(place)):
+            result["scores"] |= found
+    return FinishedRun(config, result, place)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from statistics import median
 from typing import Any, NamedTuple
 
 from canet.console import METRIC_NAMES
 from canet.data import CATALOG
 from canet.methods import METHODS, Settings
-from canet.report.comparison import Comparison, Contestant, Spread, differences, spread
+from canet.report.comparison import Comparison, Contestant, differences
+from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Chart, Histories, draw_chart, under_shift, validation
-from canet.report.score_table import (
-    Cell,
-    Column,
-    PageTable,
-    Row,
-    label_of,
-    number,
-    score_table,
-    setting_text,
-    sort_key,
-)
-from canet.report.tables import SEARCHED_NOTE, backbone_label
+from canet.report.labels import SEARCHED_NOTE, backbone_label
+from canet.report.score import Score
+from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
 from canet.training.summary import LEFT_OUT, OOD
 
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
@@ -32,8 +23,8 @@ SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"
 class LayerEnvironments(NamedTuple):
     """Environments that one layer infers: how many are used, do they match, mean posteriors."""
 
-    effective: Spread
-    alignment: Spread | None
+    effective: Score
+    alignment: Score | None
     bars: list[tuple[str, list[float]]]
 
 
@@ -62,16 +53,18 @@ class Section:
     title: str
     tags: list[str]
     notes: list[str]
-    tables: list[PageTable]
+    tables: list[SectionTable]
     charts: list[tuple[str, Chart]]
     legend: list[Contestant]
     inferred: list[Inferred]
-    variants: PageTable | None
-    costs: PageTable
+    variants: SectionTable | None
+    costs: SectionTable
     setups: list[Setup]
 
 
-def make_section(comparison: Comparison, histories: Histories) -> Section:
+def make_section(
+    comparison: Comparison, histories: Histories, context: ReportContext = NO_CONTEXT
+) -> Section:
     """Everything about one comparison, its learning curves read through `histories`."""
     config = comparison.config
     entry = CATALOG.get(config.task)
@@ -85,13 +78,13 @@ def make_section(comparison: Comparison, histories: Histories) -> Section:
         anchor="-".join([config.task, config.protocol, *marks]),
         title=", ".join([config.task.capitalize(), *marks]),
         tags=tags + ([f"shift: {entry.shift}"] if entry else []),
-        notes=list(_notes(comparison)),
-        tables=[_scores(comparison, backbone, metric) for backbone in comparison.backbones],
+        notes=list(_notes(comparison, context)),
+        tables=[score_table(comparison, b, metric, context) for b in comparison.backbones],
         charts=list(_charts(comparison, histories)),
         legend=legend(ranked),
         inferred=[found for c in ranked if (found := _inferred(c))],
-        variants=_variants(comparison, metric) if comparison.variants else None,
-        costs=_costs(ranked),
+        variants=variant_table(comparison, metric, context) if comparison.variants else None,
+        costs=cost_table(ranked),
         setups=[_setup(contestant) for contestant in ranked],
     )
 
@@ -99,7 +92,7 @@ def make_section(comparison: Comparison, histories: Histories) -> Section:
 def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
     """One contestant for each label: CaNet, the other methods as listed, then the ceiling."""
     order = ["canet", *METHODS]
-    unique = {label_of(contestant): contestant for contestant in contestants}
+    unique = {contestant.label: contestant for contestant in contestants}
 
     def place(contestant: Contestant) -> tuple[bool, int, bool]:
         method = contestant.config.method
@@ -109,7 +102,7 @@ def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
     return sorted(unique.values(), key=place)
 
 
-def _notes(comparison: Comparison) -> Iterator[str]:
+def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
     config = comparison.config
     entry = CATALOG.get(config.task)
     if comparison.is_structural:
@@ -125,11 +118,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
             )
         else:
             yield "Test nodes are really new: the training domains hold no copy of them."
-    if config.task == "twitch":
-        yield (
-            "The published column of FR was most likely scored with shifted labels: it stands "
-            "beside no score whose labels are in their place."
-        )
+    yield from (extra.note for extra in context.extra_sets if extra.task == config.task)
     if shortened := _shortened(comparison):
         yield f"Trained for fewer epochs than the published settings have: {shortened}."
     if any(contestant.searched for contestant in comparison.contestants):
@@ -149,28 +138,6 @@ def _shortened(comparison: Comparison) -> str:
     return f"{', '.join(map(str, shorter))} instead of {default}" if shorter else ""
 
 
-def _scores(comparison: Comparison, backbone: str, metric: str) -> PageTable:
-    contestants = comparison.of(backbone)
-    rows = [(contestant, "") for contestant in contestants]
-    return score_table(backbone_label(backbone), metric, comparison.splits, rows)
-
-
-def _variants(comparison: Comparison, metric: str) -> PageTable:
-    """The same methods with other settings, each named by what is other."""
-
-    def key(contestant: Contestant) -> tuple[str, str, str]:
-        config = contestant.config
-        return config.backbone, config.method, config.features
-
-    main = {key(c): c for c in comparison.contestants if not c.searched}
-    rows = []
-    for variant in sorted(comparison.variants, key=key):
-        changed = differences(variant.config.settings, main[key(variant)].config.settings)
-        words = [f"{name} = {setting_text(value)}" for name, value in changed]
-        rows.append((variant, ", ".join([backbone_label(variant.config.backbone), *words])))
-    return score_table("Other settings", metric, comparison.splits, rows, ranked=False)
-
-
 def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str, Chart]]:
     for backbone in comparison.backbones:
         contestants = comparison.of(backbone)[::-1]
@@ -182,9 +149,9 @@ def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str,
 def _inferred(contestant: Contestant) -> Inferred | None:
     """Bars of the first run: environments have no names, so those of two runs do not add up."""
     found = [
-        (trained.run.config, environments)
-        for trained in contestant.trained
-        if (environments := trained.run.result.get("inferred_environments"))
+        (run.config, environments)
+        for run in contestant.runs
+        if (environments := run.result.get("inferred_environments"))
     ]
     if not found:
         return None
@@ -192,33 +159,15 @@ def _inferred(contestant: Contestant) -> Inferred | None:
     layers = []
     for i in range(len(first["effective"])):
         matches = [content["alignment"][i] for _, content in found if content["alignment"]]
-        effective = spread([content["effective"][i] for _, content in found])
+        effective = Score([content["effective"][i] for _, content in found])
         bars = [(_split_name(name), rows[i]) for name, rows in first["posterior"].items()]
-        layers.append(LayerEnvironments(effective, spread(matches) if matches else None, bars))
+        layers.append(LayerEnvironments(effective, Score(matches) if matches else None, bars))
     shown = f"data seed {config.data_seed}, run seed {config.seed}"
     return Inferred(contestant, shown, len(first["posterior"]["train"][0]), layers)
 
 
 def _split_name(split: str) -> str:
     return SPLIT_NAMES.get(split, split.removeprefix(OOD).removeprefix(LEFT_OUT))
-
-
-def _costs(contestants: Sequence[Contestant]) -> PageTable:
-    columns = [Column("method", words=True), Column("ms per epoch"), Column("peak memory", "MB")]
-    columns += [Column("epoch chosen", "median"), Column("device", words=True)]
-    rows = []
-    for contestant in contestants:
-        results = [trained.run.result for trained in contestant.trained]
-        epoch = spread([1000 * result["seconds_per_epoch"] for result in results]).mean
-        memory = max(result["peak_memory_mb"] for result in results)
-        chosen = median(result["selected_epoch"] for result in results)
-        devices = ", ".join(sorted({result["device"] for result in results}))
-        cells = [Cell(number(epoch, 1), sort_key(epoch)), Cell(number(memory, 0), sort_key(memory))]
-        cells += [Cell(f"{chosen:g}", chosen), Cell(devices, devices)]
-        about = backbone_label(contestant.config.backbone)
-        rows.append(Row(contestant, label_of(contestant), about, cells))
-    caption = "means over runs; memory is the run's peak on a GPU, the process's on a CPU"
-    return PageTable("Time and memory", caption, columns, rows)
 
 
 def _setup(contestant: Contestant) -> Setup:

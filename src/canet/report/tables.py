@@ -1,79 +1,36 @@
-"""Tables of scores, as Markdown for readers and CSV for programs, beside the published ones."""
+"""Tables of scores: Markdown and HTML for readers, CSV and JSON for programs."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from statistics import mean
+from typing import Any, NamedTuple
 
-from canet.files import atomic_path
-from canet.methods import BACKBONES, METHODS
-from canet.paper.published import Published
-from canet.training.summary import deviation
+from canet.files import atomic_path, read_json
+from canet.report.score import GAP, Published, Score, rank
 
-SEARCHED_LABEL = "CaNet, searched"
-SEARCHED_NOTE = (
-    "CaNet has its published settings; CaNet, searched those of a search like its competitors'."
-)
-GAP = "–"
+Cell = str | Score
+MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
+"""What Markdown has about a score of a rank."""
 
 
-def method_label(name: str) -> str:
-    """A method as tables call it; one that is not in the package has its own name."""
-    return METHODS[name].label if name in METHODS else name
+class Text(NamedTuple):
+    """What a table shows in one place, and the rank of the score that it is."""
 
-
-def backbone_label(name: str) -> str:
-    """A backbone as tables call it, likewise."""
-    return BACKBONES[name].label if name in BACKBONES else name
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number with its spread.
-
-    Args:
-        values: One per run; none where every run is missing.
-        expected: How many runs were asked for.
-        published: The paper's number to set beside it.
-        digits: Digits behind the point.
-    """
-
-    values: Sequence[float]
-    expected: int
-    published: Published | None = None
-    digits: int = 2
+    text: str
+    rank: int = 0
 
     @property
-    def mean(self) -> float:
-        return mean(self.values) if self.values else math.nan
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of a sample, 0 for one run."""
-        return deviation(self.values)
-
-    @property
-    def text(self) -> str:
-        """`95.95 ± 2.59`, with the number of runs where some are missing."""
-        if math.isnan(self.mean):
-            return GAP
-        spread = f" ± {self.std:.{self.digits}f}" if len(self.values) > 1 else ""
-        part = f" ({len(self.values)} of {self.expected})"
-        missing = part if len(self.values) < self.expected else ""
-        return f"{self.mean:.{self.digits}f}{spread}{missing}"
-
-    @property
-    def published_text(self) -> str:
-        if self.published is None:
-            return GAP
-        if self.published.mean is None:
-            return "OOM"
-        return f"{self.published.mean:.2f} ± {self.published.std:.2f}"
+    def key(self) -> str:
+        """What it is sorted by: the number it starts with, or its text; nothing for a gap."""
+        number = re.match(r"[-+−]?\d+(\.\d+)?", self.text)
+        return number[0].replace("−", "-") if number else self.text.replace(GAP, "")
 
 
 @dataclass(frozen=True)
@@ -86,55 +43,94 @@ class Table:
         columns: Head of each column.
         rows: A text or a score for each column.
         notes: What a reader must know, a paragraph each.
-        ranked: Whether to mark the best and second in each column among rows with equal first text.
     """
 
     name: str
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | Score]]
+    rows: Sequence[Sequence[Cell]]
     notes: Sequence[str] = ()
-    ranked: bool = False
+
+    @classmethod
+    def read(cls, path: Path) -> Table:
+        """The table whose JSON `write` left at `path`."""
+        content = read_json(path)
+        rows = [[_cell(cell) for cell in row] for row in content["rows"]]
+        return cls(**content | {"rows": rows})
+
+    def write(self, folder: Path) -> None:
+        """FOLDER/NAME.md, FOLDER/NAME.csv and FOLDER/NAME.json."""
+        contents = {"md": self.markdown(), "csv": self.csv(), "json": self.json()}
+        for suffix, content in contents.items():
+            with atomic_path(folder / f"{self.name}.{suffix}") as temporary:
+                temporary.write_text(content, encoding="utf-8")
+
+    def ranked(self) -> Table:
+        """With the best and second score marked in each column among rows with equal first text."""
+        rows = [list(row) for row in self.rows]
+        for column in self._scored():
+            groups: dict[Cell, dict[int, Score]] = {}
+            for i, row in enumerate(rows):
+                if isinstance(cell := row[column], Score):
+                    groups.setdefault(row[0], {})[i] = cell
+            for scores in groups.values():
+                for i, score in zip(scores, rank(list(scores.values())), strict=True):
+                    rows[i][column] = score
+        return replace(self, rows=rows)
+
+    @cached_property
+    def heads(self) -> list[str]:
+        """Heads as they are shown: `paper` behind the columns that have published numbers."""
+        beside = self._beside()
+        pairs = ([head, "paper"] if i in beside else [head] for i, head in enumerate(self.columns))
+        return [head for pair in pairs for head in pair]
+
+    @cached_property
+    def shown(self) -> list[list[Text]]:
+        """The rows under these heads."""
+        beside, rows = self._beside(), []
+        for row in self.rows:
+            pairs = (_texts(cell, i in beside) for i, cell in enumerate(row))
+            rows.append([text for pair in pairs for text in pair])
+        return rows
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
-        """Heads and rows as plain text, with a column `paper` behind those that have numbers."""
-        return self._heads(), [self._expanded(row, [""] * len(row)) for row in self.rows]
+        """Heads and rows as plain text."""
+        return self.heads, [[cell.text for cell in row] for row in self.shown]
 
     def markdown(self) -> str:
         """A page with title, notes and table; the best score is bold, the second underlined."""
-        rows = [self._expanded(row, self._marks(row)) for row in self.rows]
-        heads = self._heads()
-        lines = [heads, ["---"] * len(heads), *rows]
+        rows = [[cell.text.join(MARKS[cell.rank]) for cell in row] for row in self.shown]
+        lines = [self.heads, ["---"] * len(self.heads), *rows]
         notes = "".join(f"{note}\n\n" for note in self.notes)
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         return f"# {self.title}\n\n{notes}{table}"
 
     def csv(self) -> str:
         """One line per score with its texts, values and published number; a text table as it is."""
-        texts = [i for i in range(len(self.columns)) if i not in self._scored()]
+        scored = self._scored()
+        texts = [i for i in range(len(self.columns)) if i not in scored]
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        if not self._scored():
-            writer.writerow(self.columns)
-            writer.writerows(self.rows)
+        if not scored:
+            writer.writerows([self.columns, *self.rows])
             return file.getvalue()
-        own = ["score", "mean", "std", "runs", "expected", "values"]
-        writer.writerow([*(self.columns[i] for i in texts), *own, "published", "published std"])
+        own = ["score", "mean", "std", "runs", "expected", "values", "published", "published std"]
+        writer.writerow([*(self.columns[i] for i in texts), *own])
         for row in self.rows:
             labels = [row[i] for i in texts]
-            scores = [(i, row[i]) for i in self._scored()]
-            writer.writerows(
-                [*labels, self.columns[i], *_numbers(cell)]
-                for i, cell in scores
-                if isinstance(cell, Score)
-            )
+            for i in scored:
+                if isinstance(cell := row[i], Score):
+                    writer.writerow([*labels, self.columns[i], *_numbers(cell)])
         return file.getvalue()
 
-    def write(self, folder: Path) -> None:
-        """FOLDER/NAME.md and FOLDER/NAME.csv."""
-        for suffix, content in (("md", self.markdown()), ("csv", self.csv())):
-            with atomic_path(folder / f"{self.name}.{suffix}") as temporary:
-                temporary.write_text(content, encoding="utf-8")
+    def json(self) -> str:
+        """All there is, for `read`."""
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+    def is_words(self, column: int) -> bool:
+        """Whether a column that is shown holds no number, so that it is flush left."""
+        return not any(row[column].text[-1:].isdigit() for row in self.shown)
 
     def parts(self, widest: int) -> list[Table]:
         """The table cut into ones with at most `widest` columns of numbers, each with its texts."""
@@ -154,43 +150,31 @@ class Table:
 
     def _scored(self) -> list[int]:
         """Columns that hold scores."""
-        return [
-            i for i in range(len(self.columns)) if any(isinstance(r[i], Score) for r in self.rows)
-        ]
+        columns = range(len(self.columns))
+        return [i for i in columns if any(isinstance(row[i], Score) for row in self.rows)]
 
     def _beside(self) -> set[int]:
         """Columns with a published number in some row."""
-        return {i for i in self._scored() if any(_published(row[i]) for row in self.rows)}
-
-    def _heads(self) -> list[str]:
-        beside = self._beside()
-        pairs = ([head, "paper"] if i in beside else [head] for i, head in enumerate(self.columns))
-        return [head for pair in pairs for head in pair]
-
-    def _expanded(self, row: Sequence[str | Score], marks: Sequence[str]) -> list[str]:
-        beside, cells = self._beside(), []
-        for i, (cell, mark) in enumerate(zip(row, marks, strict=True)):
-            text = cell if isinstance(cell, str) else cell.text
-            cells.append(f"{mark}{text}{mark.replace('<', '</')}")
-            if i in beside:
-                cells.append(cell.published_text if isinstance(cell, Score) else GAP)
-        return cells
-
-    def _marks(self, row: Sequence[str | Score]) -> list[str]:
-        return [self._mark(row, i) for i in range(len(row))]
-
-    def _mark(self, row: Sequence[str | Score], column: int) -> str:
-        """`**` for the best of its group in a column, `<u>` for the second."""
-        cell = row[column]
-        if not self.ranked or not isinstance(cell, Score) or math.isnan(cell.mean):
-            return ""
-        rivals = [r[column] for r in self.rows if r[0] == row[0]]
-        better = sum(isinstance(r, Score) and r.mean > cell.mean for r in rivals)
-        return {0: "**", 1: "<u>"}.get(better, "") if len(rivals) > 1 else ""
+        return {i for row in self.rows for i, cell in enumerate(row) if _published(cell)}
 
 
-def _published(cell: str | Score) -> bool:
-    return isinstance(cell, Score) and cell.published is not None
+def _published(cell: Cell) -> Published | None:
+    return cell.published if isinstance(cell, Score) else None
+
+
+def _texts(cell: Cell, beside: bool) -> list[Text]:
+    """A cell as it is shown, and `beside` it what the paper has."""
+    own = Text(cell) if isinstance(cell, str) else Text(cell.text, cell.rank)
+    paper = _published(cell)
+    return [own, Text(paper.text if paper else GAP)] if beside else [own]
+
+
+def _cell(content: Any) -> Cell:
+    """A cell from its JSON."""
+    if isinstance(content, str):
+        return content
+    paper = content["published"]
+    return Score(**content | {"published": paper and Published(*paper)})
 
 
 def _numbers(score: Score) -> list[str]:

@@ -1,7 +1,7 @@
-"""Many jobs, each run once, by any number of processes and machines that share a folder.
+"""Many runs, each trained once: in this process, in several, or on a Ray cluster.
 
-A job is a `RunConfig`. Its folder is named after its content and tells all there is to know: `done`
-marks a finished job, `failed.json` a failed one, `claims` who works on it.
+A run's folder is named after its content and tells all there is to know: `done` marks a finished
+run, `failed.json` a failed one.
 """
 
 from canet.runs.run import FailedJob, run_jobs

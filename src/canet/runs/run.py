@@ -1,27 +1,38 @@
-"""Run jobs until each is finished or has failed."""
+"""Many runs: each that is not finished yet is trained, and each that fails says why."""
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from canet.errors import CanetError
+from canet.files import read_json, write_json
 from canet.methods import get_method
-from canet.runs.pool import POLL_SECONDS, Pool
-from canet.runs.schedule import Job, Schedule
-from canet.runs.worker import FAILURE, JobRunner, job_folder
-from canet.training import RunConfig
+from canet.progress import Display
+from canet.runs.engine import Engine, Here, WorkerDied, open_engine
+from canet.runs.lock import alone_in
+from canet.runs.worker import (
+    FAILURE,
+    Outcome,
+    data_of,
+    job_folder,
+    train_elsewhere,
+    train_here,
+    write_files,
+)
+from canet.training import RunConfig, RunFolder
 from canet.training.loop import Progress
 from canet.training.trainer import pick_device
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
+MOST_DEATHS = 2  # of workers at one run
 
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A job that failed, and the last lines it left."""
+    """A run that failed, and the last lines it left."""
 
     config: RunConfig
     lines: list[str]
@@ -35,57 +46,189 @@ def run_jobs(
     data_root: Path | None = None,
     retry: bool = False,
     quiet: bool = False,
+    ray: str | None = None,
 ) -> list[FailedJob]:
-    """Run every job that is not finished yet; return when each is finished or has failed.
-
-    Jobs that other processes work on are waited for, and taken over if those die.
+    """Train every run that is not finished yet; return when each is finished or has failed.
 
     Args:
-        configs: The jobs, in the order in which to start them.
-        root: Folder of all jobs, which other processes and machines may share.
-        jobs: Number of worker processes, each with one thread; 1 runs them in this process.
+        configs: The runs, in the order in which to start them.
+        root: Folder of all of them. Another command that works there is waited for.
+        jobs: Runs at a time: worker processes with one thread each; 1 trains in this process.
         device: `auto`, `cpu` or `cuda`; workers share one GPU.
-        data_root: Folder with raw data.
-        retry: Run failed jobs again.
+        data_root: Folder with raw data, on every machine that trains.
+        retry: Train failed runs again.
         quiet: Show no progress.
+        ray: Address of a Ray cluster that trains, or `auto`.
     """
-    on_gpu = pick_device(device).type == "cuda"
-    if jobs < 1:
-        raise CanetError(f"{jobs} jobs at a time get nothing done: give 1 or more")
-    every = [_job(config, root, on_gpu) for config in configs]
-    if retry:
-        for job in every:
-            (job.place.path / FAILURE).unlink(missing_ok=True)
-    schedule = Schedule(every, quiet)
-    with schedule.progress.showing():
-        if jobs == 1:
-            _run_here(schedule, JobRunner(root, device, data_root))
-        else:
-            order = {"root": str(root), "device": device, "data_root": data_root and str(data_root)}
-            Pool(schedule, jobs, order).run()
-    return [FailedJob(job.config, lines) for job, lines in schedule.failures()]
+    together = ray is None and pick_device(device).type == "cuda"
+    with open_engine(jobs, ray, device) as engine, alone_in(root, quiet):
+        many = ManyRuns(configs, root, device, data_root, together)
+        if retry:
+            many.forget_failures()
+        return many.train(engine, quiet)
 
 
-def _job(config: RunConfig, root: Path, on_gpu: bool) -> Job:
-    together = on_gpu and get_method(config.method).capturable
-    place = job_folder(root, config)
-    return Job(config, config.name, place, SEEDS_AT_ONCE if together else 1)
+def read_failure(place: RunFolder) -> list[str] | None:
+    """The last lines of a failed run; None if it has not failed."""
+    try:
+        lines: list[str] = read_json(place.path / FAILURE)["lines"]
+    except FileNotFoundError:
+        return None
+    return lines
 
 
-def _run_here(schedule: Schedule, runner: JobRunner) -> None:
-    last: Job | None = None
-    while not schedule.complete:
-        jobs = schedule.start(last)
-        if jobs:
-            runner.run([job.config for job in jobs], _reporter(schedule, jobs))
-            schedule.stopped(jobs)
-            last = jobs[0]
-        elif not schedule.complete:
-            time.sleep(POLL_SECONDS)
+class ManyRuns:
+    """Runs in one folder: which are left, which are being trained, and which failed.
+
+    Args:
+        configs: The runs, in the order in which to start them.
+        root, device, data_root: As in `run_jobs`.
+        together: Whether runs that differ in their seed alone may be trained side by side.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        root: Path,
+        device: str,
+        data_root: Path | None,
+        together: bool,
+    ) -> None:
+        self._runs = {job_folder(root, config).path: config for config in configs}
+        self._root, self._device, self._data_root = root, device, data_root
+        self._together = together
+        self._left: dict[Path, RunConfig] = {}
+        self._failed: dict[Path, list[str]] = {}
+        self._alone: set[Path] = set()  # whose process died while it trained others too
+        self._deaths: Counter[Path] = Counter()
+
+    def forget_failures(self) -> None:
+        """Count failed runs as not yet trained."""
+        for path in self._runs:
+            (path / FAILURE).unlink(missing_ok=True)
+
+    def train(self, engine: Engine, quiet: bool) -> list[FailedJob]:
+        """Train what is left, as many at a time as the engine has slots."""
+        self._left = {path: run for path, run in self._runs.items() if not self._is_over(path)}
+        running: dict[Future[Outcome], tuple[int, list[RunConfig]]] = {}
+        last: dict[int, RunConfig] = {}
+        with Display(len(self._runs), self._num_over(running), "runs", quiet) as display:
+            while self._left or running:
+                for slot in set(range(engine.size)) - {slot for slot, _ in running.values()}:
+                    if configs := self._next(last.get(slot), running):
+                        last[slot] = configs[0]
+                        running[self._start(engine, slot, configs, display)] = slot, configs
+                self._show(display, running)
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    slot, configs = running.pop(future)
+                    self._settle(engine, slot, configs, future)
+        return [FailedJob(self._runs[path], lines) for path, lines in self._failed.items()]
+
+    def _next(
+        self, last: RunConfig | None, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]
+    ) -> list[RunConfig]:
+        """The runs for a slot whose last one was `last`, taken from those that are left.
+
+        First those whose trainer is loaded there, then those whose task is, then those whose
+        trainer no other slot has; else in the order given.
+        """
+        elsewhere = {configs[0].name for _, configs in running.values()}
+
+        def cost(config: RunConfig) -> tuple[bool, bool, bool]:
+            other_data = last is None or data_of(last) != data_of(config)
+            return last is None or last.name != config.name, other_data, config.name in elsewhere
+
+        if not self._left:
+            return []
+        first = min(self._left, key=lambda path: cost(self._left[path]))
+        chosen = [first]
+        if self._together and first not in self._alone and _may_share(self._left[first]):
+            name = self._left[first].name
+            alike = [path for path, run in self._left.items() if run.name == name]
+            chosen = [path for path in alike if path not in self._alone][:SEEDS_AT_ONCE]
+        return [self._left.pop(path) for path in chosen]
+
+    def _start(
+        self, engine: Engine, slot: int, configs: list[RunConfig], display: Display
+    ) -> Future[Outcome]:
+        if engine.remote:
+            return engine.submit(slot, train_elsewhere, configs, self._device, self._data_root)
+        arguments = (configs, self._root, self._device, self._data_root)
+        if isinstance(engine, Here):
+            return engine.submit(slot, train_here, *arguments, self._reporter(configs, display))
+        return engine.submit(slot, train_here, *arguments)
+
+    def _settle(
+        self, engine: Engine, slot: int, configs: list[RunConfig], future: Future[Outcome]
+    ) -> None:
+        """Runs are over, or left again where their worker died."""
+        places = {config.seed: job_folder(self._root, config) for config in configs}
+        try:
+            outcome = future.result()
+        except WorkerDied as death:
+            self._bury([place.path for place in places.values()], death.lines)
+            return
+        for seed, files in outcome.files.items():
+            write_files(places[seed], files)
+        for seed, lines in outcome.failures.items():
+            self._fail(places[seed].path, lines)
+        if not outcome.sound:
+            engine.renew(slot)
+
+    def _bury(self, paths: list[Path], lines: list[str]) -> None:
+        """A worker died: its runs are for another one, unless it is the run that kills them."""
+        if len(paths) > 1:
+            self._alone.update(paths)
+        for path in paths:
+            self._deaths[path] += 1
+            if RunFolder(path).finished:
+                continue
+            if self._deaths[path] >= MOST_DEATHS:
+                self._fail(path, lines)
+            else:
+                self._left[path] = self._runs[path]
+
+    def _fail(self, path: Path, lines: list[str]) -> None:
+        write_json(path / FAILURE, {"lines": lines})
+        self._failed[path] = lines
+
+    def _is_over(self, path: Path) -> bool:
+        place = RunFolder(path)
+        lines = None if place.finished else read_failure(place)
+        if lines is not None:
+            self._failed[path] = lines
+        return place.finished or lines is not None
+
+    def _num_over(self, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]) -> int:
+        return len(self._runs) - len(self._left) - sum(len(c) for _, c in running.values())
+
+    def _show(
+        self, display: Display, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]
+    ) -> None:
+        batches = [configs for _, configs in running.values()]
+        text = label(batches[-1]) if batches else ""
+        num_running = sum(map(len, batches))
+        display.update(self._num_over(running), num_running, len(self._failed), text)
+
+    def _reporter(self, configs: list[RunConfig], display: Display) -> Progress:
+        """Tells how far the only runs are that are being trained."""
+        over = self._num_over({}) - len(configs)
+
+        def report(done: int, total: int, score: float) -> None:
+            part = len(configs) * done / total
+            text = f"{label(configs)}, valid {score:.1f}"
+            display.update(over, len(configs), len(self._failed), text, part)
+
+        return report
 
 
-def _reporter(schedule: Schedule, jobs: Sequence[Job]) -> Progress:
-    def report(done: int, total: int, score: float) -> None:
-        schedule.reached(jobs, done / total, score)
+def label(configs: Sequence[RunConfig]) -> str:
+    """What runs that differ in their seed alone are called."""
+    config = configs[0]
+    seeds = ", ".join(str(config.seed) for config in configs)
+    return f"{config.task} {config.method}-{config.backbone} seed {seeds}"
 
-    return report
+
+def _may_share(config: RunConfig) -> bool:
+    return get_method(config.method).capturable

@@ -1,1 +1,8 @@
 """Search of settings on validation data, with Optuna."""
+
+from canet.errors import CanetError
+
+try:
+    import optuna as _  # noqa: F401
+except ModuleNotFoundError:
+    raise CanetError("canet search needs Optuna: pip install 'canet[search]'") from None

@@ -7,31 +7,29 @@ unless another storage is named, `best.json` the best settings and how they were
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shlex
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import wait
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from multiprocessing.connection import wait
-from multiprocessing.synchronize import Semaphore
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+import optuna
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState
 
-from canet.console import METRIC_NAMES, SECONDS_BETWEEN_LINES, print_table
+from canet.console import METRIC_NAMES, print_table
 from canet.data import CATALOG
 from canet.errors import CanetError
 from canet.files import read_json, write_json
-from canet.memory import keep_freed_memory
 from canet.presets import BEST
+from canet.progress import Display
+from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.search.objective import Objective
+from canet.search.storage import open_storage, reach, serve
 from canet.search.study import (
     ERROR,
     Plan,
@@ -39,19 +37,35 @@ from canet.search.study import (
     enqueue_start,
     importances,
     open_study,
+    optimize,
     ranked_trials,
-    try_settings,
 )
 from canet.training.trainer import device_name, pick_device, versions
-
-if TYPE_CHECKING:
-    import optuna
 
 JOURNAL, PLAN = "journal.log", "search.json"
 SECONDS_BETWEEN_LOOKS = 0.5
 NUM_SHOWN = 5
 
 Look = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What a slot of an engine does: trials, until there are as many as wanted."""
+
+    plan: Plan
+    wanted: int
+    storage: BaseStorage
+    device: str
+    data_root: Path | None
+
+    def __call__(self, dead: frozenset[int], look: Look | None) -> str:
+        """Trials that are not `dead` are left to other workers. Returns the hardware."""
+        reach(self.storage)
+        study = open_study(self.plan, self.storage)
+        objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
+        optimize(study, self.plan, self.wanted, objective, dead, look)
+        return device_name(pick_device(self.device))
 
 
 def run_search(
@@ -63,6 +77,7 @@ def run_search(
     device: str = "auto",
     data_root: Path | None = None,
     quiet: bool = False,
+    ray: str | None = None,
 ) -> dict[str, Any]:
     """Search until there are so many trials in all, and write the best settings.
 
@@ -71,35 +86,30 @@ def run_search(
         trials: Number of trials, those of earlier calls included.
         out: Folder of the search.
         storage: Journal file or SQL URL; default a journal in `out`.
-        jobs: Number of worker processes.
+        jobs: Number of trials at a time.
         device: `auto`, `cpu` or `cuda`.
-        data_root: Folder with raw data.
+        data_root: Folder with raw data, on every machine that takes part.
         quiet: Show no progress.
+        ray: Address of a Ray cluster that does the trials, or `auto`; None for this machine.
 
     Returns:
         The content of `best.json`.
     """
-    hardware = device_name(pick_device(device))
     _begin(plan, out)
-    place = storage or str(out / JOURNAL)
-    study = open_study(plan, place)
-    wanted = min(trials, plan.size)
-    missing = wanted - len(done_trials(study))
-    if missing > 0:
-        objective = Objective(plan.base, plan.seeds, device, data_root)
-        enqueue_start(study, plan)
-        context = multiprocessing.get_context("spawn")
-        tickets = context.Semaphore(missing)
-        with _showing(study, plan, wanted, quiet) as look:
-            if jobs == 1:
-                _work(study, plan, wanted, objective, tickets, look)
-            else:
-                arguments = (plan, wanted, place, device, data_root, tickets)
-                workers = [
-                    context.Process(target=_worker, args=arguments, daemon=True)
-                    for _ in range(min(jobs, missing))
-                ]
-                _watch(workers, look)
+    kept = open_storage(storage or str(out / JOURNAL))
+    study = open_study(plan, kept)
+    wanted = min(trials, len(plan.points))
+    done = len(done_trials(study))
+    if done >= wanted:
+        hardware = device_name(pick_device(device))
+    else:
+        with (
+            Display(wanted, done, "trials", quiet) as display,
+            open_engine(jobs, ray, device) as engine,
+            serve(kept) if engine.remote else nullcontext(kept) as shared,
+        ):
+            worker = Worker(plan, wanted, shared, device, data_root)
+            hardware = _do_trials(engine, worker, study, lambda: _show(display, study, plan))
     best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
     write_json(out / BEST, best)
     return best
@@ -138,96 +148,36 @@ def _begin(plan: Plan, out: Path) -> None:
         raise CanetError(f"'{out}' holds another search: choose another folder for --out")
 
 
-def _work(
-    study: optuna.Study,
-    plan: Plan,
-    wanted: int,
-    objective: Objective,
-    tickets: Semaphore,
-    look: Look,
-) -> None:
-    """Do trials as long as there are tickets for them, and as other machines leave some to do."""
-    while len(done_trials(study)) < wanted and tickets.acquire(block=False):
-        if not try_settings(study, plan, objective):
-            return
-        look()
-
-
-def _worker(
-    plan: Plan,
-    wanted: int,
-    storage: str,
-    device: str,
-    data_root: Path | None,
-    tickets: Semaphore,
-) -> None:
-    """A process that works with one thread until the work or its parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    parent = multiprocessing.parent_process()
-
-    def end_with_parent() -> None:
-        if parent is None or not parent.is_alive():
-            sys.exit()
-
-    objective = Objective(plan.base, plan.seeds, device, data_root)
-    _work(open_study(plan, storage), plan, wanted, objective, tickets, end_with_parent)
-
-
-def _watch(workers: list[Any], look: Look) -> None:
-    """Start workers and look until the last has ended; they never outlive this call."""
-    try:
-        for worker in workers:
-            worker.start()
-        while alive := [worker.sentinel for worker in workers if worker.is_alive()]:
-            wait(alive, SECONDS_BETWEEN_LOOKS)
+def _do_trials(engine: Engine, worker: Worker, study: optuna.Study, look: Look) -> str:
+    """Let the slots of an engine do the trials that are missing; what they ran on."""
+    hardware: set[str] = set()
+    # Once is enough, unless an engine repeated a task whose machine died in the middle of a trial.
+    while (missing := worker.wanted - len(done_trials(study))) > 0:
+        enqueue_start(study, worker.plan)
+        unended = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
+        dead = frozenset(trial.number for trial in unended)
+        tasks = [
+            engine.submit(slot, worker, dead, look if isinstance(engine, Here) else None)
+            for slot in range(min(engine.size, missing))
+        ]
+        while wait(tasks, SECONDS_BETWEEN_LOOKS).not_done:
             look()
-    finally:
-        for worker in workers:
-            if worker.pid is not None:
-                worker.terminate()
-                worker.join()
-    if codes := [worker.exitcode for worker in workers if worker.exitcode]:
-        raise CanetError(
-            f"a worker of the search ended with exit code {codes[0]}: lower --jobs if memory is "
-            f"short; the same command goes on where it stopped"
-        )
+        try:
+            hardware |= {task.result() for task in tasks}
+        except WorkerDied as error:
+            raise CanetError(
+                f"{error}: lower --jobs if memory is short; the same command goes on where it "
+                "stopped"
+            ) from None
+    return ", ".join(sorted(hardware))
 
 
-@contextmanager
-def _showing(study: optuna.Study, plan: Plan, wanted: int, quiet: bool) -> Iterator[Look]:
-    """One bar with trials done and the best score on a terminal, a line now and then elsewhere."""
-    base = plan.base
-    label = f"{base.task} {base.method}-{base.backbone}"
-
-    def text() -> str:
-        ranked = ranked_trials(study)
-        best = f"{ranked[0].value:.2f}" if ranked else "–"
-        return f"{len(done_trials(study))}/{wanted} trials, best valid {best}"
-
-    if quiet:
-        yield lambda: None
-        return
-    if not sys.stderr.isatty():
-        last = time.monotonic()
-
-        def tell() -> None:
-            nonlocal last
-            if time.monotonic() - last > SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                print(f"{label}: {text()}", file=sys.stderr)
-
-        yield tell
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    bar = Progress(
-        *columns, TextColumn("{task.fields[text]}"), console=Console(stderr=True), transient=True
-    )
-    with bar:
-        done = len(done_trials(study))
-        shown = bar.add_task(label, total=wanted, completed=done, text=text())
-        yield lambda: bar.update(shown, completed=len(done_trials(study)), text=text())
+def _show(display: Display, study: optuna.Study, plan: Plan) -> None:
+    done, ranked = done_trials(study), ranked_trials(study)
+    failed = sum(ERROR in trial.user_attrs for trial in done)
+    best = f"best valid {ranked[0].value:.2f}" if ranked else "no score yet"
+    label = f"{plan.base.task} {plan.base.method}-{plan.base.backbone}"
+    display.update(len(done), failed=failed, text=f"{label}, {best}")
 
 
 def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:

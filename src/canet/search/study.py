@@ -1,40 +1,36 @@
-"""A search as an Optuna study: what is searched, where trials are kept, and how one is done."""
+"""A search as an Optuna study: what is searched, and how trials are done."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
+import optuna
 import torch
+from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial, TrialState
 
 from canet.errors import CanetError
 from canet.methods import get_method
-from canet.search.objective import Objective
+from canet.search.objective import Progress
 from canet.settings import describe_settings, override
 from canet.training import RunConfig
-
-try:
-    import optuna
-except ModuleNotFoundError:
-    raise CanetError("canet search needs Optuna: pip install 'canet[search]'") from None
-from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
-from optuna.trial import FrozenTrial, TrialState
 
 SamplerName = Literal["tpe", "random", "grid"]
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
 MOST_REPEATS = 10  # draws of settings that were tried before, until one that was not is looked up
-LOCK_SECONDS = 10  # after which the lock of a process that died is taken; it is held for moments
 ERROR = "error"  # the attribute of a trial whose settings cannot be trained
+SKIPPED = math.nan  # the score of a trial that is not done, which Optuna takes for failed
+
+Score = Callable[[Mapping[str, Any], Progress], float]
 
 
 @dataclass(frozen=True)
@@ -73,21 +69,11 @@ class Plan:
         return {name: sorted({*values, self.start[name]}) for name, values in self.ranges.items()}
 
     @property
-    def size(self) -> int:
-        """How many settings there are to try."""
-        outside = any(self.start[name] not in values for name, values in self._space.items())
-        return math.prod(len(values) for values in self._space.values()) + outside
-
-    def untried(self, tried: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The settings that are left to try."""
-        names = list(self._space)
-        gone = {tuple(settings[name] for name in names) for settings in tried}
-        points = itertools.product(*self._space.values())
-        return [dict(zip(names, point, strict=True)) for point in points if point not in gone]
-
-    @property
-    def _space(self) -> dict[str, list[Any]]:
-        return self.ranges if self.sampler == "grid" else self.choices
+    def points(self) -> list[dict[str, Any]]:
+        """All settings that there are to try."""
+        space = self.ranges if self.sampler == "grid" else self.choices
+        points = [dict(zip(space, point, strict=True)) for point in product(*space.values())]
+        return points if self.start in points else [*points, self.start]
 
     @property
     def content(self) -> dict[str, Any]:
@@ -101,37 +87,32 @@ class Plan:
         return f"{base.task}-{base.method}-{base.backbone}-{digest[:8]}"
 
 
-def open_study(plan: Plan, storage: str) -> optuna.Study:
-    """The study of a plan, with the trials that its storage holds, a journal file or a database."""
+def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
+    """The study of a plan, with the trials that a storage has of it."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     epochs = plan.base.settings["epochs"]
-    pruner = (
-        optuna.pruners.NopPruner()
-        if plan.sampler == "grid"
-        else optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
+    median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
+    return optuna.create_study(
+        storage=storage,
+        sampler=_sampler(plan),
+        pruner=optuna.pruners.NopPruner() if plan.sampler == "grid" else median,
+        study_name=plan.name,
+        direction="maximize",
+        load_if_exists=True,
     )
-    try:
-        return optuna.create_study(
-            storage=_open_storage(storage),
-            sampler=_NumberedSampler(_sampler_of(plan)),
-            pruner=pruner,
-            study_name=plan.name,
-            direction="maximize",
-            load_if_exists=True,
-        )
-    except (ValueError, KeyError):
-        raise CanetError(f"'{storage}' is not a journal of a search: name another file") from None
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:
     """Trials that ended: with a score, pruned, or with settings that cannot be trained."""
-    return [trial for trial in study.get_trials(deepcopy=False) if _is_done(trial)]
+    ended = (TrialState.COMPLETE, TrialState.PRUNED)
+    trials = study.get_trials(deepcopy=False)
+    return [trial for trial in trials if trial.state in ended or ERROR in trial.user_attrs]
 
 
 def ranked_trials(study: optuna.Study) -> list[FrozenTrial]:
     """Trials with a score, the best first, the first of equals before the others."""
     trials = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
-    return sorted(trials, key=lambda trial: (-_score(trial), trial.number))
+    return sorted(trials, key=lambda trial: trial.values, reverse=True)
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
@@ -143,149 +124,107 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 
 def enqueue_start(study: optuna.Study, plan: Plan) -> None:
-    """Let the settings that the search starts from be tried first, if they have not been."""
+    """Let the settings that the search starts from be tried first, if they have not been.
+
+    Optuna's `skip_if_exists` would skip them after a trial that died, too.
+    """
     waiting = study.get_trials(deepcopy=False, states=[TrialState.WAITING])
     tried = any(trial.params == plan.start for trial in done_trials(study))
     if not tried and not waiting:
         study.enqueue_trial(plan.start)
 
 
-def try_settings(study: optuna.Study, plan: Plan, objective: Objective) -> bool:
-    """Do one trial with settings that were not tried before; False if none were found."""
-    distributions: dict[str, BaseDistribution] = {
-        name: CategoricalDistribution(choices) for name, choices in plan.choices.items()
-    }
-    repeats = 0
-    while True:
-        trial = study.ask(distributions)
-        tried = [other.params for other in done_trials(study)]
-        if trial.params not in tried:
-            _score_trial(study, plan, objective, trial)
-            return True
-        study.tell(trial, state=TrialState.FAIL)
-        repeats += 1
-        if repeats >= MOST_REPEATS:
-            left = plan.untried(tried)
-            if not left:
-                return False
-            study.enqueue_trial(left[_seed(len(left)) % len(left)])
-
-
-def _score_trial(
-    study: optuna.Study, plan: Plan, objective: Objective, trial: optuna.Trial
+def optimize(
+    study: optuna.Study,
+    plan: Plan,
+    wanted: int,
+    score: Score,
+    dead: frozenset[int] = frozenset(),
+    look: Callable[[], None] | None = None,
 ) -> None:
-    try:
-        study.tell(trial, objective(trial.params, _reporter(trial, plan)))
-    except optuna.TrialPruned:
-        study.tell(trial, state=TrialState.PRUNED)
-    except CanetError as error:
-        _fail(study, trial, str(error))
-    except torch.OutOfMemoryError:
-        torch.cuda.empty_cache()
-        _fail(study, trial, "not enough memory on the device")
+    """Do trials until there are so many in all, with those that other workers are at.
 
+    Optuna does them. It does not know that settings were tried before, and its own limit of trials
+    lets every worker begin one more; both are seen to here, by the order of their numbers.
 
-class _NumberedSampler(BaseSampler):
-    """Draws each trial from its number and the trials before it, in whatever process.
-
-    So a search that is stopped and goes on tries what it would have tried without the stop, and
-    processes that share a study do not draw the same.
+    Args:
+        study: Where trials are drawn from and kept.
+        plan: What is searched.
+        wanted: Number of trials.
+        score: Settings, and whom to tell the progress → score.
+        dead: Numbers of trials that are running by name, but whose process has ended.
+        look: Called after each trial.
     """
 
-    def __init__(self, sampler_of: Callable[[int], BaseSampler]) -> None:
-        self._sampler_of = sampler_of
-        self._sampler = sampler_of(0)
+    def taken() -> list[FrozenTrial]:
+        running = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
+        return done_trials(study) + [trial for trial in running if trial.number not in dead]
 
+    def attempt(trial: optuna.Trial) -> float:
+        settings = {name: trial.suggest_categorical(name, c) for name, c in plan.choices.items()}
+        earlier = [other.params for other in taken() if other.number < trial.number]
+        if len(earlier) >= wanted or settings in earlier:
+            return SKIPPED
+
+        def report(done: int, total: int, valid: float) -> None:
+            if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
+                trial.report(valid, done)
+                if trial.should_prune() and settings != plan.start:
+                    raise optuna.TrialPruned
+
+        try:
+            return score(settings, report)
+        except CanetError as error:
+            trial.set_user_attr(ERROR, str(error))
+            raise
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            trial.set_user_attr(ERROR, "not enough memory on the device")
+            raise
+
+    def after(study: optuna.Study, trial: FrozenTrial) -> None:
+        if look:
+            look()
+        done = done_trials(study)
+        if len(taken()) >= wanted:
+            study.stop()
+        elif trial.number - max((last.number for last in done), default=-1) >= MOST_REPEATS:
+            tried = [other.params for other in done]
+            if left := [point for point in plan.points if point not in tried]:
+                study.enqueue_trial(left[_seed(len(left)) % len(left)])
+            else:
+                study.stop()
+
+    if len(taken()) < wanted:
+        study.optimize(attempt, catch=(CanetError, torch.OutOfMemoryError), callbacks=[after])
+
+
+# Optuna's samplers draw from a generator whose state ends with their process. These begin anew with
+# the number of each trial: a search that is stopped and goes on tries what it would have tried
+# without the stop, and processes that share a study do not draw the same.
+
+
+class _Random(RandomSampler):
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._sampler = self._sampler_of(trial.number)
-        self._sampler.before_trial(study, trial)
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._sampler.infer_relative_search_space(study, trial)
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._sampler.sample_relative(study, trial, search_space)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
+        vars(self).update(vars(RandomSampler(_seed(trial.number))))
 
 
-def _sampler_of(plan: Plan) -> Callable[[int], BaseSampler]:
-    """Number of a trial → what draws it."""
+class _Tpe(TPESampler):
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        fresh = TPESampler(seed=_seed(trial.number), multivariate=True, constant_liar=True)
+        vars(self).update(vars(fresh))
+
+
+class _Grid(GridSampler):
+    after_trial = BaseSampler.after_trial  # its own takes a trial that died for done, and ends all
+
+
+def _sampler(plan: Plan) -> BaseSampler:
     if plan.sampler == "grid":
-        grid = GridSampler(plan.ranges, seed=0)
-        return lambda number: grid
-    if plan.sampler == "random":
-        return lambda number: RandomSampler(seed=_seed(number))
-    return lambda number: TPESampler(seed=_seed(number), multivariate=True, constant_liar=True)
+        return _Grid(plan.ranges, seed=0)
+    return _Random() if plan.sampler == "random" else _Tpe()
 
 
 def _seed(number: int) -> int:
     """Neighbouring numbers → seeds far apart."""
     return int(np.random.SeedSequence(number).generate_state(1)[0])
-
-
-def _open_storage(storage: str) -> optuna.storages.BaseStorage:
-    if "://" not in storage:
-        path = Path(storage).absolute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = JournalFileOpenLock(str(path), LOCK_SECONDS)
-        backend = JournalFileBackend(str(path), lock)
-        _drop_torn_line(path, lock)
-        return optuna.storages.JournalStorage(backend)
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        return optuna.storages.RDBStorage(storage)
-    except (SQLAlchemyError, ImportError, optuna.exceptions.StorageInternalError) as error:
-        cause = str(error).splitlines()[0]
-        raise CanetError(f"cannot open the storage '{storage}' ({cause}): check its URL") from None
-
-
-def _drop_torn_line(path: Path, lock: JournalFileOpenLock) -> None:
-    """Cut off what a process that died while writing left at the end of a journal."""
-    lock.acquire()
-    try:
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            with path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
-    finally:
-        lock.release()
-
-
-def _reporter(trial: optuna.Trial, plan: Plan) -> Callable[[int, int, float], None]:
-    """Hands validation scores to the pruner; the settings of the start are never pruned."""
-
-    def report(done: int, total: int, score: float) -> None:
-        if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(score):
-            trial.report(score, done)
-            if trial.should_prune() and trial.params != plan.start:
-                raise optuna.TrialPruned
-
-    return report
-
-
-def _fail(study: optuna.Study, trial: optuna.Trial, error: str) -> None:
-    trial.set_user_attr(ERROR, error)
-    study.tell(trial, state=TrialState.FAIL)
-
-
-def _is_done(trial: FrozenTrial) -> bool:
-    failed = trial.state == TrialState.FAIL and ERROR in trial.user_attrs
-    return failed or trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
-
-
-def _score(trial: FrozenTrial) -> float:
-    assert trial.value is not None
-    return trial.value

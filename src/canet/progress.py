@@ -1,0 +1,87 @@
+"""How far a command is: one bar on a terminal, a line now and then elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Display:
+    """Shows on standard error how many of all are done, running and failed, and the time left.
+
+    Args:
+        total: How many there are.
+        done: How many were done before.
+        unit: What they are.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
+        self._total, self._unit, self._quiet = total, unit, quiet
+        self._reached = float(done)
+        self._first: tuple[float, float] | None = None  # time and what was done at the first update
+        self._last_line = time.monotonic()
+        self._bar: Progress | None = None
+        if not quiet and sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.fields[count]}"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.add_task("", total=total, completed=done, count=self._count(done, 0, 0))
+
+    def update(
+        self, done: int, running: int = 0, failed: int = 0, text: str = "", part: float = 0.0
+    ) -> None:
+        """So many are done, the failed among them, and `part` of what is running; `text` says of
+        what something is known.
+        """
+        self._reached = done + part
+        if self._first is None:
+            self._first = time.monotonic(), self._reached
+        count = self._count(done, running, failed)
+        if self._bar:
+            task = self._bar.tasks[0].id
+            self._bar.update(task, completed=self._reached, count=count, description=text)
+        elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
+            self._last_line = time.monotonic()
+            parts = [count, self._time_left(), text]
+            print("; ".join(part for part in parts if part), file=sys.stderr)
+
+    def __enter__(self) -> Display:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def _count(self, done: int, running: int, failed: int) -> str:
+        words = [f"{done}/{self._total} {self._unit}"]
+        words += [f"{running} running"] if running else []
+        words += [f"{failed} failed"] if failed else []
+        return ", ".join(words)
+
+    def _time_left(self) -> str:
+        """At the pace since the first update; nothing before there is one to go by."""
+        begin, before = self._first or (0.0, self._reached)
+        here = self._reached - before
+        if here <= 0:
+            return ""
+        minutes = (time.monotonic() - begin) / here * (self._total - self._reached) / 60
+        return f"about {max(1, round(minutes))} min left"

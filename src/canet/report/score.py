@@ -1,0 +1,101 @@
+"""A score: values of several runs as one number with its spread, beside the published one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import mean
+from typing import NamedTuple
+
+from canet.training.summary import deviation
+
+GAP = "–"
+
+
+class Published(NamedTuple):
+    """A number of a paper in percent; mean and std are None where it ran out of memory."""
+
+    table: str
+    mean: float | None
+    std: float | None
+
+    @property
+    def text(self) -> str:
+        return "OOM" if self.mean is None else f"{self.mean:.2f} ± {self.std:.2f}"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number with its spread; no number where a value is none.
+
+    Args:
+        values: One per run; none where every run is missing.
+        expected: How many runs were asked for; 0 where any number will do.
+        published: The paper's number to set beside it.
+        digits: Digits behind the point.
+        rank: 1 for the best of those it is compared with, 2 for the second; 0 for no mark.
+        note: What a page shows below it.
+    """
+
+    values: Sequence[float]
+    expected: int = 0
+    published: Published | None = None
+    digits: int = 2
+    rank: int = 0
+    note: str = ""
+
+    @property
+    def mean(self) -> float:
+        return mean(self.values) if self.values else math.nan
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of a sample, 0 for one run."""
+        return deviation(self.values)
+
+    @property
+    def has_spread(self) -> bool:
+        return len(self.values) > 1 and math.isfinite(self.mean)
+
+    @property
+    def shown(self) -> float:
+        """The mean with the digits that are shown, so that equals are ranked alike."""
+        return round(self.mean, self.digits) if math.isfinite(self.mean) else -math.inf
+
+    @property
+    def text(self) -> str:
+        """`95.95 ± 2.59`, with the number of runs where some are missing."""
+        if math.isnan(self.mean):
+            return GAP
+        spread = f" ± {self.std:.{self.digits}f}" if self.has_spread else ""
+        missing = len(self.values) < self.expected
+        part = f" ({len(self.values)} of {self.expected})" if missing else ""
+        return f"{self.mean:.{self.digits}f}{spread}{part}"
+
+    @property
+    def key(self) -> float | str:
+        """What a page sorts it by; nothing if it is no number."""
+        return round(self.mean, 4) if math.isfinite(self.mean) else ""
+
+
+def rank(scores: Sequence[Score]) -> list[Score]:
+    """Scores that are compared with each other, the best and the second marked; never a lone one.
+
+    One that is no number is not marked.
+    """
+    if len(scores) < 2:
+        return list(scores)
+    ranked = []
+    for score in scores:
+        place = 1 + sum(other.shown > score.shown for other in scores)
+        marked = place < 3 and math.isfinite(score.mean)
+        ranked.append(replace(score, rank=place if marked else 0))
+    return ranked
+
+
+def number(value: float, digits: int) -> str:
+    """With a true minus sign, but none before nought; a dash for what is not a number."""
+    if not math.isfinite(value):
+        return GAP
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

@@ -1,0 +1,32 @@
+"""One command at a time in a folder of runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+LOCK = ".lock"
+
+
+@contextmanager
+def alone_in(folder: Path, quiet: bool = False) -> Iterator[None]:
+    """Wait until no other command works in a folder, and keep others out.
+
+    The lock is the operating system's: it is free as soon as its owner has ended, however.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not quiet:
+            print(f"another command works in '{folder}': waiting for it", file=sys.stderr)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,103 @@
+"""A Ray cluster as an engine: tasks run wherever it has room, on machines that share no disk."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from canet.errors import CanetError
+from canet.runs.engine import Engine, WorkerDied
+
+try:
+    import ray
+except ModuleNotFoundError:
+    raise CanetError("--ray needs Ray: pip install 'canet[ray]'") from None
+from ray.exceptions import RayError, RayTaskError
+
+T = TypeVar("T")
+MOST_RETRIES = 3  # of a task whose node or process died
+SECONDS_TO_ANSWER = 5.0
+
+
+class Cluster(Engine):
+    """Tasks of a Ray cluster, each with its share of the CPUs or of a GPU.
+
+    A task whose node dies is repeated elsewhere by Ray.
+
+    Args:
+        address: Of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here, else one
+            that is started on this machine.
+        size: Tasks in flight at most; 1 stands for as many as the cluster has CPUs, or GPUs.
+        device: `cpu` leaves GPUs alone.
+    """
+
+    remote = True
+
+    def __init__(self, address: str, size: int, device: str) -> None:
+        _connect(address)
+        resources = ray.cluster_resources()
+        gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
+        self.size = size if size > 1 else max(1, gpus or int(resources.get("CPU", 1)))
+        share = min(1.0, gpus / self.size)
+        self._task: Any = ray.remote(_call).options(
+            num_cpus=0 if gpus else 1, num_gpus=share, max_retries=MOST_RETRIES
+        )
+
+    def submit(self, slot: int, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        answer: Future[T] = Future()
+        reference = self._task.remote(function, arguments)
+        reference.future().add_done_callback(lambda done: _pass_on(done, answer))
+        return answer
+
+    def close(self) -> None:
+        ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    _check(address)
+    quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        ray.init(address=address, **quietly)
+    except ConnectionError as error:
+        if address != "auto":
+            raise CanetError(
+                f"no Ray cluster at '{address}' ({error}): check its address"
+            ) from None
+        ray.init(include_dashboard=False, **quietly)
+    except ValueError as error:
+        raise CanetError(f"'{address}' is no address of a Ray cluster ({error})") from None
+
+
+def _check(address: str) -> None:
+    """Refuse an address where nobody listens, which Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "://" in address:
+        return
+    try:
+        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+    except OSError as error:
+        raise CanetError(
+            f"no Ray cluster at '{address}' ({error.strerror or error}): check its address"
+        ) from None
+
+
+def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    """What a node does: one thread, as its share is one CPU."""
+    import torch
+
+    torch.set_num_threads(1)
+    return function(*arguments)
+
+
+def _pass_on(done: Future[T], answer: Future[T]) -> None:
+    error = done.exception()
+    if isinstance(error, RayTaskError):
+        error = error.cause if isinstance(error.cause, Exception) else error
+    elif isinstance(error, RayError):
+        error = WorkerDied([*str(error).splitlines()[-1:], f"ended with {type(error).__name__}"])
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(done.result())

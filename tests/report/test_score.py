@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from canet.report.score import Score, number, rank
+
+
+@pytest.mark.parametrize(
+    ("score", "text"),
+    [
+        (Score([90.0, 92.0], 2), "91.00 ± 1.41"),
+        (Score([90.0], 1), "90.00"),
+        (Score([90.0, 92.0], 5), "91.00 ± 1.41 (2 of 5)"),
+        (Score([], 5), "–"),
+        (Score([math.nan, 90.0], 2), "–"),
+        (Score([0.12345], 1, digits=3), "0.123"),
+    ],
+)
+def test_a_score_reads_as_mean_and_spread(score: Score, text: str) -> None:
+    assert score.text == text
+
+
+def test_a_score_without_runs_or_with_one_that_is_no_number_has_no_mean_and_no_key() -> None:
+    for score in (Score([]), Score([math.nan, 90.0])):
+        assert math.isnan(score.mean)
+        assert (score.key, score.has_spread) == ("", False)
+
+
+def test_the_best_and_the_second_are_ranked_and_what_is_no_number_is_not() -> None:
+    scores = [Score([value]) for value in (60.0, math.nan, 80.0, 70.0)]
+    assert [score.rank for score in rank(scores)] == [0, 0, 1, 2]
+
+
+def test_scores_that_read_alike_share_a_rank() -> None:
+    assert [score.rank for score in rank([Score([60.001]), Score([60.002])])] == [1, 1]
+
+
+def test_a_lone_score_has_no_rank() -> None:
+    assert rank([Score([60.0])]) == [Score([60.0])]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(-0.001, "0.00"), (-1.5, "−1.50"), (math.nan, "–"), (math.inf, "–"), (2.0, "2.00")],
+)
+def test_numbers_read_well(value: float, text: str) -> None:
+    assert number(value, 2) == text
