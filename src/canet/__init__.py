@@ -1,4 +1,4 @@
-"""Graph neural networks that keep working after the world has shifted."""
+"""Graph neural networks under distribution shift: CaNet, its competitors and their benchmark."""
 
 import warnings
 from importlib import import_module

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-import subprocess
+import os
+import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
@@ -21,6 +22,7 @@ from canet.bench.plain import PlainCaNet, PlainTraining
 from canet.bench.process import measure_jobs
 from canet.bench.results import Results
 from canet.bench.targets import GLUTTON, checks
+from canet.bench.worker import Order
 from canet.data import load_task
 from canet.errors import CanetError
 from canet.files import read_json
@@ -269,24 +271,23 @@ def test_rounds_add_up() -> None:
     assert of["peak_mb"] == 3500.0
 
 
+def measure_or_die(job: dict[str, Any], order: Order) -> dict[str, Any]:
+    if job["kind"] == "bad":
+        print("no more memory", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"told": job["kind"], "pid": os.getpid()}
+
+
+@pytest.mark.slow
 def test_a_process_that_ends_takes_only_its_job_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = (
-        "import json, os, signal, sys\n"
-        "for job in json.load(sys.stdin)['jobs']:\n"
-        "    if job == 'bad': os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    print(json.dumps({'told': job}), flush=True)\n"
+    monkeypatch.setattr("canet.bench.process.work", measure_or_die)
+    jobs = [{"kind": kind} for kind in ("one", "two", "bad", "three")]
+    first, second, bad, third = (
+        answer for _, answer in measure_jobs(jobs, Order("cpu", 0.0, None))
     )
-
-    def worker(complaints: Any) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            [sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=complaints, text=True
-        )
-
-    monkeypatch.setattr("canet.bench.process._worker", worker)
-    jobs: Any = ["one", "bad", "two"]
-    told = [answer for _, answer in measure_jobs(jobs, {})]
-    assert told == [{"told": "one"}, {"died": "ended by SIGKILL"}, {"told": "two"}]
+    assert first["pid"] == second["pid"] != third["pid"]
+    assert bad == {"died": "no more memory"}
+    assert [answer["told"] for answer in (first, second, third)] == ["one", "two", "three"]
 
 
 def test_on_a_cpu_every_measurement_has_a_process_to_itself() -> None:

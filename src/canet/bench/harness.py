@@ -17,9 +17,10 @@ from canet.bench.cases import PUBLISHED_K, Case, cases
 from canet.bench.contestants import CONTESTANTS, SAME_NODES
 from canet.bench.growth import points
 from canet.bench.pictures import draw_growth, draw_ratios
-from canet.bench.process import Job, measure_jobs
+from canet.bench.process import measure_jobs
 from canet.bench.results import Results
 from canet.bench.tables import show
+from canet.bench.worker import Job, Order
 from canet.files import write_json
 from canet.training.trainer import pick_device
 
@@ -87,11 +88,7 @@ class Harness:
         self, out: Path, device: str, seconds: float, data_root: Path | None, command: str
     ) -> None:
         self.out = out
-        self.order = {
-            "device": device,
-            "seconds": seconds,
-            "data_root": str(data_root.absolute()) if data_root else None,
-        }
+        self.order = Order(device, seconds, data_root)
         self.results = Results(device, command, f"{datetime.now(UTC):%Y-%m-%d}")
 
     def measure(self, jobs: list[Job], tell: Any) -> None:

@@ -1,17 +1,16 @@
-"""A process that measures: jobs come as JSON on standard input, results leave as JSON lines.
+"""What a measuring process does: one job of a benchmark.
 
 On a CPU each contestant has a process to itself, because the memory that counts is the process's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import sys
 import warnings
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,30 +19,43 @@ from canet.bench.ceiling import measure_ceiling
 from canet.bench.contestants import measure
 from canet.bench.growth import measure_point
 from canet.bench.memory import cap_memory
-from canet.errors import CanetError
 from canet.training.trainer import versions
 
+Job = dict[str, Any]
 
-def work(order: dict[str, Any]) -> None:
-    """Do the jobs of an order, one after the other."""
-    device = torch.device(order["device"])
-    root = Path(order["data_root"]) if order["data_root"] else None
+
+class Order(NamedTuple):
+    """What all jobs have in common: where to compute, for how long, and from what data."""
+
+    device: str
+    seconds: float
+    data_root: Path | None
+
+
+@cache
+def _allowance() -> float | None:
+    """MB that this process may take; it is capped with its first job."""
+    return cap_memory()
+
+
+def work(job: Job, order: Order) -> dict[str, Any]:
+    """Measure one thing."""
+    warnings.filterwarnings("ignore", message="Sparse")
+    device = torch.device(order.device)
     if device.type == "cuda":
         torch.cuda.init()
-    allowance = cap_memory() if device.type == "cpu" else None
-    for job in order["jobs"]:
-        if job["kind"] == "ceiling":
-            _tell({"ceiling": measure_ceiling(device)._asdict(), "hardware": _hardware(device)})
-        elif job["kind"] == "growth":
-            _tell(measure_point(job["backbone"], job["axis"], job["value"], device))
-        else:
-            case = Case(**job["case"])
-            task = load_case_task(case.task, root)
-            measured = measure(case, job["contestant"], task, device, order["seconds"])
-            if "died" in measured and allowance is not None:
-                measured["cap_mb"] = allowance
-            size = {"nodes": task.num_nodes, "edges": int(task.data.edge_index.shape[1])}
-            _tell(measured | {"size": size | {"features": task.num_features}})
+    allowance = _allowance() if device.type == "cpu" else None
+    if job["kind"] == "ceiling":
+        return {"ceiling": measure_ceiling(device)._asdict(), "hardware": _hardware(device)}
+    if job["kind"] == "growth":
+        return measure_point(job["backbone"], job["axis"], job["value"], device)
+    case = Case(**job["case"])
+    task = load_case_task(case.task, order.data_root)
+    measured = measure(case, job["contestant"], task, device, order.seconds)
+    if "died" in measured and allowance is not None:
+        measured["cap_mb"] = allowance
+    size = {"nodes": task.num_nodes, "edges": int(task.data.edge_index.shape[1])}
+    return measured | {"size": size | {"features": task.num_features}}
 
 
 def _hardware(device: torch.device) -> dict[str, Any]:
@@ -65,15 +77,3 @@ def _cpu_model() -> str:
         return platform.processor() or platform.machine()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return models[0] if models else platform.machine()
-
-
-def _tell(result: dict[str, Any]) -> None:
-    print(json.dumps(result), flush=True)
-
-
-if __name__ == "__main__":
-    warnings.filterwarnings("ignore", message="Sparse")
-    try:
-        work(json.load(sys.stdin))
-    except CanetError as error:
-        _tell({"error": str(error)})

@@ -30,4 +30,4 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Graph neural networks that keep working after the world has shifted."""
+    """Graph neural networks under distribution shift: which keep working, and how well."""

@@ -90,7 +90,8 @@ class Processes(Engine):
 
     Args:
         size: Number of worker processes at most; each starts with its first task.
-        threads: Threads of each; None leaves them alone.
+        threads: Threads of each, which then also keep freed memory; None leaves processes as the
+            system makes them.
     """
 
     def __init__(self, size: int, threads: int | None = 1) -> None:
@@ -178,9 +179,6 @@ class _Context(SpawnContext):
 
 def _begin(errors: str, threads: int | None) -> None:
     """The first thing that a worker process does."""
-    from canet.memory import keep_freed_memory
-
-    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     with open(errors, "ab") as file:
         os.dup2(file.fileno(), 2)
@@ -188,6 +186,9 @@ def _begin(errors: str, threads: int | None) -> None:
     if threads is not None:
         import torch
 
+        from canet.memory import keep_freed_memory
+
+        keep_freed_memory()
         torch.set_num_threads(threads)
 
 
