@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from canet.bench.cases import PUBLISHED_K, Case, cases
 from canet.bench.contestants import CONTESTANTS, SAME_NODES
@@ -22,6 +17,7 @@ from canet.bench.results import Results
 from canet.bench.tables import show
 from canet.bench.worker import Job, Order
 from canet.files import write_json
+from canet.progress import Display
 from canet.training.trainer import pick_device
 
 SECONDS = {"cpu": 10.0, "cuda": 2.0}
@@ -59,11 +55,11 @@ def run_bench(
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
     if growth or (full and not tasks):
         batches += growth_batches(kind)
-    with _progress(sum(map(len, batches)), quiet) as tell:
+    with Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display:
         for batch in batches:
-            harness.measure(batch, tell)
+            harness.measure(batch, display)
         for job in harness.needed_to_extrapolate():
-            harness.measure([job], tell)
+            harness.measure([job], display)
     if chosen:
         draw_ratios([harness.results], out.parent, out.stem)
     if harness.results.growth():
@@ -89,14 +85,16 @@ class Harness:
     ) -> None:
         self.out = out
         self.order = Order(device, seconds, data_root)
+        self.done = 0
         self.results = Results(device, command, f"{datetime.now(UTC):%Y-%m-%d}")
 
-    def measure(self, jobs: list[Job], tell: Any) -> None:
+    def measure(self, jobs: list[Job], display: Display) -> None:
         """Do jobs in one process and take in each result as it comes."""
         for job, measured in measure_jobs(jobs, self.order):
             self.results.add(job, measured)
             write_json(self.out, self.results.content)
-            tell(job, measured)
+            self.done += 1
+            display.update(self.done, text=_line(job, measured))
 
     def needed_to_extrapolate(self) -> list[Job]:
         """Smaller K of plain cases that died for memory, which tell how much they needed."""
@@ -143,18 +141,6 @@ def growth_batches(device: str) -> list[list[Job]]:
 def _processes(jobs: list[Job], device: str) -> list[list[Job]]:
     """One process for all on a GPU; one each on a CPU, where a process keeps what it freed."""
     return [jobs] if device == "cuda" else [[job] for job in jobs]
-
-
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Any]:
-    """A function that tells of each measurement: a bar on a terminal, a line each elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda job, measured: quiet or print(_line(job, measured), file=sys.stderr)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("measuring", total=total)
-        yield lambda job, measured: bar.update(task, advance=1, description=_line(job, measured))
 
 
 def _line(job: Job, measured: dict[str, Any]) -> str:

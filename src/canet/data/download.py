@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 from canet.data.sources import Known
 from canet.errors import CanetError
 from canet.files import atomic_path, sha256
+from canet.progress import Display
 
 TIMEOUT = 60.0  # seconds without any answer
 CHUNK = 1 << 18
@@ -109,15 +110,20 @@ def _transfer(url: str, part: Path) -> None:
         resumes = response.status == 206
         length = response.headers.get("Content-Length")
         total = _total(response.headers) if resumes else int(length) if length else None
-        with part.open("ab" if resumes else "wb") as file, _Bar(part.stem, total) as bar:
-            bar.show(file.tell())
+        quiet = not sys.stderr.isatty()
+        megabytes = Display(_megabytes(total or 0), unit="MB", quiet=quiet)
+        with part.open("ab" if resumes else "wb") as file, megabytes as display:
             while chunk := response.read(CHUNK):
                 file.write(chunk)
-                bar.show(file.tell())
+                display.update(_megabytes(file.tell()), text=part.stem)
     if total is not None and part.stat().st_size < total:
         raise ConnectionError(
             f"the transfer broke off after {part.stat().st_size} of {total} bytes"
         )
+
+
+def _megabytes(size: int) -> int:
+    return -(-size // 2**20)
 
 
 def _total(headers: Message) -> int | None:
@@ -142,32 +148,3 @@ def _check(path: Path, known: Known | None, origin: str) -> None:
         f"{origin} {cause} and was deleted: run again, or place the published file below "
         "--data-root/CANET_DATA_ROOT"
     )
-
-
-class _Bar:
-    """One progress bar on a terminal, nothing elsewhere."""
-
-    def __init__(self, name: str, total: int | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-        from rich.progress import TimeRemainingColumn as TimeLeft
-
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeLeft(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        )
-        self.task = self.progress.add_task(name, total=total)
-
-    def __enter__(self) -> _Bar:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
-    def show(self, completed: int) -> None:
-        self.progress.update(self.task, completed=completed)
