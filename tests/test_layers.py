@@ -24,6 +24,8 @@ ROOMS = [
     {"cli"},
 ]
 """From raw files to commands; rooms of one line may know each other."""
+UNKNOWN = {"report": {"presets"}}
+"""What a room does not know though it stands before: it comes to the report as data."""
 
 
 def level(name: str) -> int:
@@ -56,3 +58,4 @@ def test_no_import_points_up(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0].removesuffix(".py")
     for name in imported(path):
         assert level(name) <= level(room), f"{room} imports {name}"
+        assert name not in UNKNOWN.get(room, ()), f"{room} imports {name}"

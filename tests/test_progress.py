@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from contextlib import redirect_stderr
-from types import SimpleNamespace
 
 import pytest
 
-from canet import progress
 from canet.progress import Display
-from tests.test_console import Terminal, last_bar
-
-
-class Clock:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: self.now))
+from tests.test_console import Clock, Terminal, last_bar
 
 
 def test_without_a_terminal_a_line_tells_counts_time_left_and_what_runs(

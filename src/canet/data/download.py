@@ -110,7 +110,7 @@ def _transfer(url: str, part: Path) -> None:
         resumes = response.status == 206
         length = response.headers.get("Content-Length")
         total = _total(response.headers) if resumes else int(length) if length else None
-        quiet = not sys.stderr.isatty()
+        quiet = total is None or not sys.stderr.isatty()
         megabytes = Display(_megabytes(total or 0), unit="MB", quiet=quiet)
         with part.open("ab" if resumes else "wb") as file, megabytes as display:
             while chunk := response.read(CHUNK):

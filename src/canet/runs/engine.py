@@ -146,11 +146,9 @@ class _Slot:
 
     def _last_lines(self) -> list[str]:
         lines = Path(self._errors.name).read_text(errors="replace").splitlines()
-        codes = []
-        for process in self._context.started:
-            process.join()
-            codes.append(process.exitcode or 0)
-        code = codes[-1] if codes else 1
+        (process,) = self._context.started
+        process.join()
+        code = process.exitcode or 0
         end = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return [*lines[-LINES_OF_FAILURE:], f"worker process ended with {end}"]
 

@@ -98,6 +98,7 @@ class ManyRuns:
         self._root, self._device, self._data_root = root, device, data_root
         self._together = together
         self._left: dict[Path, RunConfig] = {}
+        self._running: dict[Future[Outcome], tuple[int, list[RunConfig]]] = {}
         self._failed: dict[Path, list[str]] = {}
         self._alone: set[Path] = set()  # whose process died while it trained others too
         self._deaths: Counter[Path] = Counter()
@@ -110,30 +111,29 @@ class ManyRuns:
     def train(self, engine: Engine, quiet: bool) -> list[FailedJob]:
         """Train what is left, as many at a time as the engine has slots."""
         self._left = {path: run for path, run in self._runs.items() if not self._is_over(path)}
-        running: dict[Future[Outcome], tuple[int, list[RunConfig]]] = {}
         last: dict[int, RunConfig] = {}
-        with Display(len(self._runs), self._num_over(running), "runs", quiet) as display:
-            while self._left or running:
-                for slot in set(range(engine.size)) - {slot for slot, _ in running.values()}:
-                    if configs := self._next(last.get(slot), running):
+        with Display(len(self._runs), self._num_over(), "runs", quiet) as display:
+            while self._left or self._running:
+                busy = {slot for slot, _ in self._running.values()}
+                for slot in set(range(engine.size)) - busy:
+                    if configs := self._next(last.get(slot)):
                         last[slot] = configs[0]
-                        running[self._start(engine, slot, configs, display)] = slot, configs
-                self._show(display, running)
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                        future = self._start(engine, slot, configs, display)
+                        self._running[future] = slot, configs
+                self._show(display)
+                done, _ = wait(self._running, return_when=FIRST_COMPLETED)
                 for future in done:
-                    slot, configs = running.pop(future)
+                    slot, configs = self._running.pop(future)
                     self._settle(engine, slot, configs, future)
         return [FailedJob(self._runs[path], lines) for path, lines in self._failed.items()]
 
-    def _next(
-        self, last: RunConfig | None, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]
-    ) -> list[RunConfig]:
+    def _next(self, last: RunConfig | None) -> list[RunConfig]:
         """The runs for a slot whose last one was `last`, taken from those that are left.
 
         First those whose trainer is loaded there, then those whose task is, then those whose
         trainer no other slot has; else in the order given.
         """
-        elsewhere = {configs[0].name for _, configs in running.values()}
+        elsewhere = {configs[0].name for _, configs in self._running.values()}
 
         def cost(config: RunConfig) -> tuple[bool, bool, bool]:
             other_data = last is None or data_of(last) != data_of(config)
@@ -200,20 +200,20 @@ class ManyRuns:
             self._failed[path] = lines
         return place.finished or lines is not None
 
-    def _num_over(self, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]) -> int:
-        return len(self._runs) - len(self._left) - sum(len(c) for _, c in running.values())
+    def _num_running(self) -> int:
+        return sum(len(configs) for _, configs in self._running.values())
 
-    def _show(
-        self, display: Display, running: dict[Future[Outcome], tuple[int, list[RunConfig]]]
-    ) -> None:
-        batches = [configs for _, configs in running.values()]
+    def _num_over(self) -> int:
+        return len(self._runs) - len(self._left) - self._num_running()
+
+    def _show(self, display: Display) -> None:
+        batches = [configs for _, configs in self._running.values()]
         text = label(batches[-1]) if batches else ""
-        num_running = sum(map(len, batches))
-        display.update(self._num_over(running), num_running, len(self._failed), text)
+        display.update(self._num_over(), self._num_running(), len(self._failed), text)
 
     def _reporter(self, configs: list[RunConfig], display: Display) -> Progress:
         """Tells how far the only runs are that are being trained."""
-        over = self._num_over({}) - len(configs)
+        over = self._num_over() - len(configs)
 
         def report(done: int, total: int, score: float) -> None:
             part = len(configs) * done / total
