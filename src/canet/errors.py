@@ -1,4 +1,4 @@
-"""The one exception for everything a user can cause."""
+"""The exceptions for everything a user can cause."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ class CanetError(Exception):
     """A mistake the user can mend: one line with the cause and the mend.
 
     The command line prints it without a traceback and exits with code 2.
+    """
+
+
+class InputError(CanetError, ValueError):
+    """Data that cannot be used as it is: names the cause, the place and the mend.
+
+    A `ValueError` too, as Python and scikit-learn users expect of bad input.
     """
 
 
