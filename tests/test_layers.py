@@ -17,9 +17,11 @@ ROOMS = [
     {"nn"},
     {"methods"},
     {"console", "training"},
+    {"estimator", "model_folder", "reference"},
     {"presets", "runs"},
     {"search"},
     {"report"},
+    {"diagnosis"},
     {"bench", "demo", "paper"},
     {"cli"},
 ]

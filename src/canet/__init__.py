@@ -6,13 +6,26 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from canet.data import ShiftTask, load_task
+    from canet.data import ShiftTask, load_task, read_graph
+    from canet.diagnosis import diagnose
+    from canet.estimator import NodeClassifier, load
     from canet.methods import BACKBONES, METHODS
     from canet.presets import preset
     from canet.training import Trainer
 
 __version__ = version("canet")
-__all__ = ["BACKBONES", "METHODS", "ShiftTask", "Trainer", "load_task", "preset"]
+__all__ = [
+    "BACKBONES",
+    "METHODS",
+    "NodeClassifier",
+    "ShiftTask",
+    "Trainer",
+    "diagnose",
+    "load",
+    "load_task",
+    "preset",
+    "read_graph",
+]
 
 # torch says so of every sparse CSR tensor; the products used here are tested against dense ones.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
@@ -21,10 +34,14 @@ warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitl
 _HOMES = {
     "BACKBONES": "canet.methods",
     "METHODS": "canet.methods",
+    "NodeClassifier": "canet.estimator",
     "ShiftTask": "canet.data",
     "Trainer": "canet.training",
+    "diagnose": "canet.diagnosis",
+    "load": "canet.estimator",
     "load_task": "canet.data",
     "preset": "canet.presets",
+    "read_graph": "canet.data",
 }
 
 

@@ -61,7 +61,7 @@ def test_features_that_are_not_finite_are_refused(layout: str) -> None:
 
 
 def test_wrong_number_of_feature_rows_is_refused() -> None:
-    with pytest.raises(CanetError, match="7 feature rows, 8 labels"):
+    with pytest.raises(CanetError, match="y has 8 labels and the graph 7 nodes"):
         make(torch.eye(7))
 
 

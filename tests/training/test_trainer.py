@@ -326,7 +326,7 @@ def test_validation_with_one_class_under_roc_auc_is_refused_in_one_line() -> Non
     task = tiny_task(num_classes=2, metric="roc_auc")
     y = task.data.y.clone()
     y[task.valid] = 0
-    with pytest.raises(CanetError, match="validation nodes hold every class") as caught:
+    with pytest.raises(CanetError, match="valid lacks a class") as caught:
         make(with_data(task, y=y), epochs=3).run()
     one_line(caught)
 

@@ -1,6 +1,7 @@
 """Raw files → `ShiftTask`: what is the graph, which nodes are for what, how is it scored.
 
-`ShiftTask` is imported when it is first used, because it needs torch; the rest is cheap.
+`ShiftTask` and `read_graph` are imported when first used, because they need torch; the rest is
+cheap.
 """
 
 from __future__ import annotations
@@ -10,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 from canet.data.catalog import CATALOG, TaskDescription, describe, file_status, load_task
 
 if TYPE_CHECKING:
+    from canet.data.graph_files import read_graph
     from canet.data.task import ShiftTask
 
-__all__ = ["CATALOG", "ShiftTask", "TaskDescription", "describe", "file_status", "load_task"]
+__all__ = [
+    "CATALOG",
+    "ShiftTask",
+    "TaskDescription",
+    "describe",
+    "file_status",
+    "load_task",
+    "read_graph",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -20,4 +30,8 @@ def __getattr__(name: str) -> Any:
         from canet.data.task import ShiftTask
 
         return ShiftTask
+    if name == "read_graph":
+        from canet.data.graph_files import read_graph
+
+        return read_graph
     raise AttributeError(f"module 'canet.data' has no attribute '{name}'")

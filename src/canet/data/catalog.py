@@ -15,7 +15,8 @@ from canet.data.raw import FileStatus
 from canet.errors import unknown_name
 
 if TYPE_CHECKING:
-    from canet.data.task import Metric, ShiftTask
+    from canet.data.checks import Metric
+    from canet.data.task import ShiftTask
 
 SPURIOUS_PROTOCOLS = ("paper", "disjoint")
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.errors import CanetError
+from canet.data.checks import (
+    Metric,
+    check_classes,
+    check_disjoint,
+    check_edges,
+    check_features,
+    check_metric,
+    check_nodes,
+)
+from canet.data.labels import check_labels
+from canet.errors import InputError
 from canet.sparse import components
 
-Metric = Literal["accuracy", "roc_auc", "macro_f1"]
+OWN_SPLITS = ("train", "valid", "test_id")
 
 
 @dataclass(frozen=True)
 class ShiftTask:
     """Node classification with a training distribution and shifted test sets.
 
-    Splits, protocol and metric are decided here, once, by `data_seed`.
+    Splits, protocol and metric are decided here, once, by `data_seed`. What is wrong is refused;
+    masks, `y` of shape $[N, 1]$ and features of other types or layouts are converted.
 
     Args:
         name: Name in the catalogue, such as `cora`.
@@ -29,7 +40,8 @@ class ShiftTask:
             the task has labels for it, is $[N]$ with environment ids (-1: none). `batch`, where
             it is given, is $[N]$ with the number of each node's graph, from 0 on; without it a
             graph is a connected component.
-        train, valid, test_id: Node ids of the in-distribution portion, disjoint.
+        train, valid, test_id: Node ids, or masks, of the in-distribution portion, disjoint;
+            `test_id` may be empty.
         test_ood: Name of each shifted test set → its node ids, in the order of reports.
         metric: How predictions are scored, higher is better.
         in_distribution: Mask $[N]$ of the nodes, labelled or not, that exist at training time.
@@ -59,17 +71,38 @@ class ShiftTask:
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        n = self.data.y.numel()
-        values = self.data.x.values() if self.data.x.layout == torch.sparse_csr else self.data.x
-        if self.data.x.shape[0] != n:
-            raise CanetError(f"task '{self.name}': {self.data.x.shape[0]} feature rows, {n} labels")
-        if not torch.isfinite(values).all():
-            raise CanetError(
-                f"task '{self.name}': features hold NaN or infinity; replace them before loading"
-            )
-        for split, nodes in self.splits().items():
-            if nodes.numel() and (self.data.y[nodes] < 0).any():
-                raise CanetError(f"task '{self.name}': split '{split}' holds nodes without label")
+        try:
+            self._check()
+        except InputError as error:
+            raise InputError(f"task '{self.name}': {error}") from None
+
+    def _check(self) -> None:
+        """Refuse what cannot be trained or scored, and bring the rest into one form."""
+        data = checked_data(self.data)
+        n = data.y.numel()
+        as_ids = {name: check_nodes(getattr(self, name), n, name) for name in OWN_SPLITS}
+        shifted = {
+            kind: {name: check_nodes(ids, n, name) for name, ids in getattr(self, kind).items()}
+            for kind in ("test_ood", "left_out")
+        }
+        mask = torch.zeros(n, dtype=torch.bool)
+        mask[check_nodes(self.in_distribution, n, "in_distribution")] = True
+        for name, value in ({"data": data, "in_distribution": mask} | as_ids | shifted).items():
+            object.__setattr__(self, name, value)
+        splits = self.splits()
+        check_disjoint(splits, n)
+        for split, nodes in splits.items():
+            if (data.y[nodes] < 0).any():
+                raise InputError(f"split '{split}' holds nodes without label: leave them out")
+            if split in OWN_SPLITS and not mask[nodes].all():
+                raise InputError(
+                    f"{split} has nodes outside in_distribution: they would be hidden from "
+                    "training; widen the mask"
+                )
+        check_classes(data.y[self.train], self.num_classes)
+        check_metric(self.metric, self.num_classes)
+        if self.metric == "roc_auc" and data.y[self.valid].unique().numel() < 2:
+            raise InputError("valid lacks a class, so roc_auc says nothing: add nodes of it")
 
     @property
     def num_nodes(self) -> int:
@@ -111,10 +144,15 @@ class ShiftTask:
         return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
-        """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`..."""
+        """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`...
+
+        An empty `test_id` is left out.
+        """
         ood = {f"ood/{name}": nodes for name, nodes in self.test_ood.items()}
         left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
-        own = {"train": self.train, "valid": self.valid, "test_id": self.test_id}
+        own = {name: getattr(self, name) for name in OWN_SPLITS}
+        if not self.test_id.numel():
+            del own["test_id"]
         return own | ood | left_out
 
     def training_edges(self) -> Tensor:
@@ -127,3 +165,38 @@ class ShiftTask:
         if not self.inductive:
             return edge_index
         return edge_index[:, self.in_distribution[edge_index].all(dim=0)]
+
+
+def checked_data(data: Data) -> Data:
+    """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form.
+
+    What needs no conversion is shared with the given graph, which stays as it is.
+    """
+    x = check_features(data.x)
+    n = x.shape[0]
+    if data.y is None:
+        raise InputError("y is missing: give each node its class id, -1 where it is unknown")
+    values, known = check_labels(data.y, n)
+    if values.dtype.kind not in "ib" or (values[known] < 0).any():
+        raise InputError("y must hold class ids from 0 on, -1 where a label is unknown")
+    y = torch.where(torch.from_numpy(known), torch.from_numpy(values).long(), -1)
+    checked = {"x": x, "edge_index": check_edges(data.edge_index, n), "y": y}
+    if "environment" in data:
+        checked["environment"] = check_ids(data.environment, n, "environment")
+    if "batch" in data:
+        numbers = check_ids(data.batch, n, "batch")
+        if (numbers < 0).any():
+            raise InputError("batch must hold the number of a graph, from 0 on, for every node")
+        checked["batch"] = numbers.unique(return_inverse=True)[1]
+    other = copy.copy(data)
+    for name, tensor in checked.items():
+        other[name] = tensor
+    return other
+
+
+def check_ids(values: object, num_nodes: int, name: str) -> Tensor:
+    """A column of ids $[N]$, such as environments; -1 where a node has none."""
+    found, known = check_labels(values, num_nodes, name)
+    if found.dtype.kind not in "ib":
+        raise InputError(f"{name} must hold ids, as integers")
+    return torch.where(torch.from_numpy(known), torch.from_numpy(found).long(), -1)

@@ -108,6 +108,7 @@ class Method(nn.Module):
         num_features: $D$.
         num_classes: $C$.
         num_environment_labels: Distinct environment labels of the training nodes.
+        class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
     """
 
     name: ClassVar[str]
@@ -119,6 +120,7 @@ class Method(nn.Module):
     capturable: ClassVar[bool] = False
     """Whether a step draws and decides nothing on the host, so that a GPU may replay it."""
     settings_type: ClassVar[type[Settings]] = Settings
+    class_weight: Tensor | None
 
     def __init__(
         self,
@@ -127,9 +129,11 @@ class Method(nn.Module):
         num_features: int,
         num_classes: int,
         num_environment_labels: int = 0,
+        class_weight: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings
+        self.register_buffer("class_weight", class_weight, persistent=False)
         self.num_environment_labels = num_environment_labels
         self.model = self.build_model(backbone, num_features, num_classes)
         self.setup()
@@ -187,9 +191,12 @@ class Method(nn.Module):
     def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
         """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
         if self.settings.loss == "cross_entropy":
-            return F.cross_entropy(logits, y, reduction="none")
-        target = F.one_hot(y, logits.shape[1]).to(logits.dtype)
-        return F.binary_cross_entropy_with_logits(logits, target, reduction="none").mean(dim=1)
+            losses = F.cross_entropy(logits, y, reduction="none")
+        else:
+            target = F.one_hot(y, logits.shape[1]).to(logits.dtype)
+            losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+            losses = losses.mean(dim=1)
+        return losses if self.class_weight is None else losses * self.class_weight[y]
 
     def membership(self, environment: Tensor | None) -> Tensor:
         """Environment ids $[n]$ of a method that needs them as one-hot rows $[n, E]$."""

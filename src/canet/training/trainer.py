@@ -55,6 +55,7 @@ class Trainer:
         epochs: In place of the settings' number.
         fields: Batches of another trainer on the same task and device that reads as much or more,
             to share them; built anew where None.
+        class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Trainer:
         device: str = "auto",
         epochs: int | None = None,
         fields: TaskFields | None = None,
+        class_weight: Tensor | None = None,
     ) -> None:
         check_backbone(backbone)
         self.task = task
@@ -80,6 +82,7 @@ class Trainer:
             )
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
+        self.class_weight = class_weight
         self.device = pick_device(device)
         self._check_environments()
         with torch.device("meta"):
@@ -257,6 +260,7 @@ class Trainer:
             self.task.num_features,
             self.task.num_classes,
             self.task.training_environments().numel(),
+            self.class_weight,
         )
 
     def _read(self, seed: int, ood_curves: bool, places: Mapping[int, RunFolder | None]) -> Run:

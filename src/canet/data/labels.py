@@ -1,0 +1,84 @@
+"""Labels as people have them: integers, booleans or strings, some of them unknown."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from canet.data.arrays import as_array
+from canet.errors import InputError
+
+
+class Labels(NamedTuple):
+    """Labels as they were given: `values` $[N]$, integers, booleans or strings, of which those
+    where `known` $[N]$ is true mean something.
+    """
+
+    values: np.ndarray
+    known: np.ndarray
+
+
+def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
+    """Labels $[N]$ of integers, booleans or strings; -1, NaN and None are unknown ones."""
+    values = as_array(y, name)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        one_hot = values.ndim == 2
+        mend = f"; from one-hot rows take {name}.argmax(dim=1)" if one_hot else ""
+        raise InputError(f"{name} has shape {list(values.shape)}: it needs one label a node{mend}")
+    if len(values) != num_nodes:
+        raise InputError(
+            f"{name} has {len(values):,} labels and the graph {num_nodes:,} nodes: give one label "
+            "a node, -1 where it is unknown"
+        )
+    if values.dtype == object:
+        return _object_labels(values, name)
+    if values.dtype.kind in "Ub":
+        return Labels(values, np.ones(num_nodes, dtype=bool))
+    if values.dtype.kind == "f":
+        known = ~np.isnan(values)
+        wrong = known & (~np.isfinite(values) | (values != np.round(values)))
+        if wrong.any():
+            raise InputError(
+                f"{name} holds {values[wrong][0]:g}, which is no class: labels are integers or "
+                "strings (cut a quantity into classes first)"
+            )
+        values = np.where(known & (np.abs(values) < 2**53), values, -1).astype(np.int64)
+        return Labels(values, known & (values != -1))
+    if values.dtype.kind in "iu":
+        values = values.astype(np.int64)
+        return Labels(values, values != -1)
+    raise InputError(f"{name} holds {values.dtype}, not labels: they are integers or strings")
+
+
+def _object_labels(values: np.ndarray, name: str) -> Labels:
+    """Strings, integers or booleans among which None and NaN are unknown."""
+    known = np.array([not _is_missing(value) for value in values], dtype=bool)
+    kinds = {_kind_of_label(value, name) for value in values[known]}
+    if len(kinds) > 1:
+        words = " and ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputError(f"{name} holds labels of several types ({words}): convert them to one")
+    (kind,) = kinds or {int}
+    if kind is str:
+        return Labels(np.where(known, values, "").astype(str), known)
+    plain = np.array([kind(v) if k else -1 for v, k in zip(values, known, strict=True)])
+    return Labels(plain, known & (plain != -1) if kind is int else known)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+
+
+def _kind_of_label(value: Any, name: str) -> type:
+    if isinstance(value, bool | np.bool_):
+        return bool
+    if isinstance(value, str):
+        return str
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    if (isinstance(value, int | np.integer) or whole) and abs(int(value)) < 2**63:
+        return int
+    raise InputError(
+        f"{name} holds {str(value)[:40]!r}, which is no label: they are integers or strings"
+    )

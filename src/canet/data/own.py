@@ -1,0 +1,238 @@
+"""A graph of one's own → `ShiftTask`: what was given, what is made of it, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from canet.data.checks import (
+    check_disjoint,
+    check_edges,
+    check_features,
+    check_groups,
+    check_nodes,
+    check_times,
+    listed,
+    one_way,
+)
+from canet.data.labels import check_labels
+from canet.data.task import ShiftTask
+from canet.errors import InputError
+
+VALIDATION_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class OwnGraph:
+    """A graph that passed the door.
+
+    Args:
+        x: Features $[N, D]$, float32, dense or sparse CSR.
+        edge_index: Edges $[2, E]$ (source, target).
+        graph: Number $[N]$ of each node's graph where several came in one, from 0 on.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    graph: Tensor | None
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.x.shape[0])
+
+
+@dataclass(frozen=True)
+class OwnTask:
+    """A task made of one's own graph, and the classes $[C]$ that its class ids stand for."""
+
+    task: ShiftTask
+    classes: np.ndarray
+
+
+def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> OwnGraph:
+    """Check features, edges and graph numbers of a PyG `Data`, which stays as it is.
+
+    Args:
+        data: Has `x` and `edge_index`.
+        graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
+        undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
+            it stands, with a warning where no edge has its reverse.
+    """
+    if not isinstance(data, Data):
+        raise InputError(
+            f"the graph is a {type(data).__name__}: give a torch_geometric.data.Data with x and "
+            "edge_index, or a file to canet.read_graph"
+        )
+    x = check_features(data.get("x"))
+    n = x.shape[0]
+    if data.get("edge_index") is None and data.get("adj_t") is not None:
+        raise InputError("the graph has adj_t in place of edge_index: undo the ToSparseTensor")
+    edges = check_edges(data.get("edge_index"), n)
+    given = data._store.get("num_nodes")
+    if given is not None and given != n:
+        raise InputError(f"num_nodes is {given} and x has {n} rows: give features to every node")
+    if undirected:
+        edges = to_undirected(edges, num_nodes=n)
+    elif undirected is None and one_way(edges):
+        warnings.warn(
+            "no edge has its reverse: if the graph is undirected, say undirected=True (on the "
+            "command line --undirected), else undirected=False (--directed)",
+            stacklevel=3,
+        )
+    numbers = data.get("batch") if graph is None else graph
+    if numbers is None:
+        return OwnGraph(x, edges, None)
+    _, number = check_groups(numbers, n, "graph")
+    if (number < 0).any():
+        raise InputError("graph is missing for some nodes: give every node the number of its graph")
+    return OwnGraph(x, edges, number)
+
+
+def own_task(
+    data: Any,
+    train: Any = None,
+    valid: Any = None,
+    environment: Any = None,
+    time: Any = None,
+    graph: Any = None,
+    *,
+    metric: str = "accuracy",
+    undirected: bool | None = None,
+    seed: int = 0,
+) -> OwnTask:
+    """The task of learning the labels of one's own graph.
+
+    What is not given is taken from the graph: `train_mask`, `val_mask`, `test_mask`,
+    `environment`, `time`, `batch`. Nodes without label are in no set. Without a validation set one
+    is made of the training nodes: the latest part where there are times, else at random, the same
+    share of each class.
+
+    Args:
+        data: Has `x`, `edge_index` and `y`: integers or strings, -1, NaN or None where unknown.
+        train, valid: Masks or ids.
+        environment: Integers or strings $[N]$.
+        time: Numbers or dates $[N]$.
+        graph, undirected: As in `open_graph`.
+        metric: How predictions are scored.
+        seed: Of the random validation set.
+    """
+    own = open_graph(data, graph, undirected)
+    n = own.num_nodes
+    if data.get("y") is None:
+        raise InputError("y is missing: fit needs a label for the nodes to learn from")
+    values, known = check_labels(data.y, n)
+    splits = _node_sets(data, torch.from_numpy(known), {"train": train, "valid": valid})
+    if "valid" not in splits:
+        times = data.get("time") if time is None else time
+        stamps = None if times is None else check_times(times, n)
+        splits |= _hold_out(splits["train"], values, stamps, seed)
+    check_disjoint(splits, n)
+    classes = _classes(splits, values)
+    groups = data.get("environment") if environment is None else environment
+    names: tuple[str, ...] = ()
+    columns: dict[str, Tensor] = {}
+    if groups is not None:
+        group_names, columns["environment"] = check_groups(groups, n, "environment")
+        names = tuple(map(str, group_names))
+    if own.graph is not None:
+        columns["batch"] = own.graph
+    task = ShiftTask(
+        name="own graph",
+        data=Data(
+            x=own.x,
+            edge_index=own.edge_index,
+            y=class_ids(values, known, classes),
+            num_nodes=n,
+            **columns,
+        ),
+        train=splits["train"],
+        valid=splits["valid"],
+        test_id=splits.get("test", torch.empty(0, dtype=torch.long)),
+        test_ood={},
+        metric=metric,  # type: ignore[arg-type]  # the task checks it
+        in_distribution=torch.ones(n, dtype=torch.bool),
+        shift="own",
+        environments=names,
+    )
+    return OwnTask(task, classes)
+
+
+def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Tensor:
+    """Number $[N]$ of each label among the classes $[C]$, ascending; -1: unknown, or another."""
+    y = torch.full((len(values),), -1)
+    usable = known & np.isin(values, classes)
+    y[torch.from_numpy(usable)] = torch.from_numpy(np.searchsorted(classes, values[usable]))
+    return y
+
+
+def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
+    """The labelled nodes of `train`, and of `valid` and `test` where there are such sets."""
+    sets: dict[str, Tensor] = {}
+    for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
+        chosen = data.get(mask) if given.get(name) is None else given[name]
+        if chosen is not None:
+            nodes = check_nodes(chosen, labelled.numel(), name)
+            sets[name] = nodes[labelled[nodes]]
+    if not sets.get("test", labelled).numel():
+        del sets["test"]
+    if "train" not in sets:
+        rest = labelled.clone()
+        for nodes in sets.values():
+            rest[nodes] = False
+        sets["train"] = rest.nonzero().squeeze(1)
+    for name in ("train", "valid"):
+        if not sets.get(name, labelled).numel():
+            raise InputError(f"{name} is empty: it needs nodes whose label in y is known")
+    return {name: sets[name] for name in ("train", "valid", "test") if name in sets}
+
+
+def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
+    """The classes of the training nodes, which the other sets must not go beyond."""
+    classes = np.unique(values[splits["train"].numpy()])
+    for name, nodes in splits.items():
+        strange = np.setdiff1d(values[nodes.numpy()], classes)
+        if strange.size:
+            raise InputError(
+                f"{name} has classes that train lacks ({listed(strange)}): train on some nodes of "
+                "each, or leave them out"
+            )
+    return classes
+
+
+def _hold_out(
+    nodes: Tensor, values: np.ndarray, times: np.ndarray | None, seed: int
+) -> dict[str, Tensor]:
+    """Training nodes $[m]$ cut in two: those that stay in `train`, and `valid`.
+
+    A class always keeps a node in training. Times that are all the same do not count.
+    """
+    ids = nodes.numpy()
+    held = np.zeros(len(ids), dtype=bool)
+    if times is not None:
+        when = times[ids]
+        if len(ids) and when.min() < when.max():
+            # The moment after which there is nearest to the wanted share, ties kept together.
+            moments = np.unique(when)[1:]
+            later = len(when) - np.searchsorted(np.sort(when), moments)
+            best = np.argmin(np.abs(later - VALIDATION_SHARE * len(ids)))
+            held = when >= moments[best]
+            held &= np.isin(values[ids], values[ids][~held])  # a class only seen late stays
+    if times is None or not held.any():
+        generator = np.random.default_rng(seed)
+        for label in np.unique(values[ids]):
+            of_class = generator.permutation(np.flatnonzero(values[ids] == label))
+            held[of_class[: max(1, round(VALIDATION_SHARE * len(of_class)))]] = len(of_class) > 1
+    if not held.any():
+        raise InputError(
+            f"{len(ids)} labelled training nodes are too few to hold some back: give valid, or "
+            "more labels"
+        )
+    return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}

@@ -1,0 +1,96 @@
+"""A saved model is a folder: JSON that says what it is, and tensors beside it.
+
+model.json                     parameters, classes, settings, versions, and the files below with
+                               their SHA-256; written last
+NAME-DIGEST.safetensors        tensors; the digest in the name lets a model be saved over another
+                               one without a moment at which neither can be read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from canet.errors import CanetError
+from canet.files import atomic_path, digest_of, read_json, write_json
+
+MODEL = "model.json"
+FORMAT = 1
+SUFFIX = ".safetensors"
+
+
+def write_model(
+    folder: Path, content: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    """Write a model, in place of the one that lies there.
+
+    Args:
+        folder: Where; made where it is missing. One that holds something else is refused.
+        content: What model.json tells, besides format and files.
+        tensors: Name of each file → its tensors.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MODEL).exists():
+        raise CanetError(f"'{folder}' holds other files: choose another folder for the model")
+    try:
+        files = {}
+        for name, named in tensors.items():
+            raw = save({key: t.detach().cpu().contiguous() for key, t in named.items()})
+            digest = digest_of(raw)
+            files[name] = {"file": f"{name}-{digest[:12]}{SUFFIX}", "sha256": digest}
+            with atomic_path(folder / files[name]["file"]) as temporary:
+                temporary.write_bytes(raw)
+        write_json(folder / MODEL, {"format": FORMAT, **content, "files": files})
+        for path in folder.glob(f"*{SUFFIX}"):
+            if path.name not in {file["file"] for file in files.values()}:
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise CanetError(
+            f"cannot write the model to '{folder}' ({error.strerror}): choose another folder"
+        ) from None
+
+
+def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
+    """What `write_model` wrote, checked against its digests."""
+    try:
+        content = read_json(folder / MODEL)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CanetError(
+            f"no model at '{folder}': give the folder that save or --out named"
+        ) from None
+    except OSError as error:
+        raise CanetError(f"cannot read '{folder / MODEL}' ({error.strerror})") from None
+    except ValueError:
+        raise damaged(folder) from None
+    if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
+        raise damaged(folder)
+    if content.get("format") != FORMAT:
+        raise CanetError(
+            f"'{folder}' holds a model of format {content.get('format')!r}, this version reads "
+            f"{FORMAT}: update canet, or save the model again"
+        )
+    return content, {name: _tensors(folder, file) for name, file in content["files"].items()}
+
+
+def damaged(folder: Path) -> CanetError:
+    """The error for a model that cannot be what was saved."""
+    return CanetError(f"the model at '{folder}' is damaged: save or fit it again")
+
+
+def _tensors(folder: Path, file: Any) -> dict[str, Tensor]:
+    """The tensors of one file, whose name must not lead out of the folder."""
+    try:
+        name, digest = file["file"], file["sha256"]
+        if Path(name).name != name:
+            raise damaged(folder)
+        raw = (folder / name).read_bytes()
+        if digest_of(raw) != digest:
+            raise damaged(folder)
+        tensors: dict[str, Tensor] = load(raw)
+    except (KeyError, TypeError, OSError, SafetensorError):
+        raise damaged(folder) from None
+    return tensors
