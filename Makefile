@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # A worker for each core; tests of one file stay together until a worker has nothing left to do.
 PYTEST := $(BIN)/pytest -n logical --dist worksteal
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/canet demo
@@ -25,8 +25,13 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/canet bench
 
+# The settings' tables are made from the code; pages are checked strictly, also their links.
+docs: $(READY)
+	$(BIN)/python -m docs.extensions.settings_page
+	$(BIN)/python -m zensical build --strict --clean
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .cache .pytest_cache .mypy_cache .ruff_cache
 
 # torch first: its version without CUDA packages satisfies every later requirement.
 $(READY): pyproject.toml
