@@ -290,8 +290,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             )
         if own.x.shape[1] != self.n_features_in_:
             raise InputError(
-                f"x has {own.x.shape[1]:,} features and the model was trained with "
-                f"{self.n_features_in_:,}: give the same columns in the same order"
+                f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: give the same columns in the same order"
             )
         return own
 
@@ -374,17 +374,18 @@ def load(path: str | Path) -> NodeClassifier:
         model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
         model.reference_ = Reference.from_tensors(tensors["reference"])
         method = _empty_method(model, content["num_environment_labels"])
-        method.load_state_dict(tensors["weights"])
-    except (KeyError, TypeError, ValueError, RuntimeError):
+        method.load_state_dict(tensors["weights"], assign=True)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
         raise damaged(folder) from None
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
 
 
 def _empty_method(model: NodeClassifier, num_environment_labels: int) -> Method:
+    """A method without weights, whatever size it says it has."""
     method_type = get_method(model.method)
     check_backbone(model.backbone)
-    with torch.random.fork_rng(devices=[]):
+    with torch.device("meta"):
         return method_type(
             override(method_type.settings_type(), model.settings_),
             model.backbone,

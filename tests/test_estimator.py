@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch_geometric.data import Data
+
+import canet
+from canet.errors import CanetError, InputError
+from tests.own_graphs import NAMES, own_graph
+
+QUICK = {"epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
+
+
+def fitted(data: Data | None = None, **params: Any) -> canet.NodeClassifier:
+    return canet.NodeClassifier(**QUICK | params).fit(own_graph() if data is None else data)
+
+
+@pytest.fixture(scope="module")
+def model() -> canet.NodeClassifier:
+    return fitted(epochs=60)
+
+
+def test_fit_returns_itself_and_learns_the_classes_by_name(model: canet.NodeClassifier) -> None:
+    assert model.classes_.tolist() == NAMES.tolist()
+    assert model.n_features_in_ == 5
+    assert model.scores_["valid"] > 0.8
+    assert len(model.history_["loss"]) == 60
+    assert 1 <= model.selected_epoch_ <= 60
+
+
+def test_another_graph_is_predicted_by_class_names(model: canet.NodeClassifier) -> None:
+    new = own_graph(31, seed=1)
+    predicted = model.predict(new)
+    assert predicted.shape == (31,)
+    assert set(predicted) <= set(NAMES)
+    assert model.score(new) == pytest.approx((predicted == new.y).mean())
+    assert model.score(new) > 0.8
+
+
+def test_probabilities_are_of_the_classes_and_sum_to_one(model: canet.NodeClassifier) -> None:
+    new = own_graph(31, seed=1)
+    probabilities = model.predict_proba(new)
+    assert probabilities.shape == (31, 3)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert (NAMES[probabilities.argmax(axis=1)] == model.predict(new)).all()
+    np.testing.assert_array_equal(
+        model.decision_function(new).argmax(axis=1), probabilities.argmax(axis=1)
+    )
+
+
+@pytest.mark.parametrize("nodes", [[4, 0, 9], torch.tensor([4, 0, 9]), np.array([4, 0, 9])])
+def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, nodes: Any) -> None:
+    new = own_graph(31, seed=1)
+    np.testing.assert_allclose(
+        model.predict_proba(new, nodes=nodes), model.predict_proba(new)[[4, 0, 9]], rtol=1e-5
+    )
+
+
+def test_a_mask_chooses_nodes_in_their_order(model: canet.NodeClassifier) -> None:
+    new = own_graph(31, seed=1)
+    mask = torch.arange(31) % 7 == 3
+    assert (model.predict(new, nodes=mask) == model.predict(new)[mask.numpy()]).all()
+
+
+def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
+    model: canet.NodeClassifier,
+) -> None:
+    new = own_graph(31, seed=1)
+    layers = model.environments(new)
+    assert [layer.shape for layer in layers] == [(31, 3), (31, 3)]
+    np.testing.assert_allclose(layers[0].sum(axis=1), 1, rtol=1e-5)
+    assert model.embed(new).shape == (31, 8)
+    unlike = model.unlike_training(new)
+    assert unlike.shape == (31,)
+    assert ((unlike >= 0) & (unlike <= 1)).all()
+
+
+def test_nodes_far_from_training_are_unlike_it(model: canet.NodeClassifier) -> None:
+    near, far = own_graph(30, seed=1), own_graph(30, seed=1)
+    far.x = 3 * torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
+    assert model.unlike_training(far).mean() > model.unlike_training(near).mean() + 0.2
+
+
+def test_a_method_without_environments_says_so() -> None:
+    with pytest.raises(InputError, match="'erm' infers no environments"):
+        fitted(method="erm").environments(own_graph())
+
+
+def test_the_given_graph_stays_as_it_is(model: canet.NodeClassifier) -> None:
+    data = own_graph()
+    before = copy.deepcopy(data)
+    fitted(data).predict(data)
+    assert list(data.keys()) == list(before.keys())
+    assert data.x.equal(before.x)
+    assert data.edge_index.equal(before.edge_index)
+    assert (data.y == before.y).all()
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_other_ones() -> None:
+    new = own_graph(31, seed=1)
+    first, again, other = (fitted(random_state=seed).predict_proba(new) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_training_leaves_the_callers_generators_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    fitted()
+    assert torch.rand(3).equal(expected)
+
+
+def test_parameters_are_stored_untouched_and_cloned() -> None:
+    model = canet.NodeClassifier("erm", "gat", epochs=7, hidden=9, random_state=3)
+    params = model.get_params()
+    assert (params["method"], params["backbone"], params["hidden"]) == ("erm", "gat", 9)
+    assert "tau" not in params
+    assert clone(model).get_params() == params
+    assert model.set_params(tau=2.0, epochs=3).get_params()["tau"] == 2.0
+    assert "hidden=9" in repr(model)
+
+
+def test_a_misspelt_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'hidden'"):
+        canet.NodeClassifier(hiden=8)
+    with pytest.raises(InputError, match="did you mean 'tau'"):
+        canet.NodeClassifier().set_params(taw=8)
+    with pytest.raises(CanetError, match="did you mean 'canet'"):
+        fitted(method="cannet")
+    with pytest.raises(CanetError, match="did you mean 'gcn'"):
+        fitted(backbone="gcm")
+    with pytest.raises(CanetError, match="unknown setting 'tau'"):
+        fitted(method="erm", tau=2)
+    with pytest.raises(InputError, match="did you mean 'accuracy'"):
+        fitted(metric="acuracy")
+
+
+def test_nothing_is_predicted_before_fit() -> None:
+    with pytest.raises(NotFittedError):
+        canet.NodeClassifier().predict(own_graph())
+    with pytest.raises(NotFittedError):
+        canet.NodeClassifier().save("nowhere")
+
+
+def test_silent_means_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    fitted()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_another_number_of_features_is_refused(model: canet.NodeClassifier) -> None:
+    new = own_graph()
+    new.x = new.x[:, :4]
+    with pytest.raises(InputError, match=r"X has 4 features, but NodeClassifier is expecting 5"):
+        model.predict(new)
+
+
+def test_predictions_beyond_all_numbers_are_refused(model: canet.NodeClassifier) -> None:
+    new = own_graph()
+    unit = model.method_.model.phi_in.weight.abs().sum(dim=1).argmax()
+    new.x = model.method_.model.phi_in.weight[unit].sign().detach().expand(60, 5) * 3.4e38
+    with pytest.raises(InputError, match="not finite"):
+        model.predict_proba(new)
+
+
+def test_a_label_that_training_lacked_counts_as_wrong() -> None:
+    new = own_graph(30, seed=1)
+    new.y = np.where(np.arange(30) < 10, "dog", new.y)
+    for metric in ("accuracy", "macro_f1"):
+        model = fitted(epochs=60, metric=metric)
+        assert model.score(new) < model.score(own_graph(30, seed=1))
+    assert fitted(epochs=60).score(new, nodes=np.arange(10)) == 0.0
+
+
+def test_scores_need_labels_of_the_same_type(model: canet.NodeClassifier) -> None:
+    new = own_graph()
+    new.y = torch.zeros(60, dtype=torch.long)
+    with pytest.raises(InputError, match="y holds numbers and in training it held text"):
+        model.score(new)
+    new.y = None
+    with pytest.raises(InputError, match="y is missing"):
+        model.score(new)
+    new.y = [None] * 60
+    with pytest.raises(InputError, match=r"no node has a label|y holds numbers"):
+        model.score(new)
+
+
+def two_classes() -> Data:
+    data = own_graph(90)
+    data.y = torch.arange(90) % 3 == 0
+    data.x = data.x[torch.randperm(90, generator=torch.Generator().manual_seed(0))]
+    return data
+
+
+def test_two_classes_are_scored_by_roc_auc() -> None:
+    data = own_graph(60)
+    data.y = (np.arange(60) % 3 == 0).astype(int) * 5 + 2
+    model = fitted(data, metric="roc_auc", epochs=40)
+    assert model.classes_.tolist() == [2, 7]
+    assert model.score(data) > 0.9
+    assert model.decision_function(data).shape == (60,)
+    data.y[0] = 9
+    with pytest.raises(InputError, match="roc_auc is for the two classes"):
+        model.score(data)
+
+
+def test_class_weights_move_predictions_towards_the_heavy_class() -> None:
+    data = two_classes()
+    shares = [
+        fitted(data, method="erm", epochs=40, class_weight=weight).predict(data).mean()
+        for weight in (None, {True: 20.0, False: 1.0})
+    ]
+    assert shares[1] > shares[0]
+    fitted(data, class_weight="balanced")
+
+
+@pytest.mark.parametrize("weight", ["ballanced", {True: -1.0}, {"dog": 1.0}, 3, {True: "x"}])
+def test_class_weights_that_do_not_fit_are_refused(weight: Any) -> None:
+    with pytest.raises(InputError, match="class_weight"):
+        fitted(two_classes(), class_weight=weight)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "zero"])
+def test_a_seed_is_a_whole_number(seed: Any) -> None:
+    with pytest.raises(InputError, match="random_state"):
+        fitted(random_state=seed)
+
+
+def test_a_missing_seed_draws_one() -> None:
+    fitted(random_state=None)
+    fitted(random_state=np.random.RandomState(0))
+
+
+def test_graphs_in_one_do_not_see_each_other() -> None:
+    model = fitted(backbone="transformer")
+    first, second = own_graph(20, seed=1), own_graph(30, seed=2)
+    both = Data(
+        x=torch.cat([first.x, second.x]),
+        edge_index=torch.cat([first.edge_index, second.edge_index + 20], dim=1),
+    )
+    number = [7] * 20 + [3] * 30
+    together = model.predict_proba(both, graph=number)
+    np.testing.assert_allclose(together[:20], model.predict_proba(first, graph=[0] * 20), rtol=1e-4)
+    both.batch = torch.tensor(number)
+    np.testing.assert_array_equal(model.predict_proba(both), together)
+
+
+def test_sparse_features_give_what_dense_ones_give() -> None:
+    new, sparse = own_graph(31, seed=1), own_graph(31, seed=1, sparse=True)
+    dense = fitted(dropout=0.0).predict_proba(new)
+    np.testing.assert_allclose(
+        fitted(own_graph(sparse=True), dropout=0.0).predict_proba(sparse), dense, rtol=1e-3
+    )
+
+
+def test_undirected_reads_one_way_edges_as_both_ways() -> None:
+    data, one_way = own_graph(), own_graph()
+    one_way.edge_index = data.edge_index[:, :120]
+    from torch_geometric.utils import coalesce
+
+    data.edge_index = coalesce(data.edge_index)
+    expected = fitted(data, undirected=False).predict_proba(data)
+    model = fitted(one_way, undirected=True)
+    np.testing.assert_allclose(model.predict_proba(one_way), expected, rtol=1e-4)
+
+
+def test_one_way_edges_get_a_warning_unless_that_is_meant() -> None:
+    data = own_graph()
+    data.edge_index = torch.stack([torch.arange(59), torch.arange(1, 60)])
+    with pytest.warns(UserWarning, match="undirected=True"):
+        fitted(data)
+    fitted(data, undirected=False)
+
+
+def test_a_method_that_needs_environments_gets_them_by_name() -> None:
+    model = fitted(method="irm")
+    assert model.environments_seen_ == ["north", "south"]
+    data = own_graph()
+    del data.environment
+    with pytest.raises(CanetError, match="needs training nodes labelled with two or more"):
+        fitted(data, method="irm")
+    canet.NodeClassifier("irm", **QUICK).fit(data, environment=[0, 1] * 30)
+
+
+def test_a_test_mask_is_scored_and_not_learned_from() -> None:
+    data = own_graph()
+    data.test_mask = torch.arange(60) >= 40
+    other = own_graph()
+    other.test_mask = data.test_mask
+    other.y = np.where(data.test_mask.numpy(), NAMES[::-1][np.arange(60) % 3], data.y)
+    first, second = fitted(data), fitted(other)
+    assert set(first.scores_) == {"train", "valid", "test"}
+    np.testing.assert_array_equal(first.predict_proba(data), second.predict_proba(data))
+
+
+CODE = """
+import sys, json
+import numpy as np
+import canet
+from tests.own_graphs import own_graph
+new = own_graph(41, seed=3)
+for folder in sys.argv[2:]:
+    model = canet.load(folder)
+    np.save(folder + ".npy", model.predict_proba(new))
+    assert model.classes_.tolist() == ["ant", "bee", "cat"]
+    assert model.score(new) >= 0
+"""
+
+
+@pytest.mark.parametrize("backbone", canet.BACKBONES)
+def test_a_saved_model_predicts_the_same_bits_in_a_new_process(
+    backbone: str, tmp_path: Path
+) -> None:
+    new, expected = own_graph(41, seed=3), {}
+    for method in canet.METHODS:
+        model = fitted(method=method, backbone=backbone, epochs=3)
+        model.save(tmp_path / method)
+        expected[method] = model.predict_proba(new), model.unlike_training(new)
+    folders = [str(tmp_path / method) for method in canet.METHODS]
+    subprocess.run([sys.executable, "-c", one_thread(CODE), "x", *folders], check=True)
+    for method, (probabilities, unlike) in expected.items():
+        np.testing.assert_array_equal(np.load(tmp_path / f"{method}.npy"), probabilities)
+        np.testing.assert_array_equal(canet.load(tmp_path / method).unlike_training(new), unlike)
+
+
+def one_thread(code: str) -> str:
+    return f"import torch; torch.set_num_threads(1)\n{code}"
+
+
+def test_a_loaded_model_is_what_was_saved(model: canet.NodeClassifier, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    loaded = canet.load(tmp_path / "model")
+    assert loaded.get_params() == model.get_params()
+    for name in ("settings_", "scores_", "history_", "selected_epoch_", "environments_seen_"):
+        assert getattr(loaded, name) == getattr(model, name)
+    loaded.save(tmp_path / "again")
+    first, second = (
+        json.loads((tmp_path / f / "model.json").read_text()) for f in ("model", "again")
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda c: c.pop("params"),
+        lambda c: c["params"].update(method="gone"),
+        lambda c: c["params"].update(nonsense=1),
+        lambda c: c.update(classes=[0, 1]),
+        lambda c: c.update(num_features=7),
+        lambda c: c.update(num_features="many"),
+        lambda c: c.update(settings=[]),
+        lambda c: c.update(settings={"hidden": 9}),
+        lambda c: c.update(settings={"hidden": 10**9}),
+        lambda c: c.update(encoding={"wrong": 1}),
+        lambda c: c["files"].pop("reference"),
+    ],
+)
+def test_a_model_file_that_was_changed_is_refused_in_one_line(
+    spoil: Callable[[dict[str, Any]], Any], model: canet.NodeClassifier, tmp_path: Path
+) -> None:
+    model.save(tmp_path / "model")
+    path = tmp_path / "model" / "model.json"
+    content = json.loads(path.read_text())
+    spoil(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(CanetError) as caught:
+        canet.load(tmp_path / "model")
+    assert "\n" not in str(caught.value)
