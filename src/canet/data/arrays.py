@@ -12,35 +12,41 @@ from canet.errors import InputError
 
 
 def as_tensor(values: Any, name: str) -> Tensor:
-    """A tensor of numbers on the CPU, without history; `name` is what messages call it."""
+    """A dense tensor of numbers on the CPU, without history; `name` is what messages call it."""
     if isinstance(values, Tensor):
+        _check_dense(values, name)
         return values.detach().cpu()
     array = as_array(values, name)
-    if array.dtype.kind not in "iufcb" or array.dtype.itemsize > 16:
+    if array.dtype == object:
+        try:
+            array = array.astype(np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise InputError(f"{name} holds objects that are no numbers: convert them") from None
+    if array.dtype.kind not in "iufcb":
         raise InputError(f"{name} holds {word_for(array)}: it must hold numbers")
-    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)
-    try:
-        return torch.from_numpy(np.array(array))
-    except TypeError:
-        raise InputError(f"{name} holds {array.dtype}, which torch does not know") from None
+    widest = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
+    if array.dtype.itemsize > widest.itemsize:  # long doubles, which torch does not know
+        with np.errstate(over="ignore"):
+            array = array.astype(widest)
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
     """A numpy array with at least one axis; `name` is what messages call it."""
     if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        if values.layout != torch.strided:
-            raise InputError(f"{name} is a sparse tensor: give a dense one")
-        values = values.float() if values.dtype == torch.bfloat16 else values
-        return np.asarray(values.numpy())
+        _check_dense(values, name)
+        small = values.dtype.is_floating_point and values.dtype.itemsize < 4
+        return np.asarray((values.float() if small else values).numpy(force=True))
     if isinstance(values, str | bytes | dict) or np.isscalar(values):
-        raise InputError(f"{name} is {str(values)[:40]!r}: give one entry a node")
+        raise InputError(f"{name} is {str(values)[:40]!r}: give a tensor, an array or a list")
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} is a masked array: fill what is masked, with .filled(…)")
     try:
         array = np.asarray(values)
-        if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
+        text = array.dtype.kind == "U" and not isinstance(values, np.ndarray)
+        if text or array.dtype.kind == "T":
             array = np.asarray(values, dtype=object)  # numpy writes None and NaN as strings
-    except (ValueError, TypeError, OverflowError):
+    except (ValueError, TypeError, OverflowError, RuntimeError):
         raise InputError(f"{name} is ragged: give one entry a node, all of one kind") from None
     if array.ndim == 0:
         raise InputError(f"{name} is a {type(values).__name__}: give a tensor or an array")
@@ -54,4 +60,11 @@ def kind_of(tensor: Tensor) -> str:
 
 def word_for(array: np.ndarray) -> str:
     """What an array holds, in a word."""
-    return "text" if array.dtype.kind in "USO" else str(array.dtype)
+    return {"U": "text", "S": "bytes", "O": "text or objects"}.get(
+        array.dtype.kind, str(array.dtype)
+    )
+
+
+def _check_dense(tensor: Tensor, name: str) -> None:
+    if tensor.layout != torch.strided:
+        raise InputError(f"{name} is a sparse tensor: give a dense one")

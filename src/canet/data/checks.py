@@ -6,7 +6,8 @@ that the rest of the package works with. Nothing that is given is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -35,11 +36,15 @@ def check_features(x: Any) -> Tensor:
             "(torch_geometric.transforms.LocalDegreeProfile)"
         )
     matrix = _real_matrix(x)
-    if matrix.dim() != 2 or 0 in matrix.shape:
+    if matrix.dim() != 2:
         raise InputError(
-            f"x has shape {list(matrix.shape)}: it must be [nodes, features], with one of each or "
-            "more"
+            f"Reshape your data: x has shape {list(matrix.shape)} and must be [nodes, features]"
         )
+    for size, what in zip(matrix.shape, ("node", "feature"), strict=True):
+        if not size:
+            raise InputError(
+                f"x has 0 {what}(s) (shape={tuple(matrix.shape)}) while a minimum of 1 is required."
+            )
     values = matrix.values() if matrix.layout == torch.sparse_csr else matrix
     if not torch.isfinite(values).all():
         raise _not_finite(matrix)
@@ -82,8 +87,10 @@ def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
         columns = chosen.dim() == 2
-        mend = f": choose one column, such as {name}[:, 0]" if columns else ""
-        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]{mend}")
+        mend = (
+            f"choose one column, such as {name}[:, 0]" if columns else "give a boolean mask or ids"
+        )
+        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {mend}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(
@@ -116,12 +123,13 @@ def check_disjoint(splits: Mapping[str, Tensor], num_nodes: int) -> None:
     for number, (name, nodes) in enumerate(splits.items()):
         if nodes.numel() == 0:
             raise InputError(f"{name} is empty: put at least one node into it")
-        taken = owner[nodes] >= 0
-        if taken.any():
-            node = int(nodes[taken][0])
+        taken = nodes[owner[nodes] >= 0]
+        if taken.numel():
+            other = int(owner[taken[0]])
+            shared = int((owner[taken] == other).sum())
             raise InputError(
-                f"{names[int(owner[node])]} and {name} overlap in {int(taken.sum()):,} nodes, such "
-                f"as {node}: a node belongs to one set only"
+                f"{names[other]} and {name} overlap (nodes in both: {shared:,}, such as "
+                f"{int(taken[0])}): a node belongs to one set only"
             )
         owner[nodes] = number
 
@@ -130,19 +138,21 @@ def check_classes(y: Tensor, num_classes: int) -> None:
     """Refuse training labels $[n]$ that are of one class, or lack one of 0 to C - 1."""
     if num_classes < 2:
         raise InputError("all labels are of one class: there is nothing to tell apart")
-    seen = torch.isin(torch.arange(num_classes), y) if num_classes < 10**6 else y.new_zeros(1)
-    if not seen.all():
-        missing = (~seen).nonzero().squeeze(1).tolist()
+    seen = set(y.unique().tolist())
+    missing = num_classes - len(seen)
+    if missing:
+        lowest = (c for c in range(num_classes) if c not in seen)
         raise InputError(
-            f"train lacks {len(missing):,} of {num_classes:,} classes ({listed(missing)}): number "
-            "classes from 0 on without gaps, and train on some nodes of each"
+            f"train lacks {missing:,} of {num_classes:,} classes "
+            f"({listed(lowest, missing)}): number classes from 0 on without "
+            "gaps, and train on some nodes of each"
         )
 
 
 def check_metric(metric: str, num_classes: int) -> None:
     """Refuse an unknown metric, and one that does not fit the number of classes."""
     if metric not in get_args(Metric):
-        raise InputError(str(unknown_name("metric", metric, get_args(Metric))))
+        raise InputError(str(unknown_name("metric", str(metric), get_args(Metric))))
     if metric == "roc_auc" and num_classes != 2:
         raise InputError(
             f"metric roc_auc is for two classes and there are {num_classes}: take macro_f1 or "
@@ -168,9 +178,13 @@ def check_times(times: Any, num_nodes: int) -> np.ndarray:
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.dtype.kind == "M":
-        values = np.where(np.isnat(values), np.nan, values.astype("datetime64[s]").astype(float))
+        microseconds = values.astype("datetime64[us]").astype(np.int64)
+        values = np.where(np.isnat(values), np.nan, microseconds / 1e6)
     if values.dtype.kind not in "iufb":
-        raise InputError(f"time holds {word_for(values)}: give numbers or numpy dates")
+        raise InputError(
+            f"time holds {word_for(values)}: give numbers, or dates as numpy has them "
+            "(numpy.array(time, dtype='datetime64[s]'))"
+        )
     values = values.astype(np.float64)
     if values.shape != (num_nodes,):
         raise InputError(
@@ -193,33 +207,49 @@ def one_way(edge_index: Tensor) -> bool:
     return not torch.isin(back, forth).any()
 
 
-def listed(items: Any) -> str:
-    """The first of some items, and how many more there are."""
-    texts = [str(item) for item in items]
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ", ".join(texts[:MOST_NAMED]) + more
+def listed(items: Iterable[Any], count: int) -> str:
+    """The first of so many items, and how many more there are."""
+    texts = [str(item) for item in islice(items, MOST_NAMED)]
+    more = f" and {count - MOST_NAMED:,} more" if count > MOST_NAMED else ""
+    return ", ".join(texts) + more
 
 
 def _real_matrix(x: Any) -> Tensor:
     """Float32, dense or sparse CSR."""
     if sp.issparse(x):
-        if x.dtype.kind not in "iufb":
-            raise InputError(f"x holds {x.dtype}: features are numbers")
-        return from_scipy(x)
-    matrix = as_tensor(x, "x")
+        return _from_scipy(x)
+    sparse = isinstance(x, Tensor) and x.layout != torch.strided
+    matrix = x.detach().cpu() if sparse else as_tensor(x, "x")
     if matrix.dtype.is_complex:
-        raise InputError("x holds complex numbers: split them into real and imaginary columns")
-    if matrix.layout == torch.strided:
+        raise InputError("Complex data not supported: split x into real and imaginary columns")
+    if not sparse:
         return matrix.to(torch.float32).contiguous()
     if matrix.dim() != 2:
         raise InputError(f"x has shape {list(matrix.shape)}: it must be [nodes, features]")
+    if matrix.dense_dim() or matrix.layout in (torch.sparse_bsr, torch.sparse_bsc):
+        raise InputError("x is sparse in blocks: convert it with .to_dense().to_sparse_csr()")
     try:
-        return _checked_csr(matrix)
+        return _from_torch(matrix)
     except RuntimeError:
-        raise InputError("x is a damaged sparse matrix: its indices do not fit its shape") from None
+        raise _damaged() from None
 
 
-def _checked_csr(matrix: Tensor) -> Tensor:
+def _from_scipy(x: Any) -> Tensor:
+    if x.dtype.kind not in "iufb":
+        raise InputError(f"x holds {x.dtype}: features are real numbers; convert them")
+    if x.ndim != 2:
+        raise InputError(f"x has shape {list(x.shape)}: it must be [nodes, features]")
+    with np.errstate(over="ignore"):
+        matrix = x.astype(np.float32)
+    try:
+        if hasattr(matrix, "check_format"):
+            matrix.check_format()
+        return from_scipy(matrix)
+    except (ValueError, RuntimeError):
+        raise _damaged() from None
+
+
+def _from_torch(matrix: Tensor) -> Tensor:
     if matrix.layout == torch.sparse_coo:
         coo = torch.sparse_coo_tensor(
             matrix._indices(), matrix._values().float(), matrix.shape, check_invariants=True
@@ -235,6 +265,12 @@ def _checked_csr(matrix: Tensor) -> Tensor:
     )
 
 
+def _damaged() -> InputError:
+    return InputError(
+        "x is a damaged sparse matrix, its indices do not fit its shape: make it anew"
+    )
+
+
 def _not_finite(matrix: Tensor) -> InputError:
     if matrix.layout == torch.sparse_csr:
         wrong = matrix.col_indices()[~torch.isfinite(matrix.values())]
@@ -243,6 +279,7 @@ def _not_finite(matrix: Tensor) -> InputError:
     columns = wrong.unique().tolist()
     word = "column" if len(columns) == 1 else "columns"
     return InputError(
-        f"x holds NaN or infinity in {wrong.numel():,} places, in {word} {listed(columns)}: "
-        "replace them before, for example by the column's mean"
+        "x holds NaN or infinity (or numbers beyond 3.4e38, where float32 ends) in "
+        f"{word} {listed(columns, len(columns))}; entries in all: {wrong.numel():,}; replace them "
+        "before, for example by the column's mean"
     )

@@ -9,6 +9,8 @@ import numpy as np
 from canet.data.arrays import as_array
 from canet.errors import InputError
 
+LARGEST_WHOLE = 2**53  # from here on a float skips whole numbers
+
 
 class Labels(NamedTuple):
     """Labels as they were given: `values` $[N]$, integers, booleans or strings, of which those
@@ -39,15 +41,18 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
         return Labels(values, np.ones(num_nodes, dtype=bool))
     if values.dtype.kind == "f":
         known = ~np.isnan(values)
-        wrong = known & (~np.isfinite(values) | (values != np.round(values)))
+        values = values.astype(np.float64)
+        wrong = known & ((np.abs(values) >= LARGEST_WHOLE) | (values != np.round(values)))
         if wrong.any():
             raise InputError(
-                f"{name} holds {values[wrong][0]:g}, which is no class: labels are integers or "
-                "strings (cut a quantity into classes first)"
+                f"Unknown label type: {name} holds {values[wrong][0]:g}, which is no class; labels "
+                "are integers or strings (cut a quantity into classes first)"
             )
-        values = np.where(known & (np.abs(values) < 2**53), values, -1).astype(np.int64)
-        return Labels(values, known & (values != -1))
+        values = np.where(known, values, -1).astype(np.int64)
+        return Labels(values, values != -1)
     if values.dtype.kind in "iu":
+        if values.size and values.max() >= 2**63:
+            raise InputError(f"{name} holds {values.max()}, which no int64 holds: give it as text")
         values = values.astype(np.int64)
         return Labels(values, values != -1)
     raise InputError(f"{name} holds {values.dtype}, not labels: they are integers or strings")
@@ -63,11 +68,14 @@ def _object_labels(values: np.ndarray, name: str) -> Labels:
     (kind,) = kinds or {int}
     if kind is str:
         return Labels(np.where(known, values, "").astype(str), known)
-    plain = np.array([kind(v) if k else -1 for v, k in zip(values, known, strict=True)])
+    unknown = kind(-1)
+    plain = np.array([kind(v) if k else unknown for v, k in zip(values, known, strict=True)])
     return Labels(plain, known & (plain != -1) if kind is int else known)
 
 
 def _is_missing(value: Any) -> bool:
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be there
+        return True
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
 

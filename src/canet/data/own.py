@@ -85,7 +85,7 @@ def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> 
         warnings.warn(
             "no edge has its reverse: if the graph is undirected, say undirected=True (on the "
             "command line --undirected), else undirected=False (--directed)",
-            stacklevel=3,
+            stacklevel=4,  # the caller of fit
         )
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
@@ -127,12 +127,14 @@ def own_task(
     own = open_graph(data, graph, undirected)
     n = own.num_nodes
     if data.get("y") is None:
-        raise InputError("y is missing: fit needs a label for the nodes to learn from")
+        raise InputError(
+            "fit requires y to be passed, but the target y is None: put the labels into data.y"
+        )
     values, known = check_labels(data.y, n)
     splits = _node_sets(data, torch.from_numpy(known), {"train": train, "valid": valid})
+    times = data.get("time") if time is None and "valid" not in splits else time
+    stamps = None if times is None else check_times(times, n)
     if "valid" not in splits:
-        times = data.get("time") if time is None else time
-        stamps = None if times is None else check_times(times, n)
         splits |= _hold_out(splits["train"], values, stamps, seed)
     check_disjoint(splits, n)
     classes = _classes(splits, values)
@@ -197,12 +199,18 @@ def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str,
 def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
     """The classes of the training nodes, which the other sets must not go beyond."""
     classes = np.unique(values[splits["train"].numpy()])
+    if len(classes) < 2:
+        unknown = values.dtype.kind == "i" and (values == -1).any()
+        hint = " (-1 is no class, it says that a label is unknown)" if unknown else ""
+        raise InputError(
+            f"train has one class only, {classes[0]}{hint}: it takes two or more to learn"
+        )
     for name, nodes in splits.items():
         strange = np.setdiff1d(values[nodes.numpy()], classes)
         if strange.size:
             raise InputError(
-                f"{name} has classes that train lacks ({listed(strange)}): train on some nodes of "
-                "each, or leave them out"
+                f"{name} has classes that train lacks ({listed(strange, strange.size)}): train on "
+                "some nodes of each, or leave them out"
             )
     return classes
 

@@ -1,0 +1,111 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from canet.data.arrays import as_array, as_tensor, kind_of
+from canet.errors import InputError
+
+NUMBERS = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "longdouble"]
+TABLE = np.array([[1, 0, 1], [0, 1, 1]])
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_every_real_type_of_numpy_becomes_a_tensor_of_the_same_numbers(kind: str) -> None:
+    assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
+
+
+@pytest.mark.parametrize("kind", [">i2", ">i8", ">f4", ">f8", ">u4"])
+def test_numbers_in_the_byte_order_of_other_machines_are_read(kind: str) -> None:
+    assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
+
+
+def test_rows_in_reverse_and_tables_turned_around_are_read_as_they_stand() -> None:
+    assert as_tensor(TABLE[::-1], "x").tolist() == TABLE[::-1].tolist()
+    assert as_tensor(TABLE.T, "x").tolist() == TABLE.T.tolist()
+
+
+def test_large_unsigned_numbers_do_not_turn_negative() -> None:
+    large = as_tensor(np.array([2**64 - 1, 2**63], dtype=np.uint64), "x")
+    assert large.double().tolist() == [2.0**64, 2.0**63]
+
+
+def test_lists_ranges_and_tuples_are_arrays() -> None:
+    assert as_tensor(range(3), "nodes").tolist() == [0, 1, 2]
+    assert as_tensor([True, False], "train").dtype == torch.bool
+    assert as_tensor(((0, 1), (1, 0)), "edge_index").tolist() == [[0, 1], [1, 0]]
+    assert as_tensor(np.array([1, 2.5], dtype=object), "x").tolist() == [1, 2.5]
+
+
+def test_tensors_lose_their_history() -> None:
+    x = torch.ones(2, requires_grad=True)
+    assert not as_tensor(x * 2, "x").requires_grad
+    assert as_array(x * 2, "x").tolist() == [2, 2]
+
+
+def test_what_was_given_is_not_shared_with_numpy_arrays() -> None:
+    given = np.zeros(3)
+    as_tensor(given, "x")[0] = 1
+    assert given.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.float8_e4m3fn, torch.double])
+def test_every_float_of_torch_becomes_an_array(dtype: torch.dtype) -> None:
+    assert as_array(torch.tensor([1.0, -2.0]).to(dtype), "y").tolist() == [1, -2]
+
+
+def test_lazily_conjugated_tensors_become_arrays() -> None:
+    assert as_array(torch.tensor([1 + 2j]).conj(), "x").tolist() == [1 - 2j]
+
+
+def test_unknown_entries_among_strings_stay_unknown() -> None:
+    assert as_array(["a", None], "y").tolist() == ["a", None]
+    mixed = as_array(["a", float("nan")], "y")
+    assert mixed[0] == "a"
+    assert mixed[1] != mixed[1]
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ("degree", "x is 'degree'"),
+        (3, "x is '3'"),
+        ({"a": 1}, "x is "),
+        (None, "x is a NoneType"),
+        ({1, 2}, "x is a set"),
+        (slice(3), "x is a slice"),
+        ([[1, 2], [3]], "x is ragged"),
+        (torch.eye(2).to_sparse(), "x is a sparse tensor"),
+        (torch.eye(2).to_sparse_csr(), "x is a sparse tensor"),
+        (np.ma.array([1, 2], mask=[False, True]), "x is a masked array"),
+        ([torch.ones(1, requires_grad=True)], "x is ragged"),
+    ],
+)
+def test_what_is_no_array_is_refused_in_one_line(values: Any, cause: str) -> None:
+    for read in (as_tensor, as_array):
+        with pytest.raises(InputError, match=f"^{cause}.*") as caught:
+            read(values, "x")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values", [["a", "b"], np.array(["a"]), np.array([b"a"]), [object()], [1, None, "a"]]
+)
+def test_text_and_objects_are_no_numbers(values: Any) -> None:
+    with pytest.raises(InputError, match=r"x holds .*numbers"):
+        as_tensor(values, "x")
+
+
+def test_dates_are_no_numbers() -> None:
+    for kind in ("datetime64[s]", "timedelta64[s]"):
+        with pytest.raises(InputError, match=r"x holds .*64"):
+            as_tensor(np.array([1, 2]).astype(kind), "x")
+
+
+def test_an_array_whose_mask_hides_nothing_is_read() -> None:
+    assert as_tensor(np.ma.array([1, 2], mask=[False, False]), "x").tolist() == [1, 2]
+
+
+def test_types_are_named_in_a_word() -> None:
+    assert kind_of(torch.ones(1, dtype=torch.bfloat16)) == "bfloat16"

@@ -1,0 +1,122 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from canet.data.labels import check_labels
+from canet.errors import InputError
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("y", "values", "known"),
+    [
+        ([3, -1, 0], [3, None, 0], "i"),
+        ([-5, 7, 100_000], [-5, 7, 100_000], "i"),
+        ([True, False, True], [True, False, True], "b"),
+        (["cat", "dog", ""], ["cat", "dog", ""], "U"),
+        ([1.0, NAN, -1.0], [1, None, None], "i"),
+        ([1, None, 2], [1, None, 2], "i"),
+        (["cat", None, NAN], ["cat", None, None], "U"),
+        ([True, None, False], [True, None, False], "b"),
+        ([None, 2.0, -1], [None, 2, None], "i"),
+        ([None, NAN, None], [None, None, None], "i"),
+        (np.array([1, 2, 3], dtype=np.uint64), [1, 2, 3], "i"),
+        (np.array([1, 2, 3], dtype=">i2"), [1, 2, 3], "i"),
+        (np.array([1, NAN, 3], dtype=np.float16), [1, None, 3], "i"),
+        (np.array(["a", "b", "c"]), ["a", "b", "c"], "U"),
+        (np.array([2**63 - 1, -(2**63), 0]), [2**63 - 1, -(2**63), 0], "i"),
+        (torch.tensor([0, 1, -1], dtype=torch.int8), [0, 1, None], "i"),
+        (torch.tensor([0, 1, NAN], dtype=torch.bfloat16), [0, 1, None], "i"),
+        (torch.tensor([0.0, 1, NAN], dtype=torch.half), [0, 1, None], "i"),
+    ],
+)
+def test_labels_keep_their_values_and_say_which_are_known(
+    y: Any, values: list[Any], known: str
+) -> None:
+    found = check_labels(y, 3)
+    assert found.values.dtype.kind == known
+    assert found.known.tolist() == [value is not None for value in values]
+    assert found.values[found.known].tolist() == [v for v in values if v is not None]
+
+
+def test_one_column_is_as_good_as_a_row() -> None:
+    for column in ([[0], [1], [-1]], torch.tensor([[0], [1], [-1]])):
+        found = check_labels(column, 3)
+        assert found.values.tolist() == [0, 1, -1]
+        assert found.known.tolist() == [True, True, False]
+
+
+def test_a_column_of_strings_is_as_good_as_a_row() -> None:
+    assert check_labels([["a"], [None]], 2).known.tolist() == [True, False]
+
+
+def test_labels_of_pandas_are_read_with_their_missing_ones() -> None:
+    pandas = pytest.importorskip("pandas")
+    for kind, values in (
+        ("Int64", [3, None, 1]),
+        ("boolean", [True, None, False]),
+        ("string", ["a", None, "b"]),
+        ("category", ["a", None, "b"]),
+        ("object", ["a", None, "b"]),
+    ):
+        found = check_labels(pandas.Series(values, dtype=kind), 3)
+        assert found.known.tolist() == [True, False, True]
+        assert found.values[found.known].tolist() == [values[0], values[2]]
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy before 2")
+def test_strings_of_any_length_are_strings() -> None:
+    y = np.array(["a", "long enough"], dtype=np.dtypes.StringDType())
+    assert check_labels(y, 2).values.tolist() == ["a", "long enough"]
+
+
+@pytest.mark.parametrize(
+    ("y", "cause"),
+    [
+        ([0.5, 0, 1], "y holds 0.5, which is no class"),
+        ([float("inf"), 0, 1], "y holds inf, which is no class"),
+        ([1e300, 0, 1], r"y holds 1e\+300, which is no class"),
+        (np.array([2.0**60, 0, 1]), r"y holds 1.15292e\+18, which is no class"),
+        (np.array([2**63, 0, 1], dtype=np.uint64), "y holds 9223372036854775808, .*as text"),
+        ([2**64 - 1, 0, -1], r"y holds 1.84467e\+19, which is no class"),
+        ([2**70, 0, 1], "y holds '1180591620717411303424', which is no label"),
+        ([None, 2**63, 1], "y holds '9223372036854775808', which is no label"),
+        ([None, 1.5, 1], "y holds '1.5', which is no label"),
+        ([None, float("inf"), 1], "y holds 'inf', which is no label"),
+        ([1, "a", 2], "several types .int and str.: convert"),
+        ([True, 1, None], "several types .bool and int.: convert"),
+        ([b"a", None, b"b"], "which is no label"),
+        (np.array([b"a", b"b", b"c"]), "not labels: they are integers or strings"),
+        ([1j, 1, 2], "y holds complex128, not labels"),
+        (np.array([1, 2, 3], dtype="datetime64[s]"), r"y holds datetime64\[s\], not labels"),
+        ([[0, 1], [1, 0], [0, 1]], r"y has shape \[3, 2\].*argmax"),
+        (torch.zeros(3, 1, 1), r"y has shape \[3, 1, 1\]: it needs one label a node$"),
+        ([0, 1], "y has 2 labels and the graph 3 nodes: give one label a node"),
+        ([0, 1, 0, 1], "y has 4 labels and the graph 3 nodes"),
+        ("aba", "y is 'aba'"),
+        (np.ma.array([0, 1, 0], mask=[True, False, False]), "y is a masked array"),
+        (torch.ones(3).to_sparse(), "y is a sparse tensor"),
+    ],
+)
+def test_what_is_no_label_is_refused_in_one_line(y: Any, cause: str) -> None:
+    with pytest.raises(InputError, match=cause) as caught:
+        check_labels(y, 3)
+    assert "\n" not in str(caught.value)
+
+
+def test_messages_call_a_column_by_its_name() -> None:
+    with pytest.raises(InputError, match="environment has 1 labels"):
+        check_labels(["north"], 2, "environment")
+
+
+def test_given_labels_stay_as_they_are() -> None:
+    given = np.array(["b", None, NAN, "a"], dtype=object)
+    floats = np.array([1.0, NAN])
+    check_labels(given, 4)
+    check_labels(floats, 2)
+    assert given[:2].tolist() == ["b", None]
+    assert floats[0] == 1
+    assert np.isnan(floats[1])
