@@ -17,7 +17,7 @@ ROOMS = [
     {"nn"},
     {"methods"},
     {"console", "training"},
-    {"estimator", "model_folder", "reference"},
+    {"estimator", "model_folder", "predictions", "reference"},
     {"presets", "runs"},
     {"search"},
     {"report"},

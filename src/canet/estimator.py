@@ -350,8 +350,14 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(str(unknown_name("parameter", name, known)))
 
 
-def load(path: str | Path) -> NodeClassifier:
-    """The model that `NodeClassifier.save`, or `canet fit`, wrote to a folder."""
+def load(path: str | Path, device: str | None = None) -> NodeClassifier:
+    """The model that `NodeClassifier.save`, or `canet fit`, wrote to a folder.
+
+    Args:
+        path: The folder.
+        device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
+            CPU where its GPU is missing.
+    """
     from canet.data.columns import Encoding
 
     folder = Path(path)
@@ -360,8 +366,8 @@ def load(path: str | Path) -> NodeClassifier:
         params = dict(content["params"])
         if isinstance(params["class_weight"], list):
             params["class_weight"] = dict(params["class_weight"])
-        if params["device"] == "cuda" and not torch.cuda.is_available():
-            params["device"] = "auto"
+        missing = params["device"] == "cuda" and not torch.cuda.is_available()
+        params["device"] = device or ("auto" if missing else params["device"])
         model = NodeClassifier(**params)
         model.classes_ = np.array(content["classes"])
         model.n_features_in_ = int(content["num_features"])

@@ -8,6 +8,7 @@ NAME-DIGEST.safetensors        tensors; the digest in the name lets a model be s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from canet.files import atomic_path, digest_of, read_json, write_json
 MODEL = "model.json"
 FORMAT = 1
 SUFFIX = ".safetensors"
+TENSORS = re.compile(rf"[a-z]+-[0-9a-f]{{12}}{re.escape(SUFFIX)}")
 
 
 def write_model(
@@ -34,9 +36,8 @@ def write_model(
         content: What model.json tells, besides format and files.
         tensors: Name of each file → its tensors.
     """
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MODEL).exists():
-        raise CanetError(f"'{folder}' holds other files: choose another folder for the model")
     try:
+        check_target(folder)
         files = {}
         for name, named in tensors.items():
             raw = save({key: t.detach().cpu().contiguous() for key, t in named.items()})
@@ -44,14 +45,23 @@ def write_model(
             files[name] = {"file": f"{name}-{digest[:12]}{SUFFIX}", "sha256": digest}
             with atomic_path(folder / files[name]["file"]) as temporary:
                 temporary.write_bytes(raw)
+        written = {file["file"] for file in files.values()}
         write_json(folder / MODEL, {"format": FORMAT, **content, "files": files})
-        for path in folder.glob(f"*{SUFFIX}"):
-            if path.name not in {file["file"] for file in files.values()}:
+        for path in folder.iterdir():
+            if TENSORS.fullmatch(path.name) and path.name not in written:
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise CanetError(
             f"cannot write the model to '{folder}' ({error.strerror}): choose another folder"
         ) from None
+
+
+def check_target(folder: Path) -> None:
+    """Refuse a folder that holds something else than a model."""
+    if folder.exists() and not folder.is_dir():
+        raise CanetError(f"'{folder}' is a file: choose a folder for the model")
+    if folder.is_dir() and _holds_something_else(folder):
+        raise CanetError(f"'{folder}' holds other files: choose another folder for the model")
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
@@ -64,7 +74,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor
         ) from None
     except OSError as error:
         raise CanetError(f"cannot read '{folder / MODEL}' ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged(folder) from None
     if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
         raise damaged(folder)
@@ -81,6 +91,12 @@ def damaged(folder: Path) -> CanetError:
     return CanetError(f"the model at '{folder}' is damaged: save or fit it again")
 
 
+def _holds_something_else(folder: Path) -> bool:
+    """Whether a folder without a model has files that no stopped save left; hidden ones may be."""
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    return MODEL not in names and not all(TENSORS.fullmatch(name) for name in names)
+
+
 def _tensors(folder: Path, file: Any) -> dict[str, Tensor]:
     """The tensors of one file, whose name must not lead out of the folder."""
     try:
@@ -91,6 +107,6 @@ def _tensors(folder: Path, file: Any) -> dict[str, Tensor]:
         if digest_of(raw) != digest:
             raise damaged(folder)
         tensors: dict[str, Tensor] = load(raw)
-    except (KeyError, TypeError, OSError, SafetensorError):
+    except (KeyError, TypeError, ValueError, OSError, SafetensorError):
         raise damaged(folder) from None
     return tensors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 import typer
@@ -19,6 +20,7 @@ NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overf
 def main() -> None:
     """Run the command line; whatever a user can cause ends in one line and exit code 2."""
     keep_freed_memory()
+    warnings.showwarning = _warn
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
         if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
@@ -38,6 +40,11 @@ def main() -> None:
             "not enough memory: lower hidden or num_layers, or choose another --device"
         )
     sys.exit(code or 0)
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning in one line, without the place in our code that gave it."""
+    print(f"canet: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _complain(message: str, code: int = 2) -> int:

@@ -56,6 +56,39 @@ RayAddress = Annotated[
         help="Train on a Ray cluster: its address, or auto for the one at hand or a new one here."
     ),
 ]
+GraphPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="GRAPH",
+        help="Folder with nodes and edges as .csv or .parquet, a .npz, or a .pt of a PyG Data.",
+    ),
+]
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="Folder that `canet fit --out` named.")
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(metavar="COL", help="Column of classes; empty cells are unlabelled.")
+]
+SplitColumn = Annotated[
+    str | None, typer.Option(metavar="COL", help="Column of train, valid, test. Default: split.")
+]
+EnvironmentColumn = Annotated[
+    str | None, typer.Option(metavar="COL", help="Column that says where a node comes from.")
+]
+TimeColumn = Annotated[
+    str | None, typer.Option(metavar="COL", help="Column of times; the latest part validates.")
+]
+IdColumn = Annotated[
+    str | None, typer.Option("--id", metavar="COL", help="Column of node ids. Default: id.")
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
+]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", help="File with settings, such as best.json of a search."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]

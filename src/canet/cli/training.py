@@ -11,6 +11,7 @@ import typer
 
 from canet.cli.app import app
 from canet.cli.options import (
+    Assignments,
     BackboneName,
     DataRoot,
     DataSeed,
@@ -22,6 +23,7 @@ from canet.cli.options import (
     MethodName,
     Protocol,
     Quiet,
+    SettingsFile,
     TaskName,
 )
 from canet.errors import CanetError
@@ -59,14 +61,8 @@ def train(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the runs. Default: one below runs/.")
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a published setting."),
-    ] = None,
-    settings_file: Annotated[
-        Path | None,
-        typer.Option("--settings", help="File with settings, such as best.json of a search."),
-    ] = None,
+    set_: Assignments = None,
+    settings_file: SettingsFile = None,
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
