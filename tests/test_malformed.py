@@ -1,0 +1,341 @@
+"""Malformed graphs at every public entry: a result or one of our errors, and nothing changed."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+import canet
+from canet.data.own import open_graph
+from canet.errors import CanetError
+from tests.own_graphs import own_graph
+
+QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
+CAREFUL = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+Draw = Callable[[st.SearchStrategy], Any]
+
+
+@st.composite
+def features(draw: Draw, n: int) -> Any:
+    """[n, 5] as models of these tests read, or something else."""
+    random = torch.Generator().manual_seed(draw(st.integers(0, 9)))
+    x = torch.rand(n, 5, generator=random)
+    spoilt = x.clone()
+    if n:
+        spoilt[0, 0] = draw(st.sampled_from([torch.nan, torch.inf, -torch.inf, 3.4e38, 1e30]))
+    return draw(
+        st.sampled_from(
+            [
+                *[x] * 8,
+                x.double(),
+                x.half(),
+                x.bfloat16(),
+                (9 * x).long(),
+                x > 0.5,
+                x.numpy(),
+                x.tolist(),
+                x.to_sparse_coo(),
+                x.to_sparse_csr(),
+                x.to_sparse_csc(),
+                sp.coo_matrix(x.numpy()),
+                x.clone().requires_grad_(),
+                spoilt,
+                spoilt.to_sparse_csr(),
+                spoilt.double() * 1e300,
+                x[:, :4],
+                x[: n // 2],
+                x[:, 0],
+                x[None],
+                x[:, :0],
+                x.to(torch.complex64),
+                np.full((n, 5), "a"),
+                np.full((n, 5), None),
+                "features",
+                None,
+                3.0,
+            ]
+        )
+    )
+
+
+@st.composite
+def edges(draw: Draw, n: int) -> Any:
+    random = torch.Generator().manual_seed(draw(st.integers(0, 9)))
+    e = torch.randint(max(n, 1), (2, 12), generator=random)
+    beyond, below = e.clone(), e.clone()
+    beyond[1, 3], below[0, 0] = n + draw(st.sampled_from([0, 10**12])), -1
+    return draw(
+        st.sampled_from(
+            [
+                *[e] * 8,
+                e.int(),
+                e.numpy().astype(np.uint16),
+                e.tolist(),
+                e[:, :0],
+                torch.empty(0, dtype=torch.long),
+                beyond,
+                below,
+                e.float(),
+                e > 2,
+                e.t(),
+                e[0],
+                e[None],
+                torch.cat([e, e[:1]]),
+                e.float().fill_(torch.nan),
+                [[0, 1], [1]],
+                "edges",
+                None,
+            ]
+        )
+    )
+
+
+@st.composite
+def labels(draw: Draw, n: int) -> Any:
+    y = np.arange(n) % 3
+    some = np.where(np.arange(n) % 4 == 0, -1, y)
+    return draw(
+        st.sampled_from(
+            [
+                *[y] * 4,
+                *[some] * 4,
+                torch.from_numpy(y),
+                torch.from_numpy(y)[:, None],
+                y.astype(float),
+                np.where(some < 0, np.nan, y.astype(float)),
+                [None if v < 0 else int(v) for v in some],
+                [None if v < 0 else f"class {v}" for v in some],
+                np.array(["a", "b", "c"])[y],
+                y == 0,
+                np.full(n, -1),
+                np.zeros(n, dtype=int),
+                np.where(np.arange(n) == 0, 100_000, y),
+                np.where(np.arange(n) == 0, 2**62, y),
+                y.astype(np.uint64),
+                y + 0.5,
+                np.full(n, np.inf),
+                y[:, None] * np.ones(3),
+                y[: n // 2],
+                ["a" if v else 1 for v in y],
+                [{}] * n,
+                [[1]] * n,
+                "labels",
+                None,
+                7,
+            ]
+        )
+    )
+
+
+@st.composite
+def node_sets(draw: Draw, n: int) -> Any:
+    mask = torch.rand(n, generator=torch.Generator().manual_seed(draw(st.integers(0, 9)))) > 0.5
+    return draw(
+        st.sampled_from(
+            [
+                *[None] * 6,
+                mask,
+                mask.numpy(),
+                mask.tolist(),
+                mask.nonzero().squeeze(1),
+                mask.nonzero(),
+                mask.long(),
+                mask.float(),
+                mask[: n // 2],
+                ~mask,
+                mask[:, None].expand(n, 3),
+                torch.tensor([n]),
+                [-1],
+                [0, 0],
+                [],
+                range(n),
+                "train",
+                0,
+            ]
+        )
+    )
+
+
+@st.composite
+def columns(draw: Draw, n: int) -> Any:
+    """Environments, times or graph numbers."""
+    return draw(
+        st.sampled_from(
+            [
+                *[None] * 8,
+                np.arange(n) % 2,
+                torch.arange(n) % 2,
+                torch.arange(n)[:, None],
+                np.array(["x", "y"])[np.arange(n) % 2],
+                [None, *range(n - 1)],
+                np.full(n, -1),
+                np.linspace(0, 1, n),
+                np.full(n, np.nan),
+                np.arange(n).astype("datetime64[D]"),
+                np.full(n, "NaT", dtype="datetime64[s]"),
+                np.arange(n + 1),
+                np.arange(n) + 1j,
+                [...] * n,
+                "time",
+                3,
+            ]
+        )
+    )
+
+
+@st.composite
+def graphs(draw: Draw) -> Data:
+    n = draw(st.sampled_from([24, 24, 24, 9, 2, 1, 0]))
+    data = Data(x=draw(features(n)), edge_index=draw(edges(n)), y=draw(labels(n)))
+    for name in ("train_mask", "val_mask", "test_mask"):
+        if (nodes := draw(node_sets(n))) is not None:
+            data[name] = nodes
+    for name in ("environment", "time", "batch"):
+        if (column := draw(columns(n))) is not None:
+            data[name] = column
+    return data
+
+
+def content(data: Data) -> dict[str, Any]:
+    """A copy of all that a graph holds."""
+    return {
+        name: value.detach().to_dense().clone()
+        if isinstance(value, torch.Tensor)
+        else copy.deepcopy(value)
+        for name, value in data.to_dict().items()
+    }
+
+
+def same(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor):
+        if first.dtype != second.dtype or first.shape != second.shape:
+            return False
+        return bool(torch.isclose(first, second, rtol=0, atol=0, equal_nan=True).all())
+    if sp.issparse(first):
+        return bool((first != second).nnz == 0)
+    return repr(first) == repr(second)
+
+
+def attempt(act: Callable[[], Any], *given_data: Data) -> Any:
+    """What an act gives, or None for one of our errors, in one line; its graphs stay the same."""
+    before = [content(data) for data in given_data]
+    result, message = None, "no error"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = act()
+        except CanetError as error:
+            message = str(error)
+    assert message
+    assert "\n" not in message
+    for data, copied in zip(given_data, before, strict=True):
+        now = content(data)
+        assert list(now) == list(copied)
+        assert all(same(now[name], copied[name]) for name in copied)
+    return result
+
+
+def check_predictions(model: canet.NodeClassifier, data: Data, nodes: Any = None) -> None:
+    probabilities = attempt(lambda: model.predict_proba(data, nodes=nodes), data)
+    if probabilities is not None:
+        assert np.isfinite(probabilities).all()
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
+        assert len(model.predict(data, nodes=nodes)) == len(probabilities)
+        assert np.isfinite(model.embed(data, nodes=nodes)).all()
+        assert np.isfinite(model.unlike_training(data, nodes=nodes)).all()
+
+
+@pytest.fixture(scope="module")
+def trained() -> list[canet.NodeClassifier]:
+    return [
+        canet.NodeClassifier(method, backbone, **QUICK).fit(own_graph())
+        for method, backbone in (("canet", "gcn"), ("canet", "transformer"), ("canet", "gat"))
+    ]
+
+
+@CAREFUL
+@given(data=graphs(), method=st.sampled_from(["canet", "erm", "irm"]))
+def test_fit_takes_a_graph_or_refuses_it(data: Data, method: str) -> None:
+    params = {k: v for k, v in QUICK.items() if method == "canet" or k != "num_environments"}
+    model = attempt(lambda: canet.NodeClassifier(method, **params).fit(data), data)
+    if model is not None:
+        assert len(model.classes_) >= 2
+        check_predictions(model, data)
+
+
+@CAREFUL
+@given(data=graphs(), draw=st.data())
+def test_arguments_of_fit_are_taken_or_refused(data: Data, draw: st.DataObject) -> None:
+    n = 24
+    arguments = {
+        "train": draw.draw(node_sets(n)),
+        "valid": draw.draw(node_sets(n)),
+        "environment": draw.draw(columns(n)),
+        "time": draw.draw(columns(n)),
+        "graph": draw.draw(columns(n)),
+    }
+    attempt(lambda: canet.NodeClassifier(**QUICK).fit(data, **arguments), data)
+
+
+@CAREFUL
+@given(data=graphs(), which=st.integers(0, 2), draw=st.data())
+def test_a_trained_model_takes_a_new_graph_or_refuses_it(
+    trained: list[canet.NodeClassifier], data: Data, which: int, draw: st.DataObject
+) -> None:
+    model = trained[which]
+    check_predictions(model, data, draw.draw(node_sets(24)))
+    score = attempt(lambda: model.score(data), data)
+    assert score is None or 0 <= score <= 1
+    attempt(lambda: model.environments(data), data)
+
+
+@settings(CAREFUL, max_examples=40)
+@given(data=graphs(), new=graphs())
+def test_a_diagnosis_takes_graphs_or_refuses_them(
+    trained: list[canet.NodeClassifier], data: Data, new: Data
+) -> None:
+    attempt(lambda: canet.diagnose(trained[0], data, new, repeats=1), data, new)
+    attempt(lambda: canet.diagnose(trained[0], None, new, repeats=1), new)
+
+
+@CAREFUL
+@given(data=graphs(), draw=st.data())
+def test_a_task_is_made_or_refused(data: Data, draw: st.DataObject) -> None:
+    sets = [draw.draw(node_sets(24)) for _ in range(4)]
+    names = ("train", "valid", "test_id", "in_distribution")
+    metric = draw.draw(st.sampled_from(["accuracy", "roc_auc", "macro_f1", "acuracy", 3]))
+    attempt(
+        lambda: canet.ShiftTask(
+            name="any",
+            data=data,
+            test_ood={"later": draw.draw(node_sets(24))},
+            metric=metric,
+            shift="any",
+            **dict(zip(names, sets, strict=True)),
+        ),
+        data,
+    )
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "graph", {}, [1], torch.ones(3, 3), Data()])
+def test_what_is_no_graph_is_refused(trained: list[canet.NodeClassifier], wrong: Any) -> None:
+    for act in (
+        open_graph,
+        trained[0].predict,
+        trained[0].score,
+        canet.NodeClassifier(**QUICK).fit,
+    ):
+        with pytest.raises(CanetError):
+            act(wrong)
