@@ -1,9 +1,50 @@
+import math
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
+from canet.errors import CanetError
+from canet.methods import METHODS
+from canet.methods.erm import ERM
 from canet.methods.irm import IRM
+from canet.training import Trainer
 
+from ..training.tiny import tiny_task
 from .labelled import make
+
+LOGITS = [[0.5, -1.0], [2.0, 0.25], [0.0, 0.0], [-3.0, 1.0]]
+LABELS = [0, 1, 1, 0]
+WEIGHTS = [0.5, 3.0]
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def cross_entropy(logits: list[float], label: int) -> float:
+    return math.log(sum(math.exp(value) for value in logits)) - logits[label]
+
+
+def binary_cross_entropy(logits: list[float], label: int) -> float:
+    right = [sigmoid(z) if c == label else 1 - sigmoid(z) for c, z in enumerate(logits)]
+    return -sum(math.log(p) for p in right) / len(logits)
+
+
+def with_class_weight(weights: list[float] | None, loss: str = "cross_entropy") -> ERM:
+    given = None if weights is None else torch.tensor(weights)
+    return ERM(ERM.settings_type(hidden=4, loss=loss), "gcn", 5, 2, class_weight=given)
+
+
+def trained(name: str, weights: list[float] | None) -> dict[str, Tensor]:
+    """Parameters after three epochs."""
+    given = None if weights is None else torch.tensor(weights)
+    settings = METHODS[name].settings_type(hidden=4, epochs=3)
+    trainer = Trainer(tiny_task(), name, "gcn", settings, "cpu", class_weight=given)
+    return trainer.run(0).method.state_dict()
 
 
 def test_environment_risks_are_the_mean_losses_of_each_environment() -> None:
@@ -19,3 +60,44 @@ def test_gradient_of_a_risk_is_one_over_the_size_of_its_environment() -> None:
     method.environment_risks(losses, torch.tensor([0, 1, 2, 0, 0]))[0].backward()
     assert losses.grad is not None
     assert losses.grad.tolist() == pytest.approx([1 / 3, 0, 0, 1 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("loss", "by_hand"),
+    [("cross_entropy", cross_entropy), ("binary_cross_entropy", binary_cross_entropy)],
+)
+def test_loss_of_a_node_is_multiplied_with_the_weight_of_its_class(loss: str, by_hand: Any) -> None:
+    logits, y = torch.tensor(LOGITS, dtype=torch.double), torch.tensor(LABELS)
+    method = with_class_weight(WEIGHTS, loss).double()
+    expected = [WEIGHTS[c] * by_hand(z, c) for z, c in zip(LOGITS, LABELS, strict=True)]
+    assert method.node_losses(logits, y).tolist() == pytest.approx(expected)
+
+
+def test_without_class_weights_losses_keep_their_bits() -> None:
+    logits, y = torch.tensor(LOGITS), torch.tensor(LABELS)
+    plain = F.cross_entropy(logits, y, reduction="none")
+    assert with_class_weight(None).node_losses(logits, y).equal(plain)
+    assert with_class_weight([1.0, 1.0]).node_losses(logits, y).equal(plain)
+
+
+def test_class_weights_move_with_the_method_and_are_no_part_of_its_weights() -> None:
+    method = with_class_weight(WEIGHTS).double()
+    assert method.class_weight is not None
+    assert method.class_weight.dtype == torch.double
+    plain = with_class_weight(None)
+    assert method.state_dict().keys() == plain.state_dict().keys()
+    plain.load_state_dict(method.state_dict())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_class_weights_reach_the_training_of_every_method(name: str) -> None:
+    plain, ones, weighted = (trained(name, w) for w in (None, [1.0, 1, 1], [9.0, 1, 1]))
+    assert all(plain[key].equal(ones[key]) for key in plain)
+    assert not all(plain[key].equal(weighted[key]) for key in plain)
+
+
+def test_a_run_folder_that_would_not_tell_class_weights_is_refused(tmp_path: Path) -> None:
+    trainer = Trainer(tiny_task(), "erm", device="cpu", epochs=1, class_weight=torch.ones(3))
+    with pytest.raises(CanetError, match="does not tell class weights: train without a folder"):
+        trainer.run(0, folder=tmp_path / "run")
+    assert not list(tmp_path.iterdir())

@@ -142,6 +142,8 @@ class Trainer:
             folders: Seed → where its run is kept, or None.
             ood_curves, on_progress: As in `run`; progress is that of one of the runs.
         """
+        if self.class_weight is not None and any(folders.values()):
+            raise CanetError("a run folder does not tell class weights: train without a folder")
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         places = {seed: RunFolder(path) if path else None for seed, path in folders.items()}

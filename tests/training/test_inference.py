@@ -1,0 +1,100 @@
+"""A trained method on any graph: a pass for some nodes is the whole pass at these nodes."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.data.own import OwnGraph
+from canet.errors import InputError
+from canet.methods import BACKBONES, METHODS, Method
+from canet.training.inference import forward
+
+N, D, C = 14, 5, 3
+NODES = torch.tensor([9, 0, 13, 4])
+
+
+def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> OwnGraph:
+    """Random edges inside two halves, and node 13 without any."""
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randn(N, D, generator=random).relu()
+    half = torch.randint(6, (2, 20), generator=random)
+    edges = torch.cat([half, half.flip(1) + 6], dim=1)
+    number = torch.tensor([0] * 6 + [1] * 8) if numbered else None
+    return OwnGraph(x.to_sparse_csr() if sparse else x, edges, number)
+
+
+def make(name: str, backbone: str) -> Method:
+    torch.manual_seed(0)
+    return METHODS[name](METHODS[name].settings_type(hidden=4), backbone, D, C, 2).eval()
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("name", ["erm", "canet"])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_pass_for_some_nodes_is_the_whole_pass_at_these_nodes(
+    name: str, backbone: str, sparse: bool, numbered: bool
+) -> None:
+    method, own = make(name, backbone), graph(sparse, numbered)
+    whole = forward(method, own)
+    assert whole.logits.shape == (N, C)
+    for nodes in (NODES, NODES[:1], torch.arange(N), NODES[:0]):
+        some = forward(method, own, nodes)
+        assert_close(some.logits, whole.logits[nodes])
+        assert_close(some.embedding, whole.embedding[nodes])
+        assert len(some.environments) == len(whole.environments)
+        for found, of_all in zip(some.environments, whole.environments, strict=True):
+            first = found.log_posterior[: nodes.numel()]
+            assert_close(first, of_all.log_posterior[nodes])
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("name", ["erm", "canet"])
+def test_sparse_and_dense_features_give_the_same(name: str, backbone: str) -> None:
+    method = make(name, backbone)
+    dense, sparse = (forward(method, graph(sparse)) for sparse in (False, True))
+    assert_close(sparse.logits, dense.logits)
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_other_graphs_are_read_as_they_are(backbone: str) -> None:
+    method = make("canet", backbone)
+    alone = OwnGraph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long), None)
+    assert forward(method, alone).logits.isfinite().all()
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
+    own, place = graph(), torch.empty_like(order)
+    place[order] = torch.arange(N)
+    permuted = OwnGraph(own.x[order], place[own.edge_index], None)
+    assert_close(forward(method, permuted).logits, forward(method, own).logits[order])
+
+
+def test_a_pass_leaves_no_gradients_and_draws_nothing() -> None:
+    method = make("canet", "gcn")
+    state = torch.get_rng_state()
+    found = forward(method, graph())
+    assert not found.logits.requires_grad
+    assert not found.embedding.requires_grad
+    assert torch.get_rng_state().equal(state)
+    assert forward(method, graph()).logits.equal(found.logits)
+
+
+def test_the_embedding_is_what_the_last_map_reads() -> None:
+    method = make("erm", "gcn")
+    found = forward(method, graph())
+    assert_close(method.model.phi_out(found.embedding), found.logits)
+
+
+def test_predictions_that_are_not_finite_are_refused_where_they_are_asked_for() -> None:
+    own, method = graph(), make("erm", "gcn")
+    torch.nn.init.ones_(method.model.phi_in.weight)
+    wild = OwnGraph(own.x.clone(), own.edge_index, None)
+    wild.x[3] = 3e38
+    for nodes in (None, torch.tensor([3])):
+        with pytest.raises(InputError, match=r"not finite: features lie far beyond .*; scale them"):
+            forward(method, wild, nodes)
+    elsewhere = torch.tensor([8, 13])
+    assert forward(method, wild, elsewhere).logits.equal(forward(method, own, elsewhere).logits)
