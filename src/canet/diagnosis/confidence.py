@@ -1,0 +1,157 @@
+"""Whether a model knows what it does not know: calibration, abstention, unlikeness to training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from canet.diagnosis.calibration import (
+    Bin,
+    calibration_error,
+    fit_temperature,
+    reliability,
+    softmax,
+)
+from canet.diagnosis.estimate import Estimate, normal, share
+from canet.diagnosis.graph import Diagnosed, Model, seed_of
+from canet.diagnosis.two_sample import auc_variance
+
+COVERAGES = tuple(range(5, 101, 5))
+FAR = 0.95  # of the validation nodes are nearer to training than a node that counts as far
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far confidence is from accuracy, on the labelled nodes of one graph.
+
+    Args:
+        nodes: How many.
+        accuracy: Percent that are right.
+        confidence: Mean largest probability, in percent.
+        error: Expected calibration error in points, of 15 bins of equal width.
+        scaled_error: The same after temperature scaling.
+        bins: The reliability diagram.
+        scaled_bins: The same after temperature scaling.
+        abstention: Percent of the nodes that are answered, the surest first → accuracy on them.
+    """
+
+    nodes: int
+    accuracy: Estimate
+    confidence: float
+    error: float
+    scaled_error: float
+    bins: list[Bin]
+    scaled_bins: list[Bin]
+    abstention: dict[int, Estimate]
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """How unlike training the nodes of a new graph are.
+
+    Args:
+        auroc: Probability that a new node is further from training than a validation node is.
+        far: Percent of the new nodes that are further than 95 % of the validation nodes.
+        finds_errors: Probability that a wrong new node is further than a right one; None where
+            there are no labels, or all are right or all wrong.
+    """
+
+    auroc: Estimate
+    far: Estimate
+    finds_errors: Estimate | None
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """What a model's confidence is worth.
+
+    Args:
+        temperature: Fitted on the validation nodes; above 1 the model is too sure of itself.
+        valid: Of the validation nodes. Their scaled numbers come from a temperature fitted on the
+            other half of them.
+        new: Of the labelled nodes of the new graph; None without labels.
+        unlike: Of the new graph; None without one.
+    """
+
+    temperature: float
+    valid: Calibration
+    new: Calibration | None
+    unlike: Unlike | None
+
+
+def confidence(model: Model, graph: Diagnosed | None) -> Confidence:
+    """Calibration in distribution and, for a new graph with labels, out of it."""
+    kept = model.reference_
+    logits, y = kept.valid_logits.double().numpy(), kept.valid_y.numpy()
+    temperature = fit_temperature(logits, y)
+    scaled = cross_fitted(logits, y, seed_of(model))
+    new = None
+    if graph is not None and graph.scored.any():
+        chosen = graph.scored
+        of_new = graph.logits[chosen]
+        new = calibration(of_new, graph.y[chosen], softmax(of_new, temperature).max(axis=1))
+    return Confidence(
+        temperature,
+        valid=calibration(logits, y, scaled),
+        new=new,
+        unlike=None if graph is None else unlike(model, graph),
+    )
+
+
+def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibration:
+    """Calibration of logits $[n, C]$ for class numbers $[n]$, beside scaled confidences $[n]$."""
+    plain = softmax(logits).max(axis=1)
+    right = logits.argmax(axis=1) == y
+    bins, scaled_bins = reliability(plain, right), reliability(scaled, right)
+    return Calibration(
+        nodes=len(y),
+        accuracy=share(right),
+        confidence=float(100 * plain.mean()),
+        error=calibration_error(bins),
+        scaled_error=calibration_error(scaled_bins),
+        bins=bins,
+        scaled_bins=scaled_bins,
+        abstention=abstention(plain, right),
+    )
+
+
+def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
+    """Confidences $[n]$ of each random half at the temperature of the other half."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    halves = np.array_split(order, 2)
+    confidences = np.empty(len(y))
+    for own, other in (halves, halves[::-1]):
+        fit = other if other.size else own
+        confidences[own] = softmax(logits[own], fit_temperature(logits[fit], y[fit])).max(axis=1)
+    return confidences
+
+
+def abstention(confidence: np.ndarray, right: np.ndarray) -> dict[int, Estimate]:
+    """Accuracy on the surest 5, 10, …, 100 % of the nodes $[n]$."""
+    ordered = right[np.argsort(-confidence, kind="stable")]
+    return {c: share(ordered[: max(1, round(c * len(right) / 100))]) for c in COVERAGES}
+
+
+def unlike(model: Model, graph: Diagnosed) -> Unlike:
+    """How far the nodes of a graph are from training, beside validation nodes."""
+    kept = model.reference_
+    valid = kept.unlike_training(kept.valid_embedding).numpy()
+    new = model.unlike_training(graph.data)
+    chosen = graph.scored
+    wrong = graph.prediction[chosen] != graph.y[chosen]
+    some = bool(wrong.any() and not wrong.all())
+    distance = new[chosen]
+    return Unlike(
+        auroc=auroc(valid, new),
+        far=share(new > FAR),
+        finds_errors=auroc(distance[~wrong], distance[wrong]) if some else None,
+    )
+
+
+def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
+    """Probability that one of `higher` $[m]$ exceeds one of `lower` $[n]$, ties counting half."""
+    ascending = np.sort(lower)
+    below = (np.searchsorted(ascending, higher, side) for side in ("left", "right"))
+    value = float(sum(places.mean() for places in below) / 2 / lower.size)
+    return normal(value, auc_variance(value, lower.size, higher.size)).within(0, 1)

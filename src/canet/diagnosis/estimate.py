@@ -1,0 +1,70 @@
+"""A number with the interval that sampling leaves around it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+QUANTILE = 1.959963984540054  # of the normal distribution, for intervals of 95 %
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value and the 95 % interval around it."""
+
+    value: float
+    low: float
+    high: float
+
+    def within(self, least: float, most: float) -> Estimate:
+        """The same, cut to what the quantity can be."""
+        return Estimate(*(min(max(v, least), most) for v in (self.value, self.low, self.high)))
+
+
+def share(hits: np.ndarray) -> Estimate:
+    """The share of true entries $[n]$ in percent, with Wilson's interval; NaN of none."""
+    if not hits.size:
+        return Estimate(math.nan, math.nan, math.nan)
+    return wilson(float(np.mean(hits)), hits.size)
+
+
+def wilson(part: float, size: float) -> Estimate:
+    """Wilson's interval, in percent, of a part of `size` independent draws.
+
+    Unlike the normal one it has a width where all or none are hit.
+    """
+    z = QUANTILE**2 / size
+    centre = (part + z / 2) / (1 + z)
+    half = math.sqrt(z * part * (1 - part) + z**2 / 4) / (1 + z)
+    low, high = min(centre - half, part), max(centre + half, part)
+    return Estimate(100 * part, 100 * max(low, 0.0), 100 * min(high, 1.0))
+
+
+def normal(value: float, variance: float) -> Estimate:
+    """The interval of a mean whose variance is known."""
+    half = QUANTILE * math.sqrt(variance)
+    return Estimate(value, value - half, value + half)
+
+
+def percentiles(value: float, resampled: np.ndarray) -> Estimate:
+    """The interval that holds 95 % of a bootstrap's values $[B]$."""
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def plain(content: Any) -> Any:
+    """Dataclasses, arrays and numbers as JSON has them; what is not finite becomes None."""
+    if is_dataclass(content) and not isinstance(content, type):
+        return {field.name: plain(getattr(content, field.name)) for field in fields(content)}
+    if isinstance(content, dict):
+        return {str(key): plain(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [plain(value) for value in content]
+    if isinstance(content, np.ndarray | np.generic):
+        return plain(content.tolist())
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    return content

@@ -1,0 +1,217 @@
+"""What moved between the training graph and a new one, ranked by how far it moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+
+from canet.diagnosis.blocks import Blocks
+from canet.diagnosis.columns import Column, column_shifts, kolmogorov_smirnov
+from canet.diagnosis.estimate import Estimate
+from canet.diagnosis.graph import Diagnosed, Matrix, Model, as_matrix, sample, seed_of
+from canet.diagnosis.two_sample import TwoSample, two_sample_test
+from canet.reference import homophily
+
+MOST_NODES = 5000  # that are looked at, of each graph
+CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
+CAVEAT = (
+    "Nodes of a graph are not independent: p-values are too small, so read the effects and take "
+    "p-values for a floor."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """How far one part of the graph moved.
+
+    Args:
+        name: `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`.
+        effect: 0 where nothing moved, 1 where nothing is as before: 2 AUC - 1 of a classifier
+            two-sample test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
+        measure: Which of these.
+        p_value: Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
+        before, after: What is compared, in a number; NaN where there is none.
+        auc: Of the two-sample test, where one was made.
+    """
+
+    name: str
+    effect: float
+    measure: str
+    p_value: float
+    before: float = math.nan
+    after: float = math.nan
+    auc: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class BlockShift:
+    """How far a feature block moved: its column that moved furthest, and the largest effect."""
+
+    name: str
+    column: str
+    effect: float
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What moved, the furthest first.
+
+    Args:
+        parts: Of the graph.
+        columns: Of the features, all of them.
+        blocks: Of the features, as reliance has them.
+        class_rates: Class → share in training, share in the new graph; empty without labels.
+        nodes: How many were looked at, of training and of the new graph.
+        caveat: What to keep in mind.
+    """
+
+    parts: list[Part]
+    columns: list[Column]
+    blocks: list[BlockShift]
+    class_rates: dict[str, tuple[float, float]]
+    nodes: tuple[int, int]
+    caveat: str = CAVEAT
+
+    @property
+    def moved(self) -> list[Column]:
+        """The columns that clearly moved: an effect of 0.1 or more that is hardly chance."""
+        return [c for c in self.columns if c.effect >= CLEAR_EFFECT and c.p_value <= CLEAR_P_VALUE]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What shift compares: features $[n, D]$, embeddings $[n, H]$, degrees $[n]$, the number of
+    labelled nodes of each class $[C]$ and of each predicted one, and the share of edges between
+    labelled nodes that join equal labels.
+    """
+
+    x: Matrix
+    embedding: np.ndarray
+    degree: np.ndarray
+    label_counts: np.ndarray
+    predicted_counts: np.ndarray
+    homophily: float
+
+
+def remembered(model: Model) -> Sample:
+    """What the model keeps of its training graph.
+
+    Features and degrees are of training nodes. Representations and predictions are of validation
+    nodes, as those of nodes that were trained on differ from others even where nothing moved.
+    """
+    kept = model.reference_
+    predicted = kept.valid_logits.argmax(dim=1).numpy()
+    return Sample(
+        x=as_matrix(kept.x),
+        embedding=kept.valid_embedding.numpy(),
+        degree=kept.degree.numpy(),
+        label_counts=kept.train_label_counts.numpy(),
+        predicted_counts=np.bincount(predicted, minlength=len(model.classes_)),
+        homophily=float(kept.homophily),
+    )
+
+
+def drawn(model: Model, graph: Diagnosed) -> Sample:
+    """The same of a graph, at most 5,000 nodes of it; counts and homophily are of all."""
+    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(seed_of(model)))
+    classes = len(model.classes_)
+    return Sample(
+        x=graph.x[nodes],
+        embedding=model.embed(graph.data)[nodes],
+        degree=graph.degree[nodes],
+        label_counts=np.bincount(graph.y[graph.y >= 0], minlength=classes),
+        predicted_counts=np.bincount(graph.prediction, minlength=classes),
+        homophily=float(homophily(graph.edge_index, torch.from_numpy(graph.y))),
+    )
+
+
+def shift(model: Model, graph: Diagnosed, blocks: Blocks, names: Sequence[str]) -> Shift:
+    """Compare what a model remembers of its training graph with a new graph.
+
+    Columns are compared one by one and all together, by a classifier that tries to tell the nodes
+    of the two graphs apart. p-values are corrected within the columns and within the parts.
+
+    Args:
+        model: The fitted model.
+        graph: The new graph.
+        blocks: Name → columns.
+        names: Of the columns.
+    """
+    from scipy.stats import false_discovery_control
+
+    seed = seed_of(model)
+    before, after = remembered(model), drawn(model, graph)
+    if sp.issparse(before.x) != sp.issparse(after.x):
+        before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
+    columns = column_shifts(before.x, after.x, names)
+    parts = list(_parts(before, after, seed))
+    tested = [part for part in parts if not math.isnan(part.p_value)]
+    corrected = false_discovery_control([part.p_value for part in tested])
+    final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
+    parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
+    effects = np.array([column.effect for column in columns])
+    furthest = {name: int(numbers[effects[numbers].argmax()]) for name, numbers in blocks.items()}
+    moved = [BlockShift(n, names[i], float(effects[i])) for n, i in furthest.items()]
+    return Shift(
+        parts=sorted(parts, key=lambda part: -part.effect),
+        columns=sorted(columns, key=lambda column: -column.effect),
+        blocks=sorted(moved, key=lambda block: -block.effect),
+        class_rates=_class_rates(model.classes_, before.label_counts, after.label_counts),
+        nodes=(before.x.shape[0], after.x.shape[0]),
+    )
+
+
+def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
+    for name, first, second in (
+        ("features", before.x, after.x),
+        ("representations", before.embedding, after.embedding),
+    ):
+        if found := two_sample_test(first, second, seed):
+            yield _told_apart(name, found)
+    effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
+    means = float(before.degree.mean()), float(after.degree.mean())
+    yield Part("degrees", effect, "Kolmogorov-Smirnov", p_value, *means)
+    for name, first, second in (
+        ("labels", before.label_counts, after.label_counts),
+        ("predictions", before.predicted_counts, after.predicted_counts),
+    ):
+        if first.sum() and second.sum():
+            yield _rates(name, first, second)
+    difference = abs(after.homophily - before.homophily)
+    if math.isfinite(difference):
+        measure = "difference of shares"
+        yield Part("homophily", difference, measure, math.nan, before.homophily, after.homophily)
+
+
+def _told_apart(name: str, found: TwoSample) -> Part:
+    return Part(name, found.effect, "2 AUC - 1", found.p_value, auc=found.auc)
+
+
+def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:
+    """Total variation of two class distributions, and the chi-squared test that they are one."""
+    from scipy.stats import chi2_contingency
+
+    size = max(before.size, after.size)
+    counts = np.stack([np.pad(c, (0, size - c.size)) for c in (before, after)])
+    rates = counts / counts.sum(axis=1, keepdims=True)
+    seen = counts[:, counts.sum(axis=0) > 0]
+    p_value = float(chi2_contingency(seen).pvalue) if seen.shape[1] > 1 else 1.0
+    return Part(name, float(np.abs(rates[0] - rates[1]).sum() / 2), "total variation", p_value)
+
+
+def _class_rates(
+    classes: np.ndarray, before: np.ndarray, after: np.ndarray
+) -> dict[str, tuple[float, float]]:
+    if not after.sum():
+        return {}
+    shares = [counts / max(counts.sum(), 1) for counts in (before, after)]
+    rates = {
+        str(name): (float(shares[0][i]), float(shares[1][i])) for i, name in enumerate(classes)
+    }
+    new = float(shares[1][len(classes) :].sum())
+    return rates | ({"other classes": (0.0, new)} if new else {})

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from canet.data.columns import ColumnEncoding, Encoding
+from canet.diagnosis.blocks import MOST_BLOCKS, OTHERS, feature_blocks, found_blocks
+from canet.errors import InputError
+
+from .planted import Planted, planted, random_graph, sign_of
+
+
+@pytest.fixture
+def model() -> Planted:
+    return planted(sign_of(3), random_graph(columns=6))
+
+
+def numbered(blocks: dict[str, np.ndarray]) -> dict[str, list[int]]:
+    return {name: columns.tolist() for name, columns in blocks.items()}
+
+
+def test_given_blocks_take_numbers_slices_masks_and_leave_a_rest(model: Planted) -> None:
+    mask = np.array([False, False, False, True, False, False])
+    given = {"a": [2, 0], "b": slice(3, 5), "c": mask, "d": 0}
+    expected = {"a": [0, 2], "b": [3, 4], "c": [3], "d": [0], OTHERS: [1, 5]}
+    assert numbered(feature_blocks(model, given)) == expected
+    assert numbered(feature_blocks(model, {"all": slice(None)})) == {"all": [0, 1, 2, 3, 4, 5]}
+
+
+def test_given_blocks_take_names_where_columns_have_some(model: Planted) -> None:
+    model.feature_names_in_ = np.array(list("uvwxyz"), dtype=object)  # type: ignore[attr-defined]
+    assert numbered(feature_blocks(model, {"a": ["w", "u"]}))["a"] == [0, 2]
+    with pytest.raises(InputError, match="unknown column of block 'a' 'q'"):
+        feature_blocks(model, {"a": ["q"]})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "blocks is empty"),
+        ({"a": []}, "block 'a' has 0 columns: name at least one of 0 to 5"),
+        ({"a": [4, 6]}, "block 'a' has 2 columns from 4 to 6: name at least one of 0 to 5"),
+        ({"a": [-1]}, "from -1"),
+        ({"a": [0.5]}, "columns of type float64"),
+        ({"a": np.array([True, False])}, "columns of type bool"),
+    ],
+)
+def test_blocks_that_name_no_column_are_refused(
+    model: Planted, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        feature_blocks(model, given)
+
+
+def test_a_table_has_its_columns_for_blocks(model: Planted) -> None:
+    colour = ColumnEncoding("colour", "category", categories=("blue", "green", "red"))
+    numbers = [ColumnEncoding(name, "number") for name in ("age", "size", "price")]
+    encoding = Encoding((numbers[0], colour, *numbers[1:]))
+    model.encoding_ = encoding  # type: ignore[attr-defined]
+    model.feature_names_in_ = np.array(encoding.names, dtype=object)  # type: ignore[attr-defined]
+    expected = {"age": [0], "colour": [1, 2, 3], "size": [4], "price": [5]}
+    assert numbered(feature_blocks(model)) == expected
+
+
+def test_few_columns_without_names_are_a_block_each(model: Planted) -> None:
+    expected = {f"column {i}": [i] for i in range(6)}
+    assert numbered(feature_blocks(model)) == expected
+
+
+def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
+    """Three groups of ten columns, each group one factor with noise; signs are random."""
+    signal = random.normal(size=(n, 3)).repeat(10, axis=1) * random.choice([-1, 1], 30)
+    return signal + 0.3 * random.normal(size=(n, 30))
+
+
+def test_columns_that_tell_the_same_are_found_together() -> None:
+    x = factors(np.random.default_rng(0))
+    blocks = found_blocks(x, [str(i) for i in range(30)])
+    thirds = {f"columns {i}-{i + 9}": list(range(i, i + 10)) for i in (0, 10, 20)}
+    assert numbered(blocks) == thirds
+
+
+def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
+    random = np.random.default_rng(0)
+    words = (random.random((300, 1000)) < 0.02).astype(np.float32)
+    words[0], words[:, 7] = 1, 0
+    x = sp.csr_matrix(np.hstack([words, factors(random, 300)]))
+    blocks = found_blocks(x, [str(i) for i in range(1030)])
+    assert len(blocks) <= MOST_BLOCKS
+    for columns in blocks.values():
+        assert (columns < 1000).all() or (columns >= 1000).all()
+    assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 1030)]
+
+
+def test_thousands_of_columns_are_clustered_all_the_same() -> None:
+    x = sp.random(200, 5000, 0.02, "csr", np.float32, random_state=0)
+    blocks = found_blocks(x, [str(i) for i in range(5000)])
+    assert 1 < len(blocks) <= MOST_BLOCKS
+    assert np.unique(np.concatenate(list(blocks.values()))).size > 4900
+
+
+def test_blocks_are_called_after_their_columns() -> None:
+    x = factors(np.random.default_rng(0))
+    shuffled = np.random.default_rng(0).permutation(30)
+    name = next(iter(found_blocks(x[:, shuffled], [str(i) for i in range(30)])))
+    assert re.fullmatch(r"columns 0, \d+ and 8 more", name)
+    names = [f"f{i}" for i in range(30)]
+    assert next(iter(found_blocks(x, names))) == "f0, f1 and 8 more"
+
+
+@pytest.mark.parametrize("shape", [(1, 20), (2, 20), (50, 20)])
+def test_features_that_never_vary_are_one_block(shape: tuple[int, int]) -> None:
+    assert numbered(found_blocks(np.ones(shape), ["c"] * 20)) == {OTHERS: list(range(20))}
+
+
+def test_two_rows_are_enough() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 20))
+    assert found_blocks(x, [str(i) for i in range(20)])

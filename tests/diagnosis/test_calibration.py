@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from scipy.special import softmax as scipy_softmax
+
+from canet.diagnosis.calibration import calibration_error, fit_temperature, reliability, softmax
+
+
+def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels drawn from their probabilities: perfectly calibrated."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(scale=2, size=(n, classes))
+    probabilities = scipy_softmax(logits, axis=1)
+    y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
+    return logits, np.minimum(y, classes - 1)
+
+
+def test_softmax_is_scipys_and_does_not_overflow() -> None:
+    logits = np.array([[1.0, 2.0, 3.0], [1e4, 0.0, -1e4]])
+    assert softmax(logits, 2.0) == pytest.approx(scipy_softmax(logits / 2, axis=1))
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_a_known_temperature_is_recovered(temperature: float) -> None:
+    logits, y = labelled(8000)
+    assert fit_temperature(temperature * logits, y) == pytest.approx(temperature, rel=0.05)
+
+
+def test_the_temperature_has_the_least_loss_of_a_grid() -> None:
+    logits, y = labelled(60)
+
+    def loss(t: float) -> float:
+        return -float(np.mean(log_softmax(logits / t, axis=1)[np.arange(60), y]))
+
+    best = fit_temperature(logits, y)
+    assert loss(best) <= min(loss(t) for t in np.geomspace(0.1, 20, 400)) + 1e-6
+
+
+def test_weights_count_nodes_several_times() -> None:
+    logits, y = labelled(50)
+    weight = np.random.default_rng(1).integers(0, 4, 50)
+    again = fit_temperature(logits.repeat(weight, axis=0), y.repeat(weight))
+    assert fit_temperature(logits, y, weight) == pytest.approx(again, rel=1e-3)
+
+
+def test_the_calibration_error_is_that_of_a_loop_over_bins() -> None:
+    random = np.random.default_rng(0)
+    confidence = np.concatenate([random.uniform(0.2, 1, 200), [1.0, 1 / 15, 0.2]])
+    right = random.random(203) < confidence**2
+    slow = 0.0
+    for i in range(15):
+        inside = [v for v in range(203) if i / 15 < confidence[v] <= (i + 1) / 15]
+        if inside:
+            accuracy = sum(right[v] for v in inside) / len(inside)
+            mean = sum(confidence[v] for v in inside) / len(inside)
+            slow += len(inside) / 203 * abs(accuracy - mean)
+    bins = reliability(confidence, right)
+    assert calibration_error(bins) == pytest.approx(100 * slow)
+    assert sum(b.nodes for b in bins) == 203
+
+
+def test_a_calibrated_model_has_next_to_no_error() -> None:
+    logits, y = labelled(20000)
+    right = logits.argmax(axis=1) == y
+    assert calibration_error(reliability(softmax(logits).max(axis=1), right)) < 1.5
+    assert calibration_error(reliability(softmax(3 * logits).max(axis=1), right)) > 8

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.stats import ks_2samp
+
+from canet.diagnosis.columns import column_shifts, kolmogorov_smirnov
+
+RANDOM = np.random.default_rng(0)
+NAMES = list("abc")
+
+
+def test_the_distance_is_that_of_scipy_with_ties() -> None:
+    first, second = RANDOM.integers(9, size=300), RANDOM.integers(1, 10, size=200)
+    effect, p_value = kolmogorov_smirnov(first, second)
+    expected = ks_2samp(first, second, method="asymp")
+    assert effect == pytest.approx(expected.statistic)
+    assert p_value == pytest.approx(expected.pvalue, rel=0.2)
+
+
+def test_of_zeros_and_ones_it_is_the_difference_of_rates() -> None:
+    first, second = np.arange(100) < 30, np.arange(200) < 90
+    effect, p_value = kolmogorov_smirnov(first.astype(float), second.astype(float))
+    assert effect == pytest.approx(0.15)
+    pooled = 120 / 300
+    z = 0.15 / math.sqrt(pooled * (1 - pooled) * (1 / 100 + 1 / 200))
+    assert p_value == pytest.approx(math.erfc(z / math.sqrt(2)))
+
+
+def test_what_never_varies_did_not_move() -> None:
+    assert kolmogorov_smirnov(np.ones(3), np.ones(4)) == (0.0, 1.0)
+
+
+def test_differences_are_in_pooled_standard_deviations() -> None:
+    before, after = RANDOM.normal(size=(400, 3)), RANDOM.normal(size=(300, 3)) * 2 + [0, 1, 0]
+    found = column_shifts(before, after, NAMES)
+    pooled = np.sqrt((before.var(axis=0) + after.var(axis=0)) / 2)
+    expected = (after.mean(axis=0) - before.mean(axis=0)) / pooled
+    assert [column.difference for column in found] == pytest.approx(expected.tolist())
+    assert [column.after for column in found] == pytest.approx(after.mean(axis=0).tolist())
+
+
+def test_sparse_columns_give_the_numbers_of_dense_ones() -> None:
+    before, after = (sp.random(n, 3, 0.3, "csr", random_state=n) for n in (100, 80))
+    sparse = column_shifts(before, after, NAMES)
+    dense = column_shifts(before.toarray(), after.toarray(), NAMES)
+    for one, other in zip(sparse, dense, strict=True):
+        assert list(asdict(one).values())[1:] == pytest.approx(list(asdict(other).values())[1:])
+
+
+def test_another_constant_is_infinitely_many_deviations_away() -> None:
+    (found,) = column_shifts(np.zeros((30, 1)), np.ones((30, 1)), ["a"])
+    assert found.difference == math.inf
+    assert found.effect == 1.0
+    (same,) = column_shifts(np.ones((30, 1)), np.ones((30, 1)), ["a"])
+    assert (same.difference, same.effect, same.p_value) == (0.0, 0.0, 1.0)
+
+
+def test_p_values_are_corrected_for_the_number_of_columns() -> None:
+    random = np.random.default_rng(1)
+    before, after = random.normal(size=(200, 300)), random.normal(size=(200, 300))
+    found = column_shifts(before, after, [str(i) for i in range(300)])
+    assert min(column.p_value for column in found) > 0.05

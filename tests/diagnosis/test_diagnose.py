@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from canet.diagnosis import Diagnosis, diagnose
+from canet.errors import InputError
+from canet.estimator import NodeClassifier
+
+from .planted import Planted, planted, random_graph, sign_of
+
+BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
+
+
+@pytest.fixture
+def model() -> Planted:
+    return planted(sign_of(3), random_graph())
+
+
+def shifted() -> Data:
+    data = random_graph(n=150, seed=1)
+    data.x[:, 3] += 1
+    return data
+
+
+def test_both_graphs_are_diagnosed(model: Planted) -> None:
+    found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
+    assert list(found.reliance) == ["training", "new"]
+    assert found.graphs == {"training": (200, 800), "new": (150, 600)}
+    assert found.reliance["new"].features[0].name == "read"
+    assert found.shift is not None
+    assert found.shift.blocks[0].name == "read"
+    assert found.expected is not None
+    assert found.expected.actual is not None
+    assert found.environments == {}
+
+
+def test_a_new_graph_alone_is_compared_with_what_the_model_remembers(model: Planted) -> None:
+    found = diagnose(model, new_data=shifted(), blocks=BLOCKS, repeats=1)
+    assert list(found.reliance) == ["new"]
+    assert found.shift is not None
+    assert found.shift.columns[0].number == 3
+    assert found.confidence.new is not None
+    assert found.stressed is None
+
+
+def test_a_training_graph_alone_has_nothing_to_compare_with(model: Planted) -> None:
+    found = diagnose(model, random_graph(), blocks=BLOCKS, repeats=1)
+    assert list(found.reliance) == ["training"]
+    assert found.shift is None
+    assert found.expected is None
+    assert found.confidence.unlike is None
+
+
+def test_the_columns_that_moved_are_tried_on_the_training_graph(model: Planted) -> None:
+    found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
+    assert found.shift is not None
+    assert found.stressed is not None
+    assert found.stressed.columns == len(found.shift.moved)
+    assert found.stressed.accuracy is not None
+    assert 40 < found.stressed.accuracy.value < 60
+    same = diagnose(model, random_graph(), random_graph(), blocks=BLOCKS, repeats=2)
+    assert same.stressed is None
+
+
+def test_no_graph_and_no_repeat_are_refused(model: Planted) -> None:
+    with pytest.raises(InputError, match="give data, new_data or both"):
+        diagnose(model)
+    for repeats in (0, 1.5):
+        with pytest.raises(InputError, match="repeats is"):
+            diagnose(model, random_graph(), repeats=repeats)  # type: ignore[arg-type]
+
+
+def test_content_is_plain_json(model: Planted) -> None:
+    found = diagnose(model, random_graph(), shifted(), repeats=1)
+    content = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert content["model"]["method"] == "planted"
+    assert content["model"]["scores"] == {"train": 100, "valid": 90}
+    assert content["reliance"]["new"]["features"][0]["name"] == "column 3"
+    assert content["shift"]["columns"][0]["effect"] > 0.2
+
+
+def test_progress_goes_to_standard_error_and_can_be_silenced(
+    model: Planted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diagnose(model, random_graph(), repeats=1)
+    shown = capsys.readouterr()
+    assert shown.out == shown.err == ""
+
+
+def fitted(method: str, data: Data) -> NodeClassifier:
+    return NodeClassifier(method, epochs=20, hidden=8, verbose=0, device="cpu").fit(data)
+
+
+@pytest.fixture(scope="module")
+def spurious() -> tuple[Data, Data]:
+    """Column 0 is the label in training and noise later; column 1 is the label with noise."""
+    random = np.random.default_rng(0)
+    graphs = []
+    for told in (1.0, 0.0):
+        y = torch.from_numpy(random.integers(2, size=300))
+        x = torch.from_numpy(random.normal(size=(300, 4)).astype(np.float32))
+        x[:, 0] = (2 * y - 1) * told + (1 - told) * x[:, 0] + 0.1 * x[:, 0]
+        x[:, 1] += (2 * y - 1) / 2
+        edges = torch.from_numpy(random.integers(300, size=(2, 600)))
+        both = torch.cat([edges, edges.flip(0)], dim=1)
+        graphs.append(Data(x=x, edge_index=both, y=y, num_nodes=300))
+    return graphs[0], graphs[1]
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
+    method: str, spurious: tuple[Data, Data]
+) -> None:
+    data, new = spurious
+    model = fitted(method, data)
+    blocks = {"spurious": [0], "stable": [1], "noise": [2, 3]}
+    found: Diagnosis = diagnose(model, data, new, blocks=blocks, repeats=2)
+    assert found.to_json() == diagnose(model, data, new, blocks=blocks, repeats=2).to_json()
+    names = [effect.name for effect in found.reliance["training"].features]
+    assert names[0] == "spurious"
+    assert names[-1] == "noise"
+    assert bool(found.environments) == (method == "canet")
+    assert found.shift is not None
+    assert found.shift.columns[0].number == 0
+    assert found.stressed is not None

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+
+from canet.diagnosis.estimate import Estimate, normal, percentiles, plain, share
+
+
+@pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
+def test_a_share_has_wilsons_interval(right: int, of: int) -> None:
+    found = share(np.arange(of) < right)
+    expected = binomtest(right, of).proportion_ci(method="wilson")
+    assert found.value == pytest.approx(100 * right / of)
+    assert (found.low, found.high) == pytest.approx((100 * expected.low, 100 * expected.high))
+
+
+def test_the_share_of_nothing_is_no_number() -> None:
+    assert math.isnan(share(np.empty(0, dtype=bool)).value)
+
+
+def test_intervals_hold_their_value() -> None:
+    assert normal(2.0, 4.0) == Estimate(
+        2.0, pytest.approx(-1.92, abs=0.01), pytest.approx(5.92, abs=0.01)
+    )
+    outside = percentiles(9.0, np.arange(5.0))
+    assert outside.low <= outside.value <= outside.high
+    assert normal(0.9, 1.0).within(0, 1) == Estimate(0.9, 0, 1)
+
+
+def test_plain_content_is_json() -> None:
+    content = plain({1: Estimate(1.0, math.nan, math.inf), "a": [np.float32(0.5), np.arange(2)]})
+    assert content == {"1": {"value": 1.0, "low": None, "high": None}, "a": [0.5, [0, 1]]}
+    json.dumps(content, allow_nan=False)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from canet.diagnosis.expected import ExpectedScore, expected_score
+
+from .test_calibration import labelled
+
+ESTIMATES = ("thresholded", "thresholded_confidence", "average_confidence", "difference")
+
+
+def estimates(found: ExpectedScore) -> list[float]:
+    return [getattr(found, name).value for name in ESTIMATES]
+
+
+@pytest.fixture(scope="module")
+def calibrated() -> ExpectedScore:
+    return expected_score(*labelled(1500), *labelled(1200, seed=1))
+
+
+def test_without_shift_all_estimates_hold_the_truth(calibrated: ExpectedScore) -> None:
+    assert calibrated.actual is not None
+    for name in ESTIMATES:
+        estimate = getattr(calibrated, name)
+        assert estimate.low <= calibrated.actual.value <= estimate.high
+        assert estimate.low < estimate.value < estimate.high
+
+
+def test_the_error_is_how_much_too_high_the_first_estimate_is(calibrated: ExpectedScore) -> None:
+    assert calibrated.actual is not None
+    assert calibrated.error == calibrated.thresholded.value - calibrated.actual.value
+
+
+def test_the_threshold_is_where_as_many_lie_below_as_are_wrong() -> None:
+    logits, y = labelled(101)
+    right = logits.argmax(axis=1) == y
+    new, _ = labelled(77, seed=1)
+    confidence = [max(np.exp(row) / np.exp(row).sum()) for row in logits]
+    threshold = sorted(confidence)[sum(~right)]
+    above = sum(max(np.exp(row) / np.exp(row).sum()) >= threshold for row in new)
+    found = expected_score(logits, y, new)
+    assert found.thresholded_confidence.value == pytest.approx(100 * above / 77)
+    assert found.actual is None
+    assert found.error is None
+    assert found.nodes == 77
+
+
+def test_on_the_validation_nodes_themselves_it_is_their_accuracy() -> None:
+    logits, y = labelled(400)
+    found = expected_score(logits, y, logits)
+    for name in ("thresholded", "thresholded_confidence", "difference"):
+        assert getattr(found, name).value == pytest.approx(found.valid.value)
+
+
+def test_nodes_that_are_harder_but_calibrated_are_expected_to_do_worse() -> None:
+    logits, y = labelled(3000)
+    hard = 0.5 * labelled(2000, seed=1)[0]
+    random = np.random.default_rng(0)
+    p = np.exp(hard) / np.exp(hard).sum(axis=1, keepdims=True)
+    truth = (random.random((2000, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    found = expected_score(logits, y, hard, truth)
+    assert found.actual is not None
+    assert found.actual.value < found.valid.value - 10
+    assert found.average_confidence.value == pytest.approx(found.actual.value, abs=3)
+    assert all(value < found.valid.value - 10 for value in estimates(found))
+
+
+def test_overconfidence_is_taken_out_by_the_temperature() -> None:
+    (logits, y), (new, truth) = labelled(3000), labelled(2000, seed=1)
+    found = expected_score(4 * logits, y, 4 * new, truth)
+    assert found.actual is not None
+    assert found.average_confidence.value == pytest.approx(found.actual.value, abs=2.5)
+    assert found.thresholded.value == pytest.approx(found.actual.value, abs=2.5)
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_all_right_and_all_wrong_are_no_special_case(wrong: bool) -> None:
+    logits = labelled(40)[0]
+    y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
+    found = expected_score(logits, y, logits)
+    assert found.thresholded.value == (0 if wrong else 100)
+    assert all(0 <= value <= 100 for value in estimates(found))
+
+
+def test_logits_may_be_off_by_a_number_for_each_node(calibrated: ExpectedScore) -> None:
+    (logits, y), (new, truth) = labelled(1500), labelled(1200, seed=1)
+    again = expected_score(logits, y, new - new[:, :1], truth)
+    assert estimates(again) == pytest.approx(estimates(calibrated))
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    held = 0
+    for seed in range(40):
+        found = expected_score(*labelled(300, 2 * seed), *labelled(20000, 2 * seed + 1), seed=seed)
+        assert found.actual is not None
+        held += found.thresholded.low <= found.actual.value <= found.thresholded.high
+    assert held >= 34
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    arguments = (*labelled(100), labelled(50, seed=1)[0])
+    assert expected_score(*arguments) == expected_score(*arguments)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
+
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 4, 2], [1, 0, 2, 4, 3, 4, 0]])
+GRAPH = np.array([0, 0, 0, 7, 7])
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def test_every_node_gives_its_values_once_and_never_to_itself(random: np.random.Generator) -> None:
+    for n in (2, 3, 50):
+        donors = draw_donors(n, random)
+        assert sorted(donors) == list(range(n))
+        assert (donors != np.arange(n)).all()
+
+
+def test_donors_are_of_other_environments_all_alike(random: np.random.Generator) -> None:
+    environment = np.array([5, -1, 5, 2, 2, 5, 2, 5])
+    drawn = np.stack([draw_donors(8, random, environment) for _ in range(4000)])
+    for node in range(8):
+        others = np.flatnonzero(environment != environment[node])
+        counts = np.bincount(drawn[:, node], minlength=8)
+        assert counts[others].min() > 0.8 * 4000 / others.size
+        assert counts[others].sum() == 4000
+
+
+def test_one_environment_counts_for_none(random: np.random.Generator) -> None:
+    assert sorted(draw_donors(6, random, np.ones(6))) == list(range(6))
+
+
+def test_a_blocks_columns_come_from_one_donor_together() -> None:
+    x = np.arange(12.0).reshape(4, 3)
+    donors = np.array([1, 2, 3, 0])
+    changed = replace_features(x, donors, np.array([0, 2]))
+    assert changed.tolist() == [[3, 1, 5], [6, 4, 8], [9, 7, 11], [0, 10, 2]]
+    assert x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
+    assert replace_features(x, donors).tolist() == x[donors].tolist()
+
+
+def test_sparse_features_change_as_dense_ones(random: np.random.Generator) -> None:
+    x = sp.random(30, 20, 0.2, "csr", np.float32, random_state=0)
+    donors = draw_donors(30, random)
+    for columns in (np.array([3]), np.arange(5, 15), None):
+        changed = replace_features(x, donors, columns)
+        expected = replace_features(x.toarray(), donors, columns)
+        assert changed.dtype == np.float32
+        assert (changed.toarray() == expected).all()
+
+
+def test_rewired_edges_keep_targets_and_stay_in_their_graph(random: np.random.Generator) -> None:
+    sources = set()
+    for _ in range(50):
+        changed = rewire(EDGES, GRAPH, random)
+        assert changed[1].equal(EDGES[1])
+        assert (GRAPH[changed[0]] == GRAPH[changed[1]]).all()
+        assert changed[0, [2, 5]].tolist() == [2, 4]
+        sources.add(int(changed[0, 0]))
+    assert sources == {0, 1, 2}
+
+
+def test_undirected_edges_are_rewired_once_for_both_ways(random: np.random.Generator) -> None:
+    both = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    changed = rewire(both, np.zeros(3), random, undirected=True)
+    assert changed.shape == (2, 2)
+    assert changed[1, 0] in (0, 1)
+    assert changed[1, 1] in (1, 2)
+
+
+def test_dropped_edges_go_both_ways_and_leave_self_loops(random: np.random.Generator) -> None:
+    assert drop_edges(EDGES, 5, 1.0, random).tolist() == [[2, 4], [2, 4]]
+    assert drop_edges(EDGES, 5, 0.0, random).equal(EDGES)
+    kept = 0
+    for _ in range(200):
+        pairs = set(zip(*drop_edges(EDGES, 5, 0.5, random).tolist(), strict=True))
+        assert ((0, 1) in pairs) == ((1, 0) in pairs)
+        kept += (0, 1) in pairs
+    assert 70 < kept < 130
+
+
+def test_a_graph_without_edges_has_none_to_change(random: np.random.Generator) -> None:
+    none = torch.empty(2, 0, dtype=torch.long)
+    assert rewire(none, np.zeros(4), random).shape == (2, 0)
+    assert drop_edges(none, 4, 0.5, random).shape == (2, 0)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from canet.diagnosis.graph import read
+from canet.diagnosis.perturb import draw_donors
+from canet.diagnosis.reliance import Reliance, num_passes, reliance
+
+from .planted import mask, neighbours_sign, planted, random_graph, sign_of
+
+BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
+
+
+def relied_on(rule, data, repeats: int = 4, **known) -> Reliance:
+    model = planted(rule, data, **known)
+    return reliance(model, read(model, data), BLOCKS, repeats)
+
+
+def test_all_flips_come_from_the_block_that_is_read() -> None:
+    found = relied_on(sign_of(3), random_graph())
+    third, *others = found.features
+    assert third.name == "third"
+    assert 40 < third.flipped.value < 60
+    assert [effect.flipped.value for effect in others] == [0, 0]
+    assert found.everything.flipped == third.flipped
+    assert found.accuracy is not None
+    assert found.accuracy.value == 100
+    assert third.accuracy is not None
+    assert third.lost is not None
+    assert third.accuracy.value == pytest.approx(100 - third.flipped.value)
+    assert third.lost.value == pytest.approx(third.flipped.value)
+
+
+def test_edges_and_others_do_not_matter_to_who_reads_itself_alone() -> None:
+    found = relied_on(sign_of(3), random_graph())
+    assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
+    assert [effect.flipped.value for effect in found.edges] == [0, 0, 0]
+    assert 40 < found.own.flipped.value < 60
+    assert found.others.flipped.value == 0
+
+
+def test_who_reads_neighbours_alone_relies_on_edges_and_others() -> None:
+    data = random_graph(n=400)
+    source, target = data.edge_index
+    data.edge_index = data.edge_index[:, source != target]
+    found = relied_on(neighbours_sign(3), data)
+    assert found.edges[0].flipped.value > 35
+    assert found.edges[1].flipped.value > 10
+    assert found.edges[2].flipped.value > 35  # without edges class 0 is predicted
+    assert found.own.flipped.value < 5  # of neighbours in the same fold
+    assert found.others.flipped.value > 35
+
+
+def test_flips_are_those_of_a_loop_over_draws_and_nodes() -> None:
+    data, repeats = random_graph(n=30), 3
+    found = relied_on(sign_of(3), data, repeats)
+    random = np.random.default_rng(0)
+    flips = 0
+    for _ in range(repeats):
+        donors = draw_donors(30, random)
+        for node in range(30):
+            flips += (data.x[node, 3] > 0) != (data.x[donors[node], 3] > 0)
+    assert found.features[0].flipped.value == pytest.approx(100 * flips / 30 / repeats)
+
+
+def test_values_come_from_other_environments_where_there_are_some() -> None:
+    data = random_graph(n=100)
+    data.x[:50, 3], data.x[50:, 3] = 1.0, -1.0
+    data.environment = torch.arange(100) // 50
+    found = relied_on(sign_of(3), data)
+    assert found.donors == "other environments"
+    assert found.features[0].flipped.value == 100
+
+
+def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
+    data = random_graph(n=40)
+    data.train_mask = mask(40, list(range(30)))
+    data.y = data.y.clone()
+    data.y[:30] = 1 - data.y[:30]
+    data.y[39] = -1
+    model = planted(sign_of(3), random_graph(n=40))
+    found = reliance(model, read(model, data), BLOCKS, 1)
+    assert (found.nodes, found.scored) == (40, 9)
+    assert found.accuracy is not None
+    assert found.accuracy.value == 100
+
+
+def test_without_labels_flips_are_told_alone() -> None:
+    data = random_graph()
+    model = planted(sign_of(3), data)
+    unlabelled = data.clone()
+    del unlabelled.y
+    found = reliance(model, read(model, unlabelled), BLOCKS, 2)
+    assert found.accuracy is None
+    assert found.features[0].accuracy is None
+    assert found.features[0].lost is None
+    assert found.features[0].flipped.value > 40
+
+
+def test_sparse_features_give_the_flips_of_dense_ones() -> None:
+    data = random_graph()
+    data.x = data.x * (data.x > 0.3)
+    dense = relied_on(sign_of(3), data)
+    data.x = data.x.to_sparse_csr()
+    assert relied_on(sign_of(3), data) == dense
+
+
+def test_the_graph_is_left_as_it_was_and_the_same_numbers_come_again() -> None:
+    data = random_graph()
+    before = data.clone()
+    first = relied_on(neighbours_sign(3), data)
+    assert first == relied_on(neighbours_sign(3), data)
+    assert first != relied_on(neighbours_sign(3), data, random_state=1)
+    assert data.keys() == before.keys()
+    assert all(torch.equal(data[name], before[name]) for name in ("x", "edge_index", "y"))
+
+
+def test_intervals_hold_the_share_of_many_nodes_and_draws() -> None:
+    many = relied_on(sign_of(3), random_graph(n=4000, degree=1), 10).features[0].flipped.value
+    held = [
+        low.low <= many <= low.high
+        for seed in range(12)
+        for low in [relied_on(sign_of(3), random_graph(n=100, seed=seed)).features[0].flipped]
+    ]
+    assert sum(held) >= 9
+
+
+def test_passes_are_counted_beforehand() -> None:
+    data, told = random_graph(n=60), []
+    model = planted(sign_of(3), data)
+    reliance(model, read(model, data), BLOCKS, 2, told.append)
+    assert len(told) == num_passes(len(BLOCKS), 2)

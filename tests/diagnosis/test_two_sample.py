@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from canet.diagnosis.two_sample import TwoSample, auc_variance, two_sample_test
+
+
+def told_apart(first, second, seed: int = 0) -> TwoSample:
+    found = two_sample_test(first, second, seed)
+    assert found is not None
+    return found
+
+
+def test_samples_of_one_distribution_are_not_told_apart() -> None:
+    random = np.random.default_rng(1)
+    found = [told_apart(*random.normal(size=(2, 200, 5)), seed) for seed in range(8)]
+    assert np.mean([one.auc.value for one in found]) == pytest.approx(0.5, abs=0.03)
+    assert sum(one.p_value < 0.05 for one in found) <= 1
+    assert sum(one.auc.low <= 0.5 <= one.auc.high for one in found) >= 7
+
+
+def test_samples_far_apart_are_told_apart_without_error() -> None:
+    random = np.random.default_rng(0)
+    found = told_apart(random.normal(size=(300, 3)), random.normal(size=(200, 3)) + 9)
+    assert found.auc.value > 0.99
+    assert found.effect > 0.98
+    assert found.p_value < 1e-10
+
+
+def test_a_shift_that_no_column_shows_alone_is_found() -> None:
+    random = np.random.default_rng(0)
+    before = random.choice([-1.0, 1.0], (1000, 2))
+    after = random.choice([-1.0, 1.0], (1000, 1)).repeat(2, axis=1)
+    assert told_apart(before, after).auc.value > 0.7
+
+
+def test_nodes_that_are_in_both_unchanged_do_not_pull_below_one_half() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 5))
+    assert told_apart(x, x).auc.value == pytest.approx(0.5, abs=0.02)
+
+
+def test_many_sparse_columns_are_mapped_to_a_few() -> None:
+    before, after = (sp.random(200, 100, 0.1, "csr", random_state=i) for i in (0, 1))
+    assert told_apart(before, after).auc.value == pytest.approx(0.5, abs=0.1)
+    after = after.tolil()
+    after[:, :20] = 1
+    assert told_apart(before, after.tocsr()).auc.value > 0.95
+
+
+def test_a_few_rows_tell_nothing() -> None:
+    assert two_sample_test(np.zeros((19, 2)), np.zeros((500, 2))) is None
+
+
+def test_the_variance_of_chance_is_that_of_the_rank_sum() -> None:
+    assert auc_variance(0.5, 40, 60) == pytest.approx((40 + 60 + 1) / (12 * 40 * 60))
+    assert auc_variance(1.0, 40, 60) == 0
