@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from canet.data.chunks import check_memory
+from canet.data.chunks import check_memory, first_line
 from canet.errors import InputError
 
 
@@ -69,7 +69,7 @@ class NpzFile(Mapping[str, np.ndarray]):
                 "or strings with dtype=str"
             )
         return InputError(
-            f"{place}'{self._path}' cannot be read ({_reason(error)}): write it again"
+            f"{place}'{self._path}' cannot be read ({first_line(error)}): write it again"
         )
 
 
@@ -107,15 +107,15 @@ def _attributes(path: Path) -> dict[str, Any]:
 def _not_opened(path: Path, error: Exception) -> InputError:
     name = re.search(r"(?:GLOBAL|global|class|function) '?([\w.]+\.[\w.]+)", str(error))
     if name is None:
-        return InputError(f"'{path}' cannot be read ({_reason(error)}): save a PyG Data again")
+        return InputError(f"'{path}' cannot be read ({first_line(error)}): save a PyG Data again")
     if name[1].startswith("numpy"):
         return InputError(f"'{path}' holds numpy arrays: turn them into tensors, or write a .npz")
+    if name[1].startswith("torch_geometric"):
+        return InputError(
+            f"'{path}' holds another class of PyG than Data ('{name[1]}'): save a plain Data; of a "
+            "HeteroData, what to_homogeneous() gives"
+        )
     return InputError(
         f"'{path}' is not opened, for it names '{name[1]}': save a PyG Data that has tensors only, "
         "or write a .npz"
     )
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error, not too long."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

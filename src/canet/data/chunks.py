@@ -56,7 +56,7 @@ def find_table(folder: Path, name: str) -> Table:
     try:
         table: Table = CsvTable(path) if path.suffix == ".csv" else ParquetTable(path)
     except OSError as error:
-        raise InputError(f"'{path}' cannot be read: {error.strerror or error}") from error
+        raise InputError(f"'{path}' cannot be read: {first_line(error)}") from error
     _check_header(table)
     return table
 
@@ -155,8 +155,14 @@ class ParquetTable:
             ) from error
 
     def _damaged(self, error: Exception) -> InputError:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return InputError(f"'{self.path}' is no readable Parquet file ({reason}): write it again")
+        return InputError(
+            f"'{self.path}' is no readable Parquet file ({first_line(error)}): write it again"
+        )
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another package says, in a line that is not too long."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def check_memory(size: int, what: str) -> None:
@@ -192,6 +198,9 @@ def _check_header(table: Table) -> None:
             f"'{table.path}' has no name for column {place}: name it, or leave it out (pandas "
             "writes no index with index=False)"
         )
+    odd = [name for name in columns if not name.isprintable()]
+    if odd:
+        raise InputError(f"'{table.path}' has a column {odd[0]!r}: name it in plain letters")
     repeated = {name for name in columns if columns.count(name) > 1}
     if repeated:
         raise InputError(f"'{table.path}' has two columns '{min(repeated)}': rename one of them")

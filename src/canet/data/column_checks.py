@@ -112,4 +112,4 @@ def _is_name(column: ColumnSurvey, nodes: int) -> bool:
 def _stray_hint(column: ColumnSurvey) -> str:
     if column.stray is None:
         return ""
-    return f" ('{column.stray[0][:40]}' in row {column.stray[1]:,} is no number)"
+    return f" ({column.stray[0][:40]!r} in row {column.stray[1]:,} is no number)"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from canet.data.cells import MISSING_CLASS, as_numbers, is_empty
+from canet.data.cells import MISSING_CLASS, is_empty
 from canet.data.columns import Roles, enumerate_some
 from canet.data.graph_parts import GraphParts
 from canet.data.survey import ColumnSurvey
@@ -47,8 +46,8 @@ def report_feature(column: ColumnSurvey) -> ColumnReport:
     return ColumnReport(column.name, "feature", column.kind, column.empty, content)
 
 
-def report_roles(roles: Roles, parts: GraphParts, dates: bool) -> list[ColumnReport]:
-    """The columns that are no features; `dates`: whether times were written as such."""
+def report_roles(roles: Roles, parts: GraphParts) -> list[ColumnReport]:
+    """The columns that are no features."""
     named = {"id": roles.id, "label": roles.label, "environment": roles.environment}
     values = {"id": parts.node_id, "label": parts.columns.get("y")}
     values["environment"] = parts.columns.get("environment")
@@ -60,8 +59,8 @@ def report_roles(roles: Roles, parts: GraphParts, dates: bool) -> list[ColumnRep
     times = parts.columns.get("time")
     if roles.time is not None and times is not None:
         report = _report(roles.time, "time", times)
-        if dates:
-            content = " to ".join(moment(end, dates) for end in _ends(times))
+        if parts.dates:
+            content = " to ".join(moment(end, True) for end in _ends(times))
             report = ColumnReport(report.name, report.role, "date", report.empty, content)
         reports.append(report)
     if "batch" in parts.columns:
@@ -70,14 +69,6 @@ def report_roles(roles: Roles, parts: GraphParts, dates: bool) -> list[ColumnRep
         held = f"{roles.split} → {name}" if roles.split else name
         reports.append(_report(held, "split", mask))
     return reports
-
-
-def are_dates(cells: Any) -> bool:
-    """Whether a column of times holds dates, not numbers."""
-    values = np.asarray(cells)
-    if values.dtype.kind in "OU" and values.ndim == 1:
-        return as_numbers(values.astype(object)) is None
-    return values.dtype.kind == "M"
 
 
 def moment(time: float, dates: bool) -> str:

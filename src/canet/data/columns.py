@@ -182,8 +182,12 @@ def _category_note(column: ColumnEncoding) -> str:
     word = "category" if count == 1 else "categories"
     return (
         f"text in column '{column.name}' became {count:,} {word} "
-        f"({enumerate_some(column.categories)}){empty}"
+        f"({enumerate_some(map(_shown, column.categories))}){empty}"
     )
+
+
+def _shown(category: str) -> str:
+    return category if category.isprintable() else repr(category)
 
 
 def _columns_note(names: Iterable[str], text: str) -> str:

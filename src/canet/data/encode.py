@@ -71,7 +71,7 @@ class _Encoder:
             cells = "cell" if counts.total() == 1 else "cells"
             lines.append(
                 f"'{table.path}' has {counts.total():,} {cells} in column '{name}' with categories "
-                f"that training did not have, such as '{next(iter(counts))[:40]}': they count as "
+                f"that training did not have, such as {next(iter(counts))[:40]!r}: they count as "
                 "none"
             )
         for name, value in self._largest.items():

@@ -76,7 +76,11 @@ def _matrix(x: Any) -> Any:
         coo = x.detach().cpu().to_sparse_coo().coalesce()
         if coo.sparse_dim() != 2 or coo.dense_dim():
             raise InputError(f"x has shape {list(x.shape)}: it must be [nodes, features]")
-        x = sp.csr_matrix((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+        parts = (coo.values().numpy(), coo.indices().numpy())
+        try:
+            x = sp.csr_matrix(parts, shape=tuple(coo.shape))
+        except ValueError as error:
+            raise InputError(f"x is a damaged sparse matrix ({error})") from error
     matrix = x if sp.issparse(x) else as_array(x, "x")
     if matrix.ndim != 2:
         raise InputError(f"x has shape {list(matrix.shape)}: it must be [nodes, features]")

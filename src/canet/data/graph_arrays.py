@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +17,12 @@ from torch_geometric.data import Data
 from canet.data.array_files import open_arrays
 from canet.data.arrays import as_array
 from canet.data.cells import as_classes
-from canet.data.checks import check_edges, check_features
-from canet.data.chunks import check_memory
+from canet.data.checks import check_edges, check_features, check_nodes
+from canet.data.chunks import check_memory, first_line
 from canet.data.column_checks import Refuse, check_present, raise_error
 from canet.data.columns import Encoding, InputWarning, Roles, enumerate_some
-from canet.data.graph_parts import GraphParts, read_split, read_time
-from canet.errors import InputError
+from canet.data.graph_parts import GraphParts, read_split
+from canet.errors import CanetError, InputError
 from canet.files import atomic_path
 from canet.sparse import to_scipy
 
@@ -69,22 +70,21 @@ class ArrayGraph:
             matrix.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"'{self.path}': {', '.join(SPARSE)} are no CSR matrix ({error}): write the parts "
-                "of one of scipy's"
+                f"'{self.path}': {', '.join(SPARSE)} are no CSR matrix ({first_line(error)}): "
+                "write the parts of one of scipy's"
             ) from error
+        check_memory(matrix.shape[1] * 8, f"a row of x of '{self.path}'")
         return matrix
 
     def encoding(self) -> Encoding | None:
         """How the features were made, where the file says so."""
-        if "encoding" not in self.arrays:
+        written = self.arrays.get("encoding")
+        if not isinstance(written, np.ndarray) or written.dtype.kind != "U":
             return None
-        import json
-
         try:
-            content = json.loads(str(self.arrays["encoding"]))
-        except ValueError:
-            content = None
-        return Encoding.from_json(content)
+            return Encoding.from_json(json.loads(str(written)))
+        except (ValueError, CanetError) as error:
+            raise InputError(f"'{self.path}' has a damaged encoding: write it again") from error
 
     def parts(self, num_nodes: int, refuse: Refuse) -> GraphParts:
         """Edges, ids, labels and the like; what is refused is left out."""
@@ -101,26 +101,35 @@ class ArrayGraph:
                 parts.columns[name] = _classes(values)
         times = self._column(roles.time, refuse)
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            times = read_time(times, str(roles.time), self.path, refuse)
-        if times is not None:
+            cells = _texts(times) if times.dtype == object else times
+            parts.add_time(cells, str(roles.time), self.path, refuse)
+        elif times is not None:
             parts.columns["time"] = times
         graphs = self._column("batch", refuse)
         if graphs is not None:
             parts.columns["batch"] = graphs
-        parts.masks = self._masks(refuse)
+        parts.masks = self._masks(num_nodes, refuse)
         return parts
 
-    def _masks(self, refuse: Refuse) -> dict[str, np.ndarray]:
+    def _masks(self, num_nodes: int, refuse: Refuse) -> dict[str, np.ndarray]:
         if self.roles.split:
             cells = self._column(self.roles.split, refuse)
-            if cells is not None and cells.ndim == 1 and cells.dtype == object:
-                return read_split(cells, self.roles.split, self.path, refuse)
+            if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
+                return read_split(_texts(cells), self.roles.split, self.path, refuse)
             refuse(
                 f"'{self.path}' has no text in '{self.roles.split}': a split is train, valid, test"
             )
             return {}
-        found = {name: self._column(name, refuse) for name in MASKS}
-        return {name: mask for name, mask in found.items() if mask is not None}
+        return {name: self._mask(name, num_nodes, refuse) for name in MASKS if name in self.arrays}
+
+    def _mask(self, name: str, num_nodes: int, refuse: Refuse) -> np.ndarray:
+        mask = np.zeros(num_nodes, dtype=bool)
+        value = self._column(name, refuse)
+        try:
+            mask[check_nodes(value, num_nodes, name).numpy()] = True
+        except InputError as error:
+            refuse(f"'{self.path}': {error}")
+        return mask
 
     def _column(self, name: str | None, refuse: Refuse) -> np.ndarray | None:
         """An array by name, strings as objects; None where there is none."""
@@ -132,6 +141,9 @@ class ArrayGraph:
         except InputError as error:
             refuse(str(error))
             return None
+        if not array.ndim:
+            refuse(f"'{self.path}' has a single value in {name}: give one a node")
+            return None
         return array.astype(object) if array.dtype.kind == "U" else array
 
     def _edges(self, num_nodes: int, refuse: Refuse) -> np.ndarray:
@@ -140,8 +152,8 @@ class ArrayGraph:
             return check_edges(value, num_nodes).numpy()
         except InputError as error:
             refuse(f"'{self.path}': {error}")
-        edges = np.asarray(value)
-        if edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
+        edges = self._column("edge_index", lambda _: None)
+        if edges is None or edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
             return np.empty((2, 0), dtype=np.int64)
         return edges[:, ((edges >= 0) & (edges < num_nodes)).all(axis=0)].astype(np.int64)
 
@@ -167,8 +179,6 @@ def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
 
 def write_npz(path: Path | str, data: Data) -> None:
     """Write a graph as a `.npz` file that `read_graph` reads; sparse features stay sparse."""
-    import json
-
     arrays = {"edge_index": as_array(data.edge_index, "edge_index")}
     if isinstance(data.x, Tensor) and data.x.layout != torch.strided:
         matrix = to_scipy(check_features(data.x))
@@ -215,6 +225,9 @@ def _classes(values: np.ndarray) -> np.ndarray:
 
 def _plain(values: np.ndarray) -> np.ndarray:
     """Without objects: strings, "" where there is none."""
-    if values.dtype != object:
-        return values
-    return np.array(["" if value is None else str(value) for value in values.flat], dtype=str)
+    return _texts(values).astype(str) if values.dtype == object else values
+
+
+def _texts(values: np.ndarray) -> np.ndarray:
+    """Strings as objects, "" where there is none."""
+    return np.array(["" if value is None else str(value) for value in values.flat], dtype=object)

@@ -21,7 +21,7 @@ from canet.data.column_checks import (
 )
 from canet.data.columns import Encoding, InputWarning, Roles, enumerate_some
 from canet.data.encode import encode
-from canet.data.graph_parts import GraphParts, read_split, read_time
+from canet.data.graph_parts import GraphParts, read_split
 from canet.data.survey import Survey, survey
 
 ENDS = ("source", "target")
@@ -92,9 +92,7 @@ class Folder:
         if roles.environment:
             parts.columns["environment"] = as_classes(whole[roles.environment])
         if roles.time:
-            times = read_time(whole[roles.time], roles.time, path, refuse)
-            if times is not None:
-                parts.columns["time"] = times
+            parts.add_time(whole[roles.time], roles.time, path, refuse)
         if roles.split:
             parts.masks = read_split(whole[roles.split], roles.split, path, refuse)
         return parts
@@ -127,7 +125,7 @@ class NodeIds:
 
     def __init__(self, ids: np.ndarray, path: Path, refuse: Refuse) -> None:
         self.path = path
-        self.example = ids[0]
+        self.example = str(ids[0])[:40]
         self._integers = ids.dtype != object
         empty = np.flatnonzero(is_empty(ids)) if ids.dtype == object else np.empty(0)
         if empty.size:
@@ -146,7 +144,7 @@ class NodeIds:
         if repeated.size:
             refuse(
                 f"'{path}' has {repeated.size:,} rows with an id that another has, such as "
-                f"'{repeated[0]}': keep one row for each node"
+                f"{str(repeated[0])[:40]!r}: keep one row for each node"
             )
 
     def rows(self, cells: np.ndarray) -> np.ndarray:
@@ -216,7 +214,9 @@ def _read_edges(table: Table, ids: NodeIds, refuse: Refuse) -> np.ndarray:
         if not known.all():
             place = int(np.flatnonzero(~known)[0])
             end = ENDS[int(edges[1, place] < 0 <= edges[0, place])]
-            first = first or f"{end} '{as_text(chunk[end])[place]}' in row {rows + place + 1:,}"
+            first = (
+                first or f"{end} {as_text(chunk[end])[place][:40]!r} in row {rows + place + 1:,}"
+            )
             unknown += int((~known).sum())
             edges = edges[:, known]
         parts.append(edges)
@@ -224,7 +224,7 @@ def _read_edges(table: Table, ids: NodeIds, refuse: Refuse) -> np.ndarray:
     if unknown:
         refuse(
             f"'{table.path}' has {unknown:,} of {rows:,} edges with an id that is not in "
-            f"{ids.path.name}, the first {first} (ids there look like '{ids.example}'): add the "
-            "nodes, or leave the edges out"
+            f"{ids.path.name}, the first {first} (ids there look like {ids.example!r}): add "
+            "the nodes, or leave the edges out"
         )
     return np.concatenate([np.empty((2, 0), dtype=np.int64), *parts], axis=1)

@@ -28,6 +28,7 @@ class GraphParts:
         node_id: The owner's ids $[N]$, integers or strings.
         columns: `y`, `environment`, `time` and `batch` $[N]$, those that there are.
         masks: `train_mask`, `val_mask` and `test_mask` $[N]$, if there is a split.
+        dates: Whether times were written as dates; they are seconds since 1970.
     """
 
     num_nodes: int
@@ -35,6 +36,23 @@ class GraphParts:
     node_id: np.ndarray
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     masks: dict[str, np.ndarray] = field(default_factory=dict)
+    dates: bool = False
+
+    def add_time(self, cells: np.ndarray, name: str, path: Path, refuse: Refuse) -> None:
+        """Take in times $[N]$, numbers or dates; NaN where a cell is empty."""
+        times = as_numbers(cells)
+        if times is None:
+            times, self.dates = as_seconds(cells), True
+        if times is not None:
+            self.columns["time"] = times
+            return
+        filled = np.flatnonzero(~is_empty(cells)).tolist()
+        read = as_seconds if as_numbers(cells[filled[:1]]) is None else as_numbers
+        row = next(row for row in filled if read(cells[[row]]) is None)
+        refuse(
+            f"'{path}' has {str(cells[row])[:40]!r} in column '{name}' (row {row + 1:,}): times "
+            "are all numbers, or all ISO dates such as 2024-01-31"
+        )
 
     def with_features(self, x: Tensor, encoding: Encoding | None) -> Data:
         """The graph with its features $[N, D]$ and how these were made."""
@@ -62,22 +80,7 @@ def read_split(cells: np.ndarray, name: str, path: Path, refuse: Refuse) -> dict
         else:
             row = int(np.flatnonzero(words == word)[0]) + 1
             refuse(
-                f"'{path}' has '{word[:40]}' in column '{name}' (row {row:,}): a split is train, "
+                f"'{path}' has {word[:40]!r} in column '{name}' (row {row:,}): a split is train, "
                 "valid or test, or empty; rename the column if it is a feature"
             )
     return found
-
-
-def read_time(cells: np.ndarray, name: str, path: Path, refuse: Refuse) -> np.ndarray | None:
-    """Times $[N]$ as numbers, dates as seconds since 1970; NaN where a cell is empty."""
-    numbers = as_numbers(cells)
-    times = as_seconds(cells) if numbers is None else numbers
-    if times is None:
-        filled = np.flatnonzero(~is_empty(cells)).tolist()
-        read = as_seconds if as_numbers(cells[filled[:1]]) is None else as_numbers
-        row = next(row for row in filled if read(cells[[row]]) is None)
-        refuse(
-            f"'{path}' has '{str(cells[row])[:40]}' in column '{name}' (row {row + 1:,}): times "
-            "are all numbers, or all ISO dates such as 2024-01-31"
-        )
-    return times

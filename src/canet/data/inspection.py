@@ -11,7 +11,6 @@ import numpy as np
 from canet.data.column_checks import check_learnable
 from canet.data.column_reports import (
     ColumnReport,
-    are_dates,
     moment,
     report_feature,
     report_roles,
@@ -128,18 +127,17 @@ def _inspect_folder(path: Path, asked: Roles) -> Inspection:
     check_learnable(found, folder.nodes.path, problems.append)
     encoding = None if problems else Encoding.learn(found, roles)
     parts = folder.parts(problems.append)
-    dates = roles.time is not None and are_dates(found.whole[roles.time])
     features = [report_feature(column) for column in found.columns.values()]
     inspection = Inspection(
         path=str(path),
         nodes=found.rows,
         features=len(encoding.names) if encoding else None,
         edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts, dates) + features,
+        columns=report_roles(roles, parts) + features,
         notes=encoding.notes() if encoding else [],
         warnings=problems + folder.ignored(None),
     )
-    _add_columns(inspection, parts, dates)
+    _add_columns(inspection, parts)
     return inspection
 
 
@@ -150,21 +148,20 @@ def _inspect_arrays(path: Path, asked: Roles) -> Inspection:
         raise InputError(f"'{path}' has no nodes: give x the shape [nodes, features]")
     problems: list[str] = []
     parts = graph.parts(x.nodes, problems.append)
-    dates = roles.time is not None and are_dates(graph.arrays[roles.time])
     features = [ColumnReport("x", "feature", x.holds, x.empty, x.content)]
     inspection = Inspection(
         path=str(path),
         nodes=x.nodes,
         features=x.features,
         edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts, dates) + features,
+        columns=report_roles(roles, parts) + features,
         warnings=problems + x.warnings + graph.ignored(),
     )
-    _add_columns(inspection, parts, dates)
+    _add_columns(inspection, parts)
     return inspection
 
 
-def _add_columns(inspection: Inspection, parts: GraphParts, dates: bool) -> None:
+def _add_columns(inspection: Inspection, parts: GraphParts) -> None:
     """What labels, environments, times, sets and edges say, and what looks wrong with them."""
     n, warn = parts.num_nodes, inspection.warnings.append
     names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
@@ -191,7 +188,7 @@ def _add_columns(inspection: Inspection, parts: GraphParts, dates: bool) -> None
             warn(f"{int((~known).sum()):,} nodes have no time: give each node one")
         if known.any():
             ends = float(times[known].min()), float(times[known].max())
-            inspection.time = (moment(ends[0], dates), moment(ends[1], dates))
+            inspection.time = (moment(ends[0], parts.dates), moment(ends[1], parts.dates))
     share = inspection.edges.reverse_share
     if share is not None and share < FEW_BOTH_WAYS:
         warn(

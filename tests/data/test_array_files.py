@@ -1,0 +1,115 @@
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+
+from canet.data.array_files import open_arrays
+from canet.errors import InputError
+
+
+class Bomb:
+    """Runs a command where it is unpickled."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.target),)
+
+
+def saved(folder: Path, content: Any) -> Path:
+    torch.save(content, folder / "graph.pt")
+    return folder / "graph.pt"
+
+
+def test_arrays_of_npz_are_read_by_name(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "graph.npz", a=np.arange(3), text=np.array(["x", "yz"]))
+    arrays = open_arrays(tmp_path / "graph.npz")
+    assert list(arrays) == ["a", "text"]
+    assert arrays["a"].tolist() == [0, 1, 2]
+    assert arrays["text"].tolist() == ["x", "yz"]
+
+
+def test_python_objects_in_npz_are_not_opened(tmp_path: Path) -> None:
+    bomb = np.array([Bomb(tmp_path / "gone")], dtype=object)
+    np.savez(tmp_path / "graph.npz", y=bomb)
+    with pytest.raises(InputError, match=r"y of .* holds Python objects, which are not opened"):
+        open_arrays(tmp_path / "graph.npz")["y"]
+    assert not (tmp_path / "gone").exists()
+
+
+def test_an_array_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(tmp_path / "graph.npz", "w") as archive:
+        archive.writestr("x.npy", content)
+    with pytest.raises(InputError, match=r"x of .* cannot be read .it is cut short.: write it"):
+        open_arrays(tmp_path / "graph.npz")["x"]
+
+
+def test_an_archive_that_unpacks_beyond_the_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "graph.npz", x=np.zeros((1000, 1000)))
+    torch.save(Data(x=torch.zeros(1000, 1000)), tmp_path / "graph.pt")
+    monkeypatch.setattr("canet.data.chunks._free_memory", lambda: 2**20)
+    with pytest.raises(InputError, match=r"x of .* GiB and .* GiB of memory are free"):
+        open_arrays(tmp_path / "graph.npz")["x"]
+    with pytest.raises(InputError, match=r"graph.pt' takes .* GiB of memory are free"):
+        open_arrays(tmp_path / "graph.pt")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "pt"])
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"graph.{suffix}"
+    for content in (b"", b"PK\x03\x04 and then nothing", b"text\n", pickle.dumps([1, 2])[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read") as error:
+            open_arrays(path)
+        assert "\n" not in str(error.value)
+
+
+def test_a_data_of_tensors_is_opened(tmp_path: Path) -> None:
+    data = Data(x=torch.eye(2).to_sparse(), edge_index=torch.zeros(2, 0), names=["a", "b"])
+    arrays = open_arrays(saved(tmp_path, data))
+    assert arrays["x"].is_sparse
+    assert arrays["names"] == ["a", "b"]
+
+
+def test_a_pickle_that_runs_code_is_not_opened(tmp_path: Path) -> None:
+    path = saved(tmp_path, Data(x=Bomb(tmp_path / "gone")))
+    with pytest.raises(InputError, match=r"is not opened, for it names '(posix|nt).mkdir'"):
+        open_arrays(path)
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ((Data(x=torch.eye(2)), None), r"holds a tuple, .* of an InMemoryDataset, save dataset"),
+        (OrderedDict(weight=torch.eye(2)), "holds a OrderedDict, not a PyG Data: save a Data"),
+        (torch.eye(2), "holds a Tensor, not a PyG Data"),
+        (Data(y=np.array(["a"])), "holds numpy arrays: turn them into tensors, or write a .npz"),
+        (HeteroData(), r"another class of PyG than Data .* of a HeteroData, what to_homogeneous"),
+    ],
+)
+def test_a_pt_file_that_holds_something_else_is_refused(
+    tmp_path: Path, content: Any, problem: str
+) -> None:
+    path = saved(tmp_path, content)
+    with pytest.raises(InputError, match=problem):
+        open_arrays(path)
+
+
+def test_a_data_without_inside_is_refused(tmp_path: Path) -> None:
+    data = Data()
+    data.__dict__["_store"] = 3
+    with pytest.raises(InputError, match="holds a damaged PyG Data: save it again"):
+        open_arrays(saved(tmp_path, data))

@@ -1,0 +1,353 @@
+import contextlib
+import csv
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from tests.own_tables import EDGES, NODES, ROLES, write_folder
+from torch_geometric.data import Data
+
+from canet.data.columns import InputWarning
+from canet.data.graph_files import read_graph, write_npz
+from canet.data.inspection import inspect_graph
+from canet.errors import CanetError, InputError
+
+
+def as_parquet(folder: Path, target: Path) -> Path:
+    """The tables of a folder as Parquet, by pyarrow's own CSV reader."""
+    pa_csv = pytest.importorskip("pyarrow.csv")
+    pq = pytest.importorskip("pyarrow.parquet")
+    target.mkdir()
+    for name in ("nodes", "edges"):
+        pq.write_table(pa_csv.read_csv(folder / f"{name}.csv"), target / f"{name}.parquet")
+    return target
+
+
+def as_pt(data: Data, path: Path) -> Path:
+    """A `.pt` file with tensors and lists only."""
+    plain = Data(x=data.x, edge_index=data.edge_index, y=["" if y is None else y for y in data.y])
+    for name in ("train_mask", "val_mask", "test_mask"):
+        plain[name] = data[name]
+    plain.environment, plain.id = data.environment.tolist(), data.node_id.tolist()
+    plain.time = torch.from_numpy(data.time)
+    torch.save(plain, path)
+    return path
+
+
+def assert_same(a: Data, b: Data) -> None:
+    for name in ("x", "edge_index", "train_mask", "val_mask", "test_mask"):
+        assert a[name].dtype == b[name].dtype
+        assert a[name].equal(b[name]), name
+    for name in ("y", "environment", "time", "node_id"):
+        assert a[name].dtype == b[name].dtype
+        assert a[name].tolist() == b[name].tolist(), name
+
+
+def test_a_folder_of_tables_becomes_a_graph(tmp_path: Path) -> None:
+    data = read_graph(write_folder(tmp_path / "graph"), **ROLES)
+    assert data.edge_index.tolist() == [[0, 1, 2, 3], [1, 2, 3, 3]]
+    age = (np.array([10, 20, 30, 90]) - 20) / np.std([10, 20, 30])
+    expected = np.stack([age, [0, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]], axis=1)
+    np.testing.assert_allclose(data.x, expected, rtol=1e-6)
+    assert data.encoding.names == ["age", "colour=blue", "colour=red", "vip"]
+    assert data.y.tolist() == ["good", "bad", "good", None]
+    assert data.environment.tolist() == ["north", "north", "south", "south"]
+    assert np.diff(data.time).tolist() == [24 * 60 * 60] * 3
+    assert data.node_id.tolist() == ["ann", "bob", "cat", "dan"]
+    assert data.train_mask.tolist() == [True, True, False, False]
+    assert data.val_mask.tolist() == [False, False, True, False]
+    assert data.test_mask.tolist() == [False, False, False, True]
+    assert data.num_nodes == 4
+
+
+def test_the_same_graph_in_every_format_gives_the_same_data(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "graph")
+    data = read_graph(folder, **ROLES)
+    assert_same(read_graph(as_parquet(folder, tmp_path / "parquet"), **ROLES), data)
+    write_npz(tmp_path / "graph.npz", data)
+    again = read_graph(tmp_path / "graph.npz")
+    assert_same(again, data)
+    assert again.encoding == data.encoding
+    assert_same(read_graph(as_pt(data, tmp_path / "graph.pt")), data)
+
+
+def test_without_ids_rows_count_from_zero(tmp_path: Path) -> None:
+    data = read_graph(write_folder(tmp_path, "a\n1\n2\n5\n", "source,target\n0,2\n2.0,1\n"))
+    assert data.edge_index.tolist() == [[0, 2], [2, 1]]
+    assert data.node_id.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ids", [[7, 5, 6], [10**9, -3, 4], ["007", "x", "7"], ["a b", "é", "z"]])
+def test_edges_find_their_nodes_by_any_ids(tmp_path: Path, ids: list[Any]) -> None:
+    nodes = "key,a\n" + "".join(f"{identity},{row}\n" for row, identity in enumerate(ids))
+    edges = f"source,target\n{ids[0]},{ids[2]}\n{ids[1]},{ids[0]}\n"
+    data = read_graph(write_folder(tmp_path, nodes, edges), id="key")
+    assert data.edge_index.tolist() == [[0, 1], [2, 0]]
+    assert data.node_id.tolist() == ids
+
+
+def test_the_encoding_of_training_is_applied_again(tmp_path: Path) -> None:
+    data = read_graph(write_folder(tmp_path / "old"), **ROLES)
+    nodes = "when,vip,colour,age,id\n2024-02-01,False,red,20,eve\n2024-02-02,True,blue,30,fay\n"
+    folder = write_folder(tmp_path / "new", nodes, "source,target\neve,fay\n")
+    later = read_graph(folder, encoding=data.encoding)
+    assert later.x[0].tolist() == [0, 0, 1, 0]
+    assert later.x[1].tolist() == [float(data.x[2, 0]), 1, 0, 1]
+    assert later.encoding == data.encoding
+    assert "time" in later
+    assert "y" not in later
+    with pytest.raises(InputError, match="no column 'kind'"):
+        read_graph(folder, label="kind", encoding=data.encoding)
+
+
+def test_what_a_later_graph_has_besides_is_ignored_and_told(tmp_path: Path) -> None:
+    encoding = read_graph(write_folder(tmp_path / "old"), **ROLES).encoding
+    nodes = NODES.replace(",region", ",town").replace("blue", "pink")
+    edges = EDGES.replace("\n", ",1\n").replace("target,1", "target,weight")
+    with pytest.warns(InputWarning) as told:
+        read_graph(write_folder(tmp_path / "new", nodes, edges), encoding=encoding)
+    lines = [str(warning.message) for warning in told]
+    assert lines[0].endswith("edges.csv': ignored columns weight")
+    assert lines[1].endswith("nodes.csv': ignored columns town, which training did not have")
+    assert "1 cell in column 'colour'" in lines[2]
+
+
+def test_a_later_graph_without_a_column_of_training_is_refused(tmp_path: Path) -> None:
+    encoding = read_graph(write_folder(tmp_path / "old"), **ROLES).encoding
+    folder = write_folder(tmp_path / "new", NODES.replace("colour", "color"))
+    with pytest.raises(InputError, match="no column 'colour': did you mean 'color'"):
+        read_graph(folder, encoding=encoding)
+
+
+def test_numbers_without_columns_do_not_fit_an_encoding(tmp_path: Path) -> None:
+    data = read_graph(write_folder(tmp_path / "graph"), **ROLES)
+    write_npz(tmp_path / "own.npz", data)
+    assert_same(read_graph(tmp_path / "own.npz", encoding=data.encoding), data)
+    np.savez(tmp_path / "other.npz", x=data.x.numpy(), edge_index=data.edge_index.numpy())
+    with pytest.raises(
+        InputError, match=r"were made of columns \(age, colour, vip\): bring a folder"
+    ):
+        read_graph(tmp_path / "other.npz", encoding=data.encoding)
+
+
+def test_sparse_features_of_npz_stay_sparse(tmp_path: Path) -> None:
+    x = sp.random(6, 40, density=0.1, format="csr", random_state=0)
+    parts = {"x_data": x.data, "x_indices": x.indices, "x_indptr": x.indptr, "x_shape": x.shape}
+    np.savez(tmp_path / "graph.npz", edge_index=np.array([[0], [5]]), **parts)
+    data = read_graph(tmp_path / "graph.npz")
+    assert data.x.layout == torch.sparse_csr
+    np.testing.assert_allclose(data.x.to_dense(), x.toarray(), rtol=1e-6)
+    write_npz(tmp_path / "again.npz", data)
+    assert read_graph(tmp_path / "again.npz").x.to_dense().equal(data.x.to_dense())
+
+
+def test_arrays_may_have_other_names(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "graph.npz",
+        x=np.eye(3),
+        edge_index=np.array([[0, 1], [1, 2]], dtype=np.int32),
+        target=np.array([1.0, np.nan, 0.0]),
+        fold=np.array(["train", "validation", ""]),
+        day=np.array(["2024-01-01", "2024-01-02", "2024-01-03"]),
+        batch=np.array([0, 0, 1]),
+    )
+    data = read_graph(tmp_path / "graph.npz", label="target", split="fold", time="day")
+    assert data.x.dtype == torch.float32
+    assert data.edge_index.dtype == torch.int64
+    assert data.y.tolist() == [1, -1, 0]
+    assert data.val_mask.tolist() == [False, True, False]
+    assert np.diff(data.time).tolist() == [86400, 86400]
+    assert data.batch.tolist() == [0, 0, 1]
+
+
+def test_arrays_that_are_not_used_are_told(tmp_path: Path) -> None:
+    torch.save(
+        Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), edge_attr=torch.ones(1, 1)),
+        tmp_path / "graph.pt",
+    )
+    with pytest.warns(InputWarning, match="ignored arrays edge_attr"):
+        read_graph(tmp_path / "graph.pt")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "problem"),
+    [
+        (NODES.replace("bob,", "ann,"), EDGES, "1 rows with an id that another has, such as 'ann'"),
+        (NODES.replace("bob,", ","), EDGES, "no id for 1 nodes, the first in row 2: give each"),
+        (
+            NODES,
+            EDGES + "ann,zoe\nyan,zoe\n",
+            "2 of 6 edges with an id that is not in nodes.csv, the first target 'zoe' in row 5 "
+            r".ids there look like 'ann'.: add the nodes",
+        ),
+        (NODES, "from,to\nann,bob\n", "edges.csv' has no column 'source' .and 1 more."),
+        (NODES, "", "edges.csv' is empty"),
+        (NODES.partition("\n")[0] + "\n", EDGES, "nodes.csv' has no rows"),
+        (
+            NODES.replace("valid", "later"),
+            EDGES,
+            r"'later' in column 'split' \(row 3\): a split is",
+        ),
+        (NODES.replace("2024-01-03", "soon"), EDGES, r"'soon' in column 'when' \(row 3\): times"),
+        (NODES.replace("2024-01-03", "7"), EDGES, r"'7' in column 'when' \(row 3\): times are"),
+        (NODES.replace("30", ""), EDGES, r"empty cells in columns of numbers: 'age' \(1\)"),
+        (NODES.replace(",kind", ",Kind"), EDGES, "no column 'kind': did you mean 'Kind'"),
+    ],
+)
+def test_what_is_wrong_with_tables_is_refused_in_one_line(
+    tmp_path: Path, nodes: str, edges: str, problem: str
+) -> None:
+    folder = write_folder(tmp_path, nodes, edges)
+    with pytest.raises(InputError, match=problem) as error:
+        read_graph(folder, **ROLES)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"edge_index": np.array([[0], [3]])}, "graph.npz': edge_index names nodes 0 to 3"),
+        ({"edge_index": np.zeros((3, 2))}, r"graph.npz': edge_index has shape \[3, 2\]"),
+        ({"x": np.full((3, 2), np.nan)}, "graph.npz': x holds NaN or infinity"),
+        ({"x": np.array(["a", "b", "c"])}, "graph.npz': x holds text"),
+        ({"split": np.array(["train", "dev", ""])}, r"'dev' in column 'split' \(row 2\)"),
+        ({"train_mask": np.array([True])}, "graph.npz': train_mask is a mask of length 1"),
+        ({"id": np.arange(2)}, r"ids of shape \[2\], not \[3\]"),
+        ({"time": np.array(["soon", "", "later"])}, "'soon' in column 'time'"),
+        ({"y": np.array(3)}, "graph.npz': y is a ndarray: give a tensor or an array"),
+        ({"encoding": np.array("{}")}, "has a damaged encoding"),
+    ],
+)
+def test_what_is_wrong_with_arrays_is_refused_in_one_line(
+    tmp_path: Path, changes: dict[str, np.ndarray], problem: str
+) -> None:
+    arrays = {"x": np.eye(3), "edge_index": np.array([[0], [1]])}
+    np.savez(tmp_path / "graph.npz", **arrays | changes)
+    with pytest.raises(InputError, match=problem) as error:
+        read_graph(tmp_path / "graph.npz")
+    assert "\n" not in str(error.value)
+
+
+def test_sparse_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    parts = {"x_data": np.ones(2), "x_indices": np.array([0, 9]), "x_indptr": np.array([0, 2])}
+    np.savez(tmp_path / "graph.npz", edge_index=np.zeros((2, 0)), x_shape=np.array([1, 5]), **parts)
+    with pytest.raises(InputError, match="x_shape are no CSR matrix"):
+        read_graph(tmp_path / "graph.npz")
+
+
+def test_a_tensor_that_repeats_itself_beyond_the_memory_is_refused(tmp_path: Path) -> None:
+    x = torch.zeros(1, 1).expand(10**8, 10**8)
+    torch.save(Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long)), tmp_path / "graph.pt")
+    with pytest.raises(InputError, match=r"x of .* GiB of memory are free"):
+        read_graph(tmp_path / "graph.pt")
+
+
+def test_a_graph_without_features_is_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, "id,kind\nann,a\nbob,b\n", "source,target\nann,bob\n")
+    with pytest.raises(InputError, match="no feature that differs between nodes: add one"):
+        read_graph(folder, label="kind")
+    np.savez(tmp_path / "graph.npz", edge_index=np.zeros((2, 0)), y=np.zeros(3))
+    with pytest.raises(InputError, match=r"has no array 'x': .*it has edge_index, y"):
+        read_graph(tmp_path / "graph.npz")
+
+
+def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (tmp_path / "graph.txt").write_text("")
+    with pytest.raises(InputError, match="there is no"):
+        read_graph(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="is one table: name its folder"):
+        read_graph(tmp_path / "nodes.csv")
+    with pytest.raises(InputError, match=r"is no graph: bring a folder with nodes.csv"):
+        read_graph(str(tmp_path / "graph.txt"))
+
+
+def test_lists_in_parquet_are_refused_with_the_mend(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    nodes = pa.table({"a": [1, 2], "embedding": [[0.5], [1.5]]})
+    pq.write_table(nodes, tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    with pytest.raises(
+        InputError, match=r"list.* in column 'embedding': a cell must be one number"
+    ):
+        read_graph(tmp_path)
+    with pytest.raises(
+        InputError, match=r"list.* in column 'embedding', which cannot be the label"
+    ):
+        read_graph(tmp_path, label="embedding")
+
+
+def test_text_ids_of_one_table_match_integers_of_the_other(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"id": ["1", "2"], "a": [1.0, 2.0]}), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "edges.parquet")
+    data = read_graph(tmp_path)
+    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.node_id.tolist() == ["1", "2"]
+
+
+def test_damaged_files_end_in_a_graph_or_one_of_our_errors(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "csv")
+    data = read_graph(folder, **ROLES)
+    write_npz(tmp_path / "graph.npz", data)
+    graphs = {tmp_path / "graph.npz": tmp_path / "graph.npz", folder / "nodes.csv": folder}
+    pt = as_pt(data, tmp_path / "graph.pt")
+    graphs |= {pt: pt, folder / "edges.csv": folder}
+    random = np.random.default_rng(0)
+    for path, graph in graphs.items():
+        content = path.read_bytes()
+        for _ in range(25):
+            place, length = int(random.integers(len(content))), int(random.integers(1, 8))
+            path.write_bytes(content[:place] + random.bytes(length) + content[place + length :])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InputWarning)
+                for read in (read_graph, inspect_graph):
+                    with contextlib.suppress(CanetError):
+                        read(graph)
+        path.write_bytes(content)
+
+
+def write_webkb(root: Path, university: str, folder: Path) -> Path:
+    """A university's pages as tables: a column for each word, the label, and links."""
+    raw = root / "webkb" / university
+    folder.mkdir()
+    with (
+        (raw / "out1_node_feature_label.txt").open() as file,
+        (folder / "nodes.csv").open("w", newline="") as out,
+    ):
+        writer = csv.writer(out)
+        next(file)
+        for number, line in enumerate(file):
+            identity, words, label = line.split("\t")
+            cells = words.split(",")
+            if number == 0:
+                writer.writerow(["id", *(f"w{i}" for i in range(len(cells))), "label"])
+            writer.writerow([f"{university}-{identity}", *cells, label.strip()])
+    links = (raw / "out1_graph_edges.txt").read_text().splitlines()[1:]
+    rows = [",".join(f"{university}-{end}" for end in link.split("\t")) for link in links]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *rows]) + "\n")
+    return folder
+
+
+def test_webkb_as_tables_is_a_small_sparse_graph(data_root: Path, tmp_path: Path) -> None:
+    if not (data_root / "webkb").is_dir():
+        pytest.skip("no webkb in CANET_DATA_ROOT")
+    data = read_graph(write_webkb(data_root, "texas", tmp_path / "texas"), label="label")
+    assert (data.num_nodes, data.x.shape[1]) == (183, 1703)
+    assert data.x.layout == torch.sparse_csr
+    lines = (data_root / "webkb/texas/out1_node_feature_label.txt").read_text().splitlines()[1:]
+    words = np.array([[int(word) for word in line.split("\t")[1].split(",")] for line in lines])
+    kept = words.min(axis=0) < words.max(axis=0)
+    np.testing.assert_array_equal(data.x.to_dense().numpy(), words * kept)
+    later = read_graph(
+        write_webkb(data_root, "cornell", tmp_path / "cornell"), encoding=data.encoding
+    )
+    assert later.x.shape == (183, 1703)
+    assert later.x.layout == torch.sparse_csr
+    assert len(later.y) == 183

@@ -1,0 +1,153 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.own_tables import EDGES, NODES, ROLES, write_folder
+from torch_geometric.data import Data
+
+from canet.data.graph_files import read_graph, write_npz
+from canet.data.inspection import Inspection, inspect_graph
+from canet.errors import InputError
+
+
+def column(found: Inspection, name: str) -> tuple[str, str, int, str]:
+    (report,) = [report for report in found.columns if report.name == name]
+    return report.role, report.kind, report.empty, report.content
+
+
+def test_a_folder_is_told_as_it_is(tmp_path: Path) -> None:
+    found = inspect_graph(write_folder(tmp_path), **ROLES)
+    assert (found.nodes, found.features, found.edges.edges) == (4, 4, 4)
+    assert found.edges.self_loops == 1
+    assert found.labels == {"bad": 1, "good": 2}
+    assert found.unlabelled == 1
+    assert found.environments == {"north": 2, "south": 2}
+    assert found.splits == {"train": 2, "valid": 1, "test": 1}
+    assert found.time == ("2024-01-01", "2024-01-04")
+    assert column(found, "id") == ("id", "text", 0, "ann, bob, cat, dan")
+    assert column(found, "kind") == ("label", "text", 1, "good, bad")
+    assert column(found, "when") == ("time", "date", 0, "2024-01-01 to 2024-01-04")
+    assert column(found, "age") == ("feature", "number", 0, "10 to 30")
+    assert column(found, "colour") == ("feature", "text", 1, "blue, red")
+    assert found.notes[0].startswith("text in column 'colour' became 2 categories")
+
+
+def test_the_same_graph_as_arrays_has_the_same_counts(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "graph")
+    write_npz(tmp_path / "graph.npz", read_graph(folder, **ROLES))
+    a, b = inspect_graph(folder, **ROLES), inspect_graph(tmp_path / "graph.npz")
+    for name in ("nodes", "features", "edges", "labels", "unlabelled", "environments", "splits"):
+        assert getattr(a, name) == getattr(b, name), name
+    assert column(b, "y") == ("label", "text", 1, "good, bad")
+    assert column(b, "x")[:3] == ("feature", "float32, dense", 0)
+
+
+def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
+    nodes = NODES.replace("30", "").replace("bob,", "ann,").replace("train", "dev")
+    nodes = nodes.replace("2024-01-04", "soon")
+    found = inspect_graph(write_folder(tmp_path, nodes, EDGES + "ann,zoe\n"), **ROLES)
+    text = "\n".join(found.warnings)
+    for problem in (
+        "empty cells in columns of numbers: 'age' (1)",
+        "1 rows with an id that another has",
+        "3 of 5 edges with an id that is not in nodes.csv, the first target 'bob' in row 1",
+        "'dev' in column 'split' (row 1)",
+        "'soon' in column 'when' (row 4)",
+        "classes with fewer than 5 labelled nodes: bad (1), good (2)",
+    ):
+        assert problem in text
+    assert found.features is None
+    assert found.edges.edges == 2
+    assert found.nodes == 4
+
+
+def test_edges_stored_one_way_are_told_with_the_mend(tmp_path: Path) -> None:
+    found = inspect_graph(write_folder(tmp_path / "one"), **ROLES)
+    assert any("100% of edges go one way only" in line for line in found.warnings)
+    assert any("--undirected" in line for line in found.warnings)
+    both = EDGES + "bob,ann\ncat,bob\ndan,cat\n"
+    found = inspect_graph(write_folder(tmp_path / "both", edges=both), **ROLES)
+    assert found.edges.reverse_share == 1
+    assert not any("one way" in line for line in found.warnings)
+
+
+def test_faulty_arrays_are_told_and_counted_as_far_as_they_go(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "graph.npz",
+        x=np.array([[1, np.nan], [2e6, 1], [3, np.inf]]),
+        edge_index=np.array([[0, 1, 2], [1, 9, 0]]),
+        y=np.array([[1, 0], [0, 1], [1, 0]]),
+        train_mask=np.array([True]),
+        time=np.array([1.0, np.nan, 3.0]),
+    )
+    found = inspect_graph(tmp_path / "graph.npz")
+    assert (found.nodes, found.features, found.edges.edges) == (3, 2, 2)
+    text = "\n".join(found.warnings)
+    for problem in (
+        "edge_index names nodes 0 to 9",
+        "x has NaN (1 entries; replace them) in column 1",
+        "x has infinity (1 entries; replace them) in column 1",
+        "x has values up to 2e+06 (standardise them) in column 0",
+        "y has shape [3, 2]",
+        "train_mask is a mask of length 1",
+        "1 nodes have no time",
+    ):
+        assert problem in text
+    assert found.time == ("1", "3")
+
+
+def test_a_pt_file_is_looked_at_like_arrays(tmp_path: Path) -> None:
+    data = Data(x=torch.rand(6, 2), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    data.y, data.edge_attr = torch.tensor([0, 1, 0, 1, 0, -1]), torch.ones(2, 1)
+    torch.save(data, tmp_path / "graph.pt")
+    found = inspect_graph(tmp_path / "graph.pt")
+    assert found.labels == {"0": 3, "1": 2}
+    assert found.unlabelled == 1
+    assert found.edges.isolated == 4
+    assert any("ignored arrays edge_attr" in line for line in found.warnings)
+
+
+def test_a_graph_without_labels_or_features_can_be_looked_at(tmp_path: Path) -> None:
+    found = inspect_graph(write_folder(tmp_path, "id\na\nb\n", "source,target\n"))
+    assert found.features is None
+    assert found.unlabelled is None
+    assert found.edges.components == 2
+    assert any("no feature that differs" in line for line in found.warnings)
+
+
+def test_lines_and_tables_show_what_json_holds(tmp_path: Path) -> None:
+    found = inspect_graph(write_folder(tmp_path), **ROLES)
+    content = json.loads(json.dumps(found.to_json()))
+    assert content["edges"]["self_loops"] == 1
+    assert content["labels"] == found.labels
+    assert content["columns"][0]["name"] == "id"
+    lines = found.lines()
+    assert lines[0] == f"{tmp_path}: 4 nodes, 4 edges, 4 features"
+    assert "time: 2024-01-01 to 2024-01-04" in lines
+    assert [line for line in lines if line.startswith("warning: ")]
+    titles = [title for title, _, _ in found.tables()]
+    assert titles == ["Columns", "Labels", "Environments"]
+    for _, heads, rows in found.tables():
+        assert all(len(row) == len(heads) for row in rows)
+
+
+def test_long_tables_are_cut_in_the_terminal_and_whole_in_json(tmp_path: Path) -> None:
+    head = ",".join(f"c{i}" for i in range(30))
+    rows = ["\n" + ",".join(str(i * j % 7) for i in range(30)) for j in range(3)]
+    found = inspect_graph(
+        write_folder(tmp_path, head + "".join(rows) + "\n", "source,target\n0,1\n")
+    )
+    title, _, shown = found.tables()[0]
+    assert title == "Columns (30)"
+    assert shown[-1][0] == "… 10 more"
+    assert len(found.to_json()["columns"]) == 30
+
+
+def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no"):
+        inspect_graph(tmp_path / "nowhere")
+    np.savez(tmp_path / "graph.npz", x=np.zeros((0, 3)), edge_index=np.zeros((2, 0)))
+    with pytest.raises(InputError, match="has no nodes"):
+        inspect_graph(tmp_path / "graph.npz")
