@@ -179,6 +179,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.reference_ = remember(task, self.method_, seed)
         return self
 
+    def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
+        """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""
+        own = self._open(data, graph)
+        ids = None if nodes is None else check_nodes(nodes, own.num_nodes, "nodes")
+        return forward(self.method_, own, ids)
+
     def predict(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """The likeliest class $[n]$ of each node, or of some: of the training graph or another.
 
@@ -187,19 +193,19 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict; all where None.
             graph: As in `fit`.
         """
-        logits = self._forward(data, nodes, graph).logits
+        logits = self.forward(data, nodes, graph).logits
         classes: np.ndarray = self.classes_[logits.argmax(dim=1).numpy()]
         return classes
 
     def predict_proba(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
-        logits = self._forward(data, nodes, graph).logits
+        logits = self.forward(data, nodes, graph).logits
         probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
         return probabilities
 
     def decision_function(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Logits $[n, C]$; of two classes the second's less the first's $[n]$."""
-        logits: np.ndarray = self._forward(data, nodes, graph).logits.double().numpy()
+        logits: np.ndarray = self.forward(data, nodes, graph).logits.double().numpy()
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(self, data: Any, nodes: Any = None, graph: Any = None) -> float:
@@ -227,7 +233,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def environments(self, data: Any, nodes: Any = None, graph: Any = None) -> list[np.ndarray]:
         """Posterior $[n, K]$ of the pseudo environments at each layer; arguments as `predict`."""
-        found = self._forward(data, nodes, graph)
+        found = self.forward(data, nodes, graph)
         if not found.environments:
             raise InputError(f"method '{self.method}' infers no environments: canet does")
         n = found.logits.shape[0]
@@ -235,7 +241,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def embed(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Representation $[n, H]$ that the last linear map reads; arguments as `predict`."""
-        embedding: np.ndarray = self._forward(data, nodes, graph).embedding.numpy()
+        embedding: np.ndarray = self.forward(data, nodes, graph).embedding.numpy()
         return embedding
 
     def unlike_training(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
@@ -244,7 +250,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         The share of validation nodes that are nearer to training nodes than it is, by their
         representations: 0.5 is the usual, 1 further than all.
         """
-        embedding = self._forward(data, nodes, graph).embedding
+        embedding = self.forward(data, nodes, graph).embedding
         unlike: np.ndarray = self.reference_.unlike_training(embedding).numpy()
         return unlike
 
@@ -271,12 +277,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         }
         tensors = {"weights": self.method_.state_dict(), "reference": self.reference_.tensors()}
         write_model(Path(path), content, tensors)
-
-    def _forward(self, data: Any, nodes: Any, graph: Any) -> Prediction:
-        """A pass over the graph for all nodes or some."""
-        own = self._open(data, graph)
-        ids = None if nodes is None else check_nodes(nodes, own.num_nodes, "nodes")
-        return forward(self.method_, own, ids)
 
     def _open(self, data: Any, graph: Any) -> OwnGraph:
         """A graph that the trained model can read."""

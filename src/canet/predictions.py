@@ -24,14 +24,16 @@ def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
     `id`; `prediction`, the likeliest class; `probability_CLASS` of each class; and
     `unlike_training`, as `NodeClassifier.unlike_training` says.
     """
-    probabilities = model.predict_proba(data)
+    found = model.forward(data)
+    probabilities = found.logits.double().softmax(dim=1).numpy()
     ids = data.get("node_id")
     table = {
         "id": np.arange(len(probabilities)) if ids is None else np.asarray(ids),
         "prediction": model.classes_[probabilities.argmax(axis=1)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
-    return table | {"unlike_training": model.unlike_training(data)}
+    unlike = model.reference_.unlike_training(found.embedding)
+    return table | {"unlike_training": unlike.numpy()}
 
 
 def summarise(model: NodeClassifier, data: Data, table: Mapping[str, np.ndarray]) -> dict[str, Any]:

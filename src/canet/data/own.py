@@ -220,7 +220,8 @@ def _hold_out(
 ) -> dict[str, Tensor]:
     """Training nodes $[m]$ cut in two: those that stay in `train`, and `valid`.
 
-    A class always keeps a node in training. Times that are all the same do not count.
+    A class always keeps a node in training. Times do not count where all, or
+    more than half, are the same last one.
     """
     ids = nodes.numpy()
     held = np.zeros(len(ids), dtype=bool)
@@ -233,6 +234,7 @@ def _hold_out(
             best = np.argmin(np.abs(later - VALIDATION_SHARE * len(ids)))
             held = when >= moments[best]
             held &= np.isin(values[ids], values[ids][~held])  # a class only seen late stays
+            held &= held.mean() <= 0.5  # most are of the last moment: no latest part
     if times is None or not held.any():
         generator = np.random.default_rng(seed)
         for label in np.unique(values[ids]):

@@ -1,8 +1,9 @@
-"""The experiments of the paper, and two of ours: each knows its jobs, tables and figures."""
+"""The experiments of the paper, and three of ours: each knows its jobs, tables and figures."""
 
 from canet.paper.ablation import Ablation
 from canet.paper.backbones import Backbones
 from canet.paper.comparison import Table1, Table2
+from canet.paper.diagnosis import Diagnoses
 from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -22,6 +23,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Weights,
         Protocols,
         Backbones,
+        Diagnoses,
     )
 }
 
