@@ -1,0 +1,71 @@
+"""The scripts in examples/ run and print what their pages show."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PAGES = EXAMPLES.parent / "docs" / "examples"
+
+pytestmark = pytest.mark.slow
+
+
+def printed(script: str, *arguments: str, root: Path | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / script), *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CANET_DATA_ROOT": str(root or "")},
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def words(text: str) -> set[str]:
+    """The words of a text, without numbers and predictions."""
+    return set(re.findall(r"[A-Za-z_]{2,}", text)) - {"yes", "no"}
+
+
+def shown(page: str) -> str:
+    """The output on an example's page."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    (output,) = re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return output
+
+
+def test_own_csv_finds_the_column_that_moved() -> None:
+    output = printed("own_csv.py", "--epochs", "30")
+    assert "moved since training: voucher" in output
+    assert words(output) == words(shown("own-csv.md"))
+
+
+def test_own_csv_takes_folders(tmp_path: Path) -> None:
+    nodes = "id,size,colour\n" + "".join(
+        f"{i},{i % 2},{'red' if i % 2 else 'blue'}\n" for i in range(40)
+    )
+    edges = "source,target\n" + "".join(f"{i},{(i + 2) % 40}\n" for i in range(40))
+    for folder in ("old", "new"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "nodes.csv").write_text(nodes)
+        (tmp_path / folder / "edges.csv").write_text(edges)
+    folders = [str(tmp_path / folder) for folder in ("old", "new")]
+    output = printed("own_csv.py", *folders, "--label", "colour", "--undirected", "--epochs", "5")
+    assert "classes ['blue' 'red']" in output
+
+
+def test_users_over_countries_runs(data_root: Path) -> None:
+    output = printed("users_over_countries.py", "--epochs", "2", root=data_root)
+    assert words(output) == words(shown("users-over-countries.md"))
+
+
+def test_fraud_over_time_runs(data_root: Path) -> None:
+    output = printed("fraud_over_time.py", "--epochs", "1", root=data_root)
+    assert words(output) == words(shown("fraud-over-time.md"))
