@@ -47,6 +47,7 @@ def test_whole_numbers_may_be_written_with_a_point() -> None:
 
 def test_ids_are_integers_only_where_they_are_written_so() -> None:
     assert as_ids(texts("7", "-8"), typed=False).tolist() == [7, -8]
+    assert as_ids(texts("7.0", "8.0"), typed=False).tolist() == [7, 8]
     assert as_ids(texts("7", "008"), typed=False).tolist() == ["7", "008"]
     assert as_ids(texts("7", "8"), typed=True).tolist() == ["7", "8"]
     huge = str(2**70)

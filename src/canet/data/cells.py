@@ -88,14 +88,16 @@ def as_text(cells: np.ndarray) -> np.ndarray:
 
 
 def as_ids(cells: np.ndarray, typed: bool) -> np.ndarray:
-    """Integers or strings $[n]$. Text is integers only where it is written as they are: not 007."""
+    """Integers or strings $[n]$. Text is integers where it is written so: 7 or 7.0, not 007."""
     if typed and cells.dtype == object:
         return cells
     integers = as_integers(cells)
     if integers is None:
         return as_text(cells)
-    if cells.dtype == object and list(map(str, integers.tolist())) != cells.tolist():
-        return cells
+    if cells.dtype == object:
+        plain = zip(map(str, integers.tolist()), cells.tolist(), strict=True)
+        if not all(cell in (integer, f"{integer}.0") for integer, cell in plain):
+            return cells
     return integers
 
 

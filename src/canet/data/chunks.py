@@ -10,6 +10,8 @@ import csv
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +23,8 @@ Chunk = dict[str, np.ndarray]
 CELLS = 2**20
 """Cells that a chunk has at most, unless a single row has more."""
 MOST_ROWS = 2**16
+MOST_CSV_ROWS = 2**12
+"""Of Python's strings; a chunk should stay in the processor's cache."""
 
 
 class Table(Protocol):
@@ -69,47 +73,51 @@ class CsvTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.unreadable: dict[str, str] = {}
-        self.columns = next(self._rows(), [])
+        with self._reading() as reader:
+            self.columns = [name.strip() for name in next(filter(None, reader), [])]
 
     def chunks(self, names: Sequence[str]) -> Iterator[Chunk]:
         places = {name: self.columns.index(name) for name in names}
-        size = _rows_per_chunk(len(self.columns))
-        rows, block = self._rows(), []
-        next(rows, None)
-        for row in rows:
-            block.append(row)
-            if len(block) == size:
-                yield _transpose(block, places)
-                block = []
-        if block:
-            yield _transpose(block, places)
+        width = len(self.columns)
+        size = min(MOST_CSV_ROWS, _rows_per_chunk(width))
+        with self._reading() as reader:
+            next(filter(None, reader), None)
+            while rows := list(islice(reader, size)):
+                if set(map(len, rows)) != {width}:
+                    rows = self._filled(rows)
+                if rows:
+                    yield _transpose(rows, places)
 
-    def _rows(self) -> Iterator[list[str]]:
-        """Header and rows, all of one width; blank lines are passed over."""
-        try:
-            with self.path.open(newline="", encoding="utf-8-sig") as file:
-                reader, width = csv.reader(file, skipinitialspace=True, strict=True), None
-                for row in reader:
-                    if not row:
-                        continue
-                    if width is None:
-                        width, row = len(row), [name.strip() for name in row]
-                    elif len(row) != width:
-                        raise InputError(
-                            f"'{self.path}' has {len(row)} cells in line {reader.line_num:,} and "
-                            f"{width} in its header: quote cells that hold commas"
-                        )
-                    yield row
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"'{self.path}' is not UTF-8 ({error.reason} at byte {error.start}): save it "
-                "as UTF-8"
-            ) from error
-        except csv.Error as error:
-            raise InputError(
-                f"'{self.path}' is no CSV file ({error} in line {reader.line_num:,}): write it "
-                "again"
-            ) from error
+    def _filled(self, rows: list[list[str]]) -> list[list[str]]:
+        """The rows that are not blank, or an error where one has too few cells, or too many."""
+        filled = [row for row in rows if row]
+        width = len(self.columns)
+        if any(len(row) != width for row in filled):
+            with self._reading() as reader:
+                row = next(row for row in reader if row and len(row) != width)
+                raise InputError(
+                    f"'{self.path}' has {len(row)} cells in line {reader.line_num:,} and {width} "
+                    "in its header: quote cells that hold commas"
+                )
+        return filled
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A reader of rows whose complaints are ours."""
+        with self.path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, skipinitialspace=True, strict=True)
+            try:
+                yield reader
+            except UnicodeDecodeError as error:
+                raise InputError(
+                    f"'{self.path}' is not UTF-8 ({error.reason} at byte {error.start}): save it "
+                    "as UTF-8"
+                ) from error
+            except csv.Error as error:
+                raise InputError(
+                    f"'{self.path}' is no CSV file ({error} in line {reader.line_num:,}): write it "
+                    "again"
+                ) from error
 
 
 class ParquetTable:

@@ -124,7 +124,7 @@ class NodeIds:
     """
 
     def __init__(self, ids: np.ndarray, path: Path, refuse: Refuse) -> None:
-        self.path = path
+        self.path, self.count = path, len(ids)
         self.example = str(ids[0])[:40]
         self._integers = ids.dtype != object
         empty = np.flatnonzero(is_empty(ids)) if ids.dtype == object else np.empty(0)
@@ -219,7 +219,7 @@ def _read_edges(table: Table, ids: NodeIds, refuse: Refuse) -> np.ndarray:
             )
             unknown += int((~known).sum())
             edges = edges[:, known]
-        parts.append(edges)
+        parts.append(edges.astype(np.int32) if ids.count < 2**31 else edges)
         rows += len(known)
     if unknown:
         refuse(
@@ -227,4 +227,4 @@ def _read_edges(table: Table, ids: NodeIds, refuse: Refuse) -> np.ndarray:
             f"{ids.path.name}, the first {first} (ids there look like {ids.example!r}): add "
             "the nodes, or leave the edges out"
         )
-    return np.concatenate([np.empty((2, 0), dtype=np.int64), *parts], axis=1)
+    return np.concatenate([np.empty((2, 0), dtype=np.int64), *parts], axis=1, dtype=np.int64)

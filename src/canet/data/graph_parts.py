@@ -72,7 +72,9 @@ class GraphParts:
 
 def read_split(cells: np.ndarray, name: str, path: Path, refuse: Refuse) -> dict[str, np.ndarray]:
     """The masks of a split column; what is neither a set nor empty is refused, and in none."""
-    words = np.array([text.strip().lower() for text in as_text(cells)], dtype=object)
+    texts = as_text(cells).tolist()
+    plain = {text: text.strip().lower() for text in set(texts)}
+    words = np.array([plain[text] for text in texts], dtype=object)
     found = {f"{word}_mask": np.zeros(len(cells), dtype=bool) for word in ("train", "val", "test")}
     for word in set(words.tolist()) - {""}:
         if word in SPLITS:

@@ -172,7 +172,7 @@ def survey(table: Table, names: Sequence[str], whole: Sequence[str], split: str 
             if name in chunk:
                 column.add(chunk[name], kept)
         for name, cells in parts.items():
-            cells.append(chunk[name])
+            cells.append(_share(chunk[name]))
         rows, outside = rows + size, outside + int(kept.sum())
     if split and rows and not outside:
         return survey(table, names, whole, None)
@@ -184,11 +184,20 @@ def is_test(cells: np.ndarray) -> np.ndarray:
     """Where $[n]$ a split column says `test`."""
     if cells.dtype != object:
         return np.zeros(len(cells), dtype=bool)
-    return np.array([cell.strip().lower() == "test" for cell in cells], dtype=bool)
+    says = {word: word.strip().lower() == "test" for word in set(cells.tolist())}
+    return np.array([says[cell] for cell in cells.tolist()], dtype=bool)
 
 
 def _begin(table: Table, name: str) -> ColumnSurvey:
     return ColumnSurvey(name, table.typed, unreadable=table.unreadable.get(name, ""))
+
+
+def _share(cells: np.ndarray) -> np.ndarray:
+    """The same cells, where equal strings are one object: a column of few words is small."""
+    if cells.dtype != object:
+        return cells
+    words: dict[str, str] = {}
+    return np.array([words.setdefault(cell, cell) for cell in cells.tolist()], dtype=object)
 
 
 def _join(parts: list[np.ndarray]) -> np.ndarray:
