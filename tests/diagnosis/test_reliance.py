@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
 from canet.diagnosis.graph import read
 from canet.diagnosis.perturb import draw_donors
 from canet.diagnosis.reliance import Reliance, num_passes, reliance
 
-from .planted import mask, neighbours_sign, planted, random_graph, sign_of
+from .planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
 
 
-def relied_on(rule, data, repeats: int = 4, **known) -> Reliance:
+def relied_on(rule: Rule, data: Data, repeats: int = 4, **known: Any) -> Reliance:
     model = planted(rule, data, **known)
     return reliance(model, read(model, data), BLOCKS, repeats)
 
@@ -128,7 +131,8 @@ def test_intervals_hold_the_share_of_many_nodes_and_draws() -> None:
 
 
 def test_passes_are_counted_beforehand() -> None:
-    data, told = random_graph(n=60), []
+    data = random_graph(n=60)
+    told: list[str] = []
     model = planted(sign_of(3), data)
     reliance(model, read(model, data), BLOCKS, 2, told.append)
     assert len(told) == num_passes(len(BLOCKS), 2)

@@ -6,7 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis.graph import read
-from canet.diagnosis.shift import Part, Shift, shift
+from canet.diagnosis.shift import BlockShift, Part, Shift, shift
 
 from .planted import planted, random_graph, sign_of
 
@@ -56,7 +56,7 @@ def test_a_column_whose_mean_moved_is_first(mean: Shift) -> None:
 def test_its_block_and_the_features_moved_and_representations_did_not(mean: Shift) -> None:
     assert [block.name for block in mean.blocks] == ["right", "left"]
     assert mean.blocks[0].column == "e"
-    assert mean.blocks[0].effect == mean.columns[0].effect
+    assert mean.blocks[0].effect > 0.3 > 0.15 > mean.blocks[1].effect
     assert mean.parts[0].name == "features"
     assert part(mean, "features").effect > 0.3
     assert part(mean, "representations").effect < 0.15
@@ -71,6 +71,13 @@ def test_what_the_model_reads_moves_its_representations_and_predictions() -> Non
     assert part(found, "labels").p_value > 0.05
 
 
+def test_a_block_of_one_column_moved_as_far_as_the_column() -> None:
+    model = planted(sign_of(3), random_graph(n=100))
+    found = shift(model, read(model, random_graph(n=90, seed=1)), {"one": np.array([2])}, NAMES)
+    (column,) = [column for column in found.columns if column.name == "c"]
+    assert found.blocks == [BlockShift("one", column.effect, "c")]
+
+
 def test_degrees_are_compared() -> None:
     found = moved(random_graph(n=500, seed=1, degree=9))
     assert found.parts[0].name == "degrees"
@@ -83,7 +90,8 @@ def test_label_rates_and_homophily_are_compared_where_labels_are() -> None:
     found = moved(new)
     rate = float(random_graph(n=600).y.double().mean())
     assert part(found, "labels").effect == pytest.approx(1 - rate)
-    assert found.class_rates == {"0": (pytest.approx(1 - rate), 0), "1": (pytest.approx(rate), 1)}
+    assert found.class_rates["0"] == pytest.approx((1 - rate, 0))
+    assert found.class_rates["1"] == pytest.approx((rate, 1))
     assert part(found, "homophily").after == 1
     del new.y
     names = {one.name for one in moved(new).parts}

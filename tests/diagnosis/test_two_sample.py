@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from canet.diagnosis.graph import Matrix
 from canet.diagnosis.two_sample import TwoSample, auc_variance, two_sample_test
 
 
-def told_apart(first, second, seed: int = 0) -> TwoSample:
+def told_apart(first: Matrix, second: Matrix, seed: int = 0) -> TwoSample:
     found = two_sample_test(first, second, seed)
     assert found is not None
     return found
@@ -15,7 +16,8 @@ def told_apart(first, second, seed: int = 0) -> TwoSample:
 
 def test_samples_of_one_distribution_are_not_told_apart() -> None:
     random = np.random.default_rng(1)
-    found = [told_apart(*random.normal(size=(2, 200, 5)), seed) for seed in range(8)]
+    draws = random.normal(size=(8, 2, 200, 5))
+    found = [told_apart(first, second, seed) for seed, (first, second) in enumerate(draws)]
     assert np.mean([one.auc.value for one in found]) == pytest.approx(0.5, abs=0.03)
     assert sum(one.p_value < 0.05 for one in found) <= 1
     assert sum(one.auc.low <= 0.5 <= one.auc.high for one in found) >= 7

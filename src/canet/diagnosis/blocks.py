@@ -158,12 +158,11 @@ def _columns(block: str, columns: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def _name(columns: np.ndarray, names: Sequence[str]) -> str:
-    """`age, income and 3 more`, or of columns without names `columns 7, 9 and 3 more`."""
+    """`age, income, ... (5)`, or of columns without names `columns 7, 9, ... (5)`."""
     numbered = all(names[column] == str(column) for column in columns[:3])
     first, last = int(columns[0]), int(columns[-1])
     if numbered and columns.size == last - first + 1:
         return f"column {first}" if first == last else f"columns {first}-{last}"
-    shown = 2 if columns.size > 3 else columns.size
-    text = ", ".join(names[column] for column in columns[:shown])
-    text += f" and {columns.size - shown} more" if shown < columns.size else ""
+    text = ", ".join(names[column] for column in columns[: 2 if columns.size > 3 else 3])
+    text += f", ... ({columns.size})" if columns.size > 3 else ""
     return f"columns {text}" if numbered else text

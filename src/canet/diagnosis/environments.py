@@ -92,7 +92,7 @@ def told_apart(posterior: np.ndarray) -> float:
 
 
 def _traits(graph: Diagnosed) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What a node may be told by $[N]$, and where it is known $[N]$."""
+    """What a node may be told by $[N]$, where it varies, and where it is known $[N]$."""
     every = np.ones(graph.num_nodes, dtype=bool)
     traits = {
         "label": (graph.y, graph.y >= 0),
@@ -103,7 +103,7 @@ def _traits(graph: Diagnosed) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         traits["given environment"] = (graph.environment, graph.environment >= 0)
     if graph.time is not None:
         traits["time"] = (quartile(graph.time), every)
-    return {name: found for name, found in traits.items() if found[1].any()}
+    return {name: (t, known) for name, (t, known) in traits.items() if np.unique(t[known]).size > 1}
 
 
 def quartile(values: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from canet.diagnosis.graph import Diagnosed, Model, seed_of
 from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
 
 FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
-ALL = "all features"
+ALL, OWN, OTHERS = "all features", "own features", "others' features"
 Kind = Literal["features", "edges", "node"]
 Tick = Callable[[str], None]
 """Told before each pass over the graph what it is for."""
@@ -145,6 +145,13 @@ def exchanged(
     return _Watch(model, graph, tick).exchange(name, columns, repeats)
 
 
+def by_name(relied: Reliance) -> dict[str, Effect]:
+    """Every effect by what was changed: blocks, `all features`, `edges rewired`, …"""
+    blocks = {effect.name: effect for effect in [*relied.features, relied.everything]}
+    edges = {f"edges {effect.name}": effect for effect in relied.edges}
+    return blocks | edges | {effect.name: effect for effect in (relied.own, relied.others)}
+
+
 def num_passes(num_blocks: int, repeats: int) -> int:
     """How often `reliance` predicts the whole graph."""
     return (num_blocks + 1 + 2) * repeats + 1 + 2 * FOLDS
@@ -243,11 +250,11 @@ def _own_and_others(watch: _Watch, seed: int) -> tuple[Effect, Effect]:
     for fold in np.array_split(random.permutation(n), min(FOLDS, n)):
         inside = np.zeros(n, dtype=bool)
         inside[fold] = True
-        for outcome, changed, about in ((own, inside, "own"), (others, ~inside, "others")):
+        for outcome, changed, about in ((own, inside, OWN), (others, ~inside, OTHERS)):
             x = replace_features(graph.x, np.where(changed, donors, nodes))
-            outcome[fold] = watch.predict(graph.with_features(x), f"{about} features")[fold]
+            outcome[fold] = watch.predict(graph.with_features(x), about)[fold]
     columns = graph.x.shape[1]
     return (
-        watch.compare("its own", "node", iter([own]), columns),
-        watch.compare("all others'", "node", iter([others]), columns),
+        watch.compare(OWN, "node", iter([own]), columns),
+        watch.compare(OTHERS, "node", iter([others]), columns),
     )

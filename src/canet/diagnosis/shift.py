@@ -18,6 +18,7 @@ from canet.diagnosis.two_sample import TwoSample, two_sample_test
 from canet.reference import homophily
 
 MOST_NODES = 5000  # that are looked at, of each graph
+MOST_OF_BLOCKS = 1000  # nodes, for the test of one block
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
 CAVEAT = (
     "Nodes of a graph are not independent: p-values are too small, so read the effects and take "
@@ -50,11 +51,18 @@ class Part:
 
 @dataclass(frozen=True)
 class BlockShift:
-    """How far a feature block moved: its column that moved furthest, and the largest effect."""
+    """How far a feature block moved.
+
+    Args:
+        name: Of the block.
+        effect: 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too
+            few nodes for the test, the largest Kolmogorov-Smirnov distance.
+        column: Its column that moved furthest.
+    """
 
     name: str
-    column: str
     effect: float
+    column: str
 
 
 @dataclass(frozen=True)
@@ -154,9 +162,9 @@ def shift(model: Model, graph: Diagnosed, blocks: Blocks, names: Sequence[str]) 
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
-    effects = np.array([column.effect for column in columns])
-    furthest = {name: int(numbers[effects[numbers].argmax()]) for name, numbers in blocks.items()}
-    moved = [BlockShift(n, names[i], float(effects[i])) for n, i in furthest.items()]
+    moved = [
+        _block(name, numbers, columns, before.x, after.x, seed) for name, numbers in blocks.items()
+    ]
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
@@ -164,6 +172,21 @@ def shift(model: Model, graph: Diagnosed, blocks: Blocks, names: Sequence[str]) 
         class_rates=_class_rates(model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
     )
+
+
+def _block(
+    name: str,
+    numbers: np.ndarray,
+    columns: Sequence[Column],
+    before: Matrix,
+    after: Matrix,
+    seed: int,
+) -> BlockShift:
+    furthest = max((columns[i] for i in numbers), key=lambda column: column.effect)
+    found = None
+    if numbers.size > 1:
+        found = two_sample_test(before[:, numbers], after[:, numbers], seed, MOST_OF_BLOCKS)
+    return BlockShift(name, furthest.effect if found is None else found.effect, furthest.name)
 
 
 def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:

@@ -37,11 +37,13 @@ class TwoSample:
         return max(0.0, 2 * self.auc.value - 1)
 
 
-def two_sample_test(first: Matrix, second: Matrix, seed: int = 0) -> TwoSample | None:
+def two_sample_test(
+    first: Matrix, second: Matrix, seed: int = 0, most: int = MOST_ROWS
+) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 
     The classifier two-sample test of Lopez-Paz and Oquab, "Revisiting classifier two-sample
-    tests", ICLR '17. At most 2,000 rows of each are drawn; more than 64 columns are first mapped
+    tests", ICLR '17. At most `most` rows of each are drawn; more than 64 columns are first mapped
     to 64 principal components. The AUC is the mean over five held-out folds; interval and p-value
     are normal, with the variance of Hanley and McNeil for each fold, and that of their mean
     corrected for training sets that overlap (Nadeau and Bengio, "Inference for the generalization
@@ -57,7 +59,7 @@ def two_sample_test(first: Matrix, second: Matrix, seed: int = 0) -> TwoSample |
     if min(first.shape[0], second.shape[0]) < FEWEST_ROWS:
         return None
     random = np.random.default_rng(seed)
-    chosen = [part[sample(part.shape[0], MOST_ROWS, random)] for part in (first, second)]
+    chosen = [part[sample(part.shape[0], most, random)] for part in (first, second)]
     x = _narrow(sp.vstack(chosen).tocsr() if sp.issparse(first) else np.concatenate(chosen))
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
     aucs, variances, null_variances = [], [], []
