@@ -17,6 +17,7 @@ from canet.training import unpack_archive
 DOCS = Path(__file__).parents[2] / "docs"
 REPRODUCTION = DOCS / "results" / "reproduction"
 BACKBONES = DOCS / "results" / "backbones"
+DIAGNOSIS = DOCS / "results" / "diagnosis"
 README = DOCS.parent / "README.md"
 
 
@@ -84,19 +85,22 @@ def test_the_readme_shows_table_1_of_the_archive() -> None:
 
 
 @pytest.mark.slow
-def test_the_backbones_are_compared_in_their_own_archive(tmp_path: Path, fresh_cache: Path) -> None:
-    unpack_archive(BACKBONES / "runs.tar.xz", tmp_path / RUNS)
+@pytest.mark.parametrize("committed", [BACKBONES, DIAGNOSIS], ids=lambda folder: folder.name)
+def test_an_experiment_apart_is_made_of_its_own_archive(
+    committed: Path, tmp_path: Path, fresh_cache: Path
+) -> None:
+    unpack_archive(committed / "runs.tar.xz", tmp_path / RUNS)
     scope, finished = (
         Scope(features_at_hand=features_at_hand(tmp_path / RUNS)),
         Finished(tmp_path / RUNS),
     )
-    (experiment,) = choose("backbones", scope)
+    (experiment,) = choose(committed.name, scope)
     used = {place.path for place in finished.places(experiment.configs())}
     assert used == {marker.parent for marker in tmp_path.rglob("done")}
     for table in experiment.tables(finished):
         table.write(tmp_path / "tables")
     made = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
-    assert made == {path.name: path.read_bytes() for path in (BACKBONES / "tables").iterdir()}
+    assert made == {path.name: path.read_bytes() for path in (committed / "tables").iterdir()}
 
 
 def test_the_page_of_the_backbones_shows_their_table() -> None:
@@ -116,3 +120,22 @@ def test_the_page_of_the_backbones_shows_their_table() -> None:
                 text = f"{float(cell['mean']):.1f} ± {float(cell['std']):.1f}"
                 expected.append(f"**{text}**" if float(cell["mean"]) == best else text)
         assert f"| {task} | {' | '.join(expected)} |" in lines
+
+
+def test_the_page_of_the_diagnosis_shows_its_tables() -> None:
+    """Every cell of both tables, rounded from the committed ones."""
+    lines = (DOCS / "results" / "diagnosis.md").read_text(encoding="utf-8").splitlines()
+    for name, keys, chosen in (
+        ("diagnosis-errors", ("task", "protocol"), None),
+        ("diagnosis", ("task", "protocol", "backbone", "method"), "OOD: flips, spurious block"),
+    ):
+        path = DIAGNOSIS / "tables" / f"{name}.csv"
+        with path.open(newline="", encoding="utf-8") as file:
+            cells = [r for r in csv.DictReader(file) if chosen in (None, r["score"])]
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for cell in cells:
+            row = tuple(cell[key] for key in keys[:3])
+            text = f"{float(cell['mean']):.1f} ± {float(cell['std']):.1f}"
+            rows.setdefault(row, []).append(text)
+        for row, texts in rows.items():
+            assert f"| {' | '.join(row)} | {' | '.join(texts)} |" in lines
