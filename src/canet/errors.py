@@ -20,6 +20,10 @@ class InputError(CanetError, ValueError):
     """
 
 
+class InputWarning(UserWarning):
+    """Something in the input that was read otherwise than its owner may expect."""
+
+
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> CanetError:
     """An error for a misspelt `name` that lists the `valid` ones, the nearest first."""
     names = list(valid)

@@ -29,7 +29,7 @@ from canet.training.inference import forward
 from canet.training.trainer import pick_device, versions
 
 if TYPE_CHECKING:
-    from canet.data.columns import Encoding
+    from canet.data.graph_files.columns import Encoding
 
 LARGEST_SEED = 2**32
 
@@ -283,11 +283,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
         given = data.get("encoding")
-        if given is not None and self.encoding_ is not None and given != self.encoding_:
-            raise InputError(
-                "the graph's columns were encoded in another way than in training: read it with "
-                "canet.read_graph(…, encoding=model.encoding_)"
-            )
+        if given is not None and given != self.encoding_:
+            mend = "read it with canet.read_graph(…, encoding=model.encoding_)"
+            if self.encoding_ is None:
+                mend = "the model was trained on arrays, so give it arrays with the same columns"
+            raise InputError(f"columns became features in another way than in training: {mend}")
         if own.x.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
@@ -358,7 +358,7 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
             CPU where its GPU is missing.
     """
-    from canet.data.columns import Encoding
+    from canet.data.graph_files.columns import Encoding
 
     folder = Path(path)
     content, tensors = read_model(folder)

@@ -42,7 +42,7 @@ def inspect(
 ) -> None:
     """What is read of a graph of your own: counts, columns, missing values, what looks wrong."""
     from canet.console import print_table
-    from canet.data.inspection import inspect_graph
+    from canet.data.graph_files import inspect_graph
 
     found = inspect_graph(
         graph, label=label, split=split, environment=environment, time=time, id=id_

@@ -25,7 +25,7 @@ from canet.data.checks import (
 )
 from canet.data.labels import check_labels
 from canet.data.task import ShiftTask
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 
 VALIDATION_SHARE = 0.2
 
@@ -85,6 +85,7 @@ def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> 
         warnings.warn(
             "no edge has its reverse: if the graph is undirected, say undirected=True (on the "
             "command line --undirected), else undirected=False (--directed)",
+            InputWarning,
             stacklevel=4,  # the caller of fit
         )
     numbers = data.get("batch") if graph is None else graph

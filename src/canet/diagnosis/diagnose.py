@@ -99,7 +99,11 @@ def diagnose(
         raise InputError("there is no graph to diagnose on: give data, new_data or both")
     if not isinstance(repeats, int) or repeats < 1:
         raise InputError(f"repeats is {repeats!r}: give a whole number from 1 on")
-    graphs = {name: read(model, graph) for name, graph in given.items() if graph is not None}
+    graphs = {
+        name: read(model, graph, trained_on=name == TRAINING)
+        for name, graph in given.items()
+        if graph is not None
+    }
     columns = feature_blocks(model, blocks)
     new = graphs.get(NEW)
     passes = len(graphs) * num_passes(len(columns), repeats) + (len(graphs) > 1) * repeats

@@ -56,7 +56,8 @@ class Diagnosed:
         graph: Number $[N]$ of each node's graph: given as `batch`, or its connected component.
         environment: Number $[N]$ of each node's environment, or None; -1 where it has none.
         time: Time $[N]$ of each node, or None.
-        held_out: Mask $[N]$ of the nodes that `train_mask` does not name; all without one.
+        held_out: Mask $[N]$ of the nodes that the model was not trained on, as far as the graph
+            says so.
         node_id: What the user calls the nodes $[N]$.
         probabilities: What the model predicts $[N, C]$.
     """
@@ -110,16 +111,16 @@ class Diagnosed:
         return changed
 
 
-def read(model: Model, data: Data) -> Diagnosed:
+def read(model: Model, data: Data, trained_on: bool = False) -> Diagnosed:
     """A user's graph, checked as at every other door and with the edges that the model reads.
 
-    Of the graph's own columns `y`, `environment`, `time`, `batch`, `train_mask` and `node_id` are
-    read where they are there.
+    Of the graph's own columns `y`, `environment`, `time`, `batch` and `node_id` are read where they
+    are there, and `train_mask` if this is the graph that the model was trained on.
     """
     own = open_graph(data, undirected=bool(model.undirected))
     n = own.num_nodes
     held_out = np.ones(n, dtype=bool)
-    if data.get("train_mask") is not None:
+    if trained_on and data.get("train_mask") is not None:
         held_out[check_nodes(data.train_mask, n, "train_mask").numpy()] = False
     environment, node_id = data.get("environment"), data.get("node_id")
     if environment is not None:

@@ -22,7 +22,7 @@ from canet.methods import METHODS
 from canet.report.score import number
 
 MOST_COLUMNS = 12
-GRAPHS = {NEW: "new graph", TRAINING: "training graph"}
+GRAPHS = {TRAINING: "training graph", NEW: "new graph"}
 
 
 def write_page(found: Diagnosis, target: Path) -> None:

@@ -12,8 +12,8 @@ from canet.diagnosis.shift import Shift
 from canet.diagnosis.words import answer, confidence_words, environment_words, main_reliance
 
 WIDTH = 98
-HEADS = {NEW: "new", TRAINING: "train"}
-MOST_BLOCKS, MOST_COLUMNS, LONGEST = 4, 3, 24
+HEADS = {TRAINING: "train", NEW: "new"}
+MOST_BLOCKS, MOST_COLUMNS, LONGEST = 4, 2, 24
 
 
 def show(found: Diagnosis) -> None:
@@ -41,7 +41,7 @@ def _show_reliance(found: Diagnosis) -> None:
     shown = [effect.name for effect in main.features[:MOST_BLOCKS]]
     shown += [ALL, "edges rewired", "edges dropped", OWN, OTHERS]
     heads, rows = ["changed"], {name: [_short(name)] for name in shown}
-    for graph in (NEW, TRAINING):
+    for graph in (TRAINING, NEW):
         if (relied := found.reliance.get(graph)) is None:
             continue
         heads.append(f"{HEADS[graph]}: flips %")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from canet.diagnosis.diagnose import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.expected import ExpectedScore
-from canet.diagnosis.reliance import Reliance
+from canet.diagnosis.reliance import Reliance, by_name
 from canet.diagnosis.shift import CLEAR_EFFECT, CLEAR_P_VALUE, Part, Shift
 
 WORTH_TELLING = 1.0  # percent of the predictions
@@ -37,7 +37,7 @@ def headline(found: Diagnosis) -> str:
 
 def answer(found: Diagnosis) -> list[str]:
     """The diagnosis in a few sentences, a paragraph each: reliance, shift, expected score."""
-    paragraphs = [_relies(main_reliance(found))]
+    paragraphs = [_relies(found)]
     if found.shift is not None:
         paragraphs.append(_moved(found.shift, risky_blocks(found)))
     if found.expected is not None:
@@ -51,8 +51,8 @@ def accuracy_left(found: Diagnosis) -> Estimate | None:
 
 
 def main_reliance(found: Diagnosis) -> Reliance:
-    """Of the new graph, where there is one."""
-    return found.reliance.get(NEW) or found.reliance[TRAINING]
+    """Of the training graph, where it was given: there predictions are as they were learnt."""
+    return found.reliance.get(TRAINING) or found.reliance[NEW]
 
 
 def risky_blocks(found: Diagnosis) -> list[str]:
@@ -142,7 +142,8 @@ def confidence_words(found: Diagnosis) -> list[str]:
     return sentences
 
 
-def _relies(relied: Reliance) -> Iterator[str]:
+def _relies(found: Diagnosis) -> Iterator[str]:
+    relied = main_reliance(found)
     top, *others = relied.features
     if top.flipped.value < WORTH_TELLING:
         yield (
@@ -164,6 +165,9 @@ def _relies(relied: Reliance) -> Iterator[str]:
         f"{relied.own.flipped.value:.0f} %, in those of all others "
         f"{relied.others.flipped.value:.0f} %."
     )
+    if len(found.reliance) > 1:
+        there = by_name(found.reliance[NEW])[top.name].flipped.value
+        yield f"So it is on the training graph; on the new one {top.name} flips {there:.0f} %."
 
 
 def _moved(shift: Shift, risky: list[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array
-from canet.data.columns import enumerate_some
+from canet.data.graph_files.columns import enumerate_some
 from canet.errors import InputError
 
 WILD = 1e4

@@ -1,6 +1,7 @@
 """What the cells of a column mean: numbers, booleans, dates, classes, ids or words.
 
-Cells come as `canet.data.chunks` gives them. The answer is None where they mean something else.
+Cells come as `canet.data.graph_files.chunks` gives them. The answer is None where they mean
+something else.
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.array_files import open_arrays
 from canet.data.arrays import as_array
-from canet.data.cells import as_classes
 from canet.data.checks import check_edges, check_features, check_nodes
-from canet.data.chunks import check_memory, first_line
-from canet.data.column_checks import Refuse, check_present, raise_error
-from canet.data.columns import Encoding, InputWarning, Roles, enumerate_some
-from canet.data.graph_parts import GraphParts, read_split
-from canet.errors import CanetError, InputError
+from canet.data.graph_files.array_files import open_arrays
+from canet.data.graph_files.cells import as_classes
+from canet.data.graph_files.chunks import check_memory, first_line
+from canet.data.graph_files.column_checks import Refuse, check_present, raise_error
+from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.parts import GraphParts, read_split
+from canet.errors import CanetError, InputError, InputWarning
 from canet.files import atomic_path
 from canet.sparse import to_scipy
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from canet.data.chunks import find_table
-from canet.data.columns import ColumnEncoding, Encoding, Roles
-from canet.data.survey import survey
+from canet.data.graph_files.chunks import find_table
+from canet.data.graph_files.columns import ColumnEncoding, Encoding, Roles
+from canet.data.graph_files.survey import survey
 from canet.errors import CanetError
 
 COLUMNS = (

@@ -11,10 +11,9 @@ import torch
 from tests.own_tables import EDGES, NODES, ROLES, write_folder
 from torch_geometric.data import Data
 
-from canet.data.columns import InputWarning
 from canet.data.graph_files import read_graph, write_npz
-from canet.data.inspection import inspect_graph
-from canet.errors import CanetError, InputError
+from canet.data.graph_files.inspection import inspect_graph
+from canet.errors import CanetError, InputError, InputWarning
 
 
 def as_parquet(folder: Path, target: Path) -> Path:

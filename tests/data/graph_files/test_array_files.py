@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from canet.data.array_files import open_arrays
+from canet.data.graph_files.array_files import open_arrays
 from canet.errors import InputError
 
 
@@ -59,7 +59,7 @@ def test_an_archive_that_unpacks_beyond_the_memory_is_refused(
 ) -> None:
     np.savez_compressed(tmp_path / "graph.npz", x=np.zeros((1000, 1000)))
     torch.save(Data(x=torch.zeros(1000, 1000)), tmp_path / "graph.pt")
-    monkeypatch.setattr("canet.data.chunks._free_memory", lambda: 2**20)
+    monkeypatch.setattr("canet.data.graph_files.chunks._free_memory", lambda: 2**20)
     with pytest.raises(InputError, match=r"x of .* GiB and .* GiB of memory are free"):
         open_arrays(tmp_path / "graph.npz")["x"]
     with pytest.raises(InputError, match=r"graph.pt' takes .* GiB of memory are free"):

@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from canet.data.feature_statistics import feature_statistics
+from canet.data.graph_files.feature_statistics import feature_statistics
 
 PATH = Path("graph.npz")
 X = np.array([[1, 5, np.nan, 2e5, 0], [2, 5, 1, 0, np.inf], [3, 5, np.nan, 0, 1]])

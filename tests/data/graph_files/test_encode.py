@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from canet.data.chunks import find_table
-from canet.data.columns import ColumnEncoding, Encoding
-from canet.data.encode import encode
+from canet.data.graph_files.chunks import find_table
+from canet.data.graph_files.columns import ColumnEncoding, Encoding
+from canet.data.graph_files.encode import encode
 
 COLUMNS = (
     ColumnEncoding("unit", "constant"),

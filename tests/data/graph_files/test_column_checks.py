@@ -2,10 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from canet.data.chunks import find_table
-from canet.data.column_checks import check_fits, check_learnable, check_present, raise_error
-from canet.data.columns import ColumnEncoding, Encoding
-from canet.data.survey import Survey, survey
+from canet.data.graph_files.chunks import find_table
+from canet.data.graph_files.column_checks import (
+    check_fits,
+    check_learnable,
+    check_present,
+    raise_error,
+)
+from canet.data.graph_files.columns import ColumnEncoding, Encoding
+from canet.data.graph_files.survey import Survey, survey
 from canet.errors import InputError
 
 ENCODING = Encoding(

@@ -8,7 +8,7 @@ from tests.own_tables import EDGES, NODES, ROLES, write_folder
 from torch_geometric.data import Data
 
 from canet.data.graph_files import read_graph, write_npz
-from canet.data.inspection import Inspection, inspect_graph
+from canet.data.graph_files.inspection import Inspection, inspect_graph
 from canet.errors import InputError
 
 

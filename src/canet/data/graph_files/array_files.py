@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from canet.data.chunks import check_memory, first_line
+from canet.data.graph_files.chunks import check_memory, first_line
 from canet.errors import InputError
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from canet.data.cells import as_booleans, as_numbers, as_seconds, as_text, is_empty
-from canet.data.chunks import Chunk, Table
+from canet.data.graph_files.cells import as_booleans, as_numbers, as_seconds, as_text, is_empty
+from canet.data.graph_files.chunks import Chunk, Table
 
 MOST_CATEGORIES = 10_000
 """A text column with more different values than this is never a feature."""

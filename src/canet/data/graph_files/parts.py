@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.cells import as_numbers, as_seconds, as_text, is_empty
-from canet.data.column_checks import Refuse
-from canet.data.columns import Encoding
+from canet.data.graph_files.cells import as_numbers, as_seconds, as_text, is_empty
+from canet.data.graph_files.column_checks import Refuse
+from canet.data.graph_files.columns import Encoding
 
 SPLITS = {"train": "train", "valid": "val", "val": "val", "validation": "val", "test": "test"}
 """What a split column may say → whose mask it is; an empty cell is none."""

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from canet.data.columns import Encoding, enumerate_some
-from canet.data.survey import FEW_CATEGORIES, MOST_CATEGORIES, ColumnSurvey, Survey
+from canet.data.graph_files.columns import Encoding, enumerate_some
+from canet.data.graph_files.survey import FEW_CATEGORIES, MOST_CATEGORIES, ColumnSurvey, Survey
 from canet.errors import InputError
 
 Refuse = Callable[[str], object]

@@ -10,19 +10,20 @@ from pathlib import Path
 import numpy as np
 from torch_geometric.data import Data
 
-from canet.data.cells import as_classes, as_ids, as_integers, as_text, is_empty
-from canet.data.chunks import Table, find_table
-from canet.data.column_checks import (
+from canet.data.graph_files.cells import as_classes, as_ids, as_integers, as_text, is_empty
+from canet.data.graph_files.chunks import Table, find_table
+from canet.data.graph_files.column_checks import (
     Refuse,
     check_fits,
     check_learnable,
     check_present,
     raise_error,
 )
-from canet.data.columns import Encoding, InputWarning, Roles, enumerate_some
-from canet.data.encode import encode
-from canet.data.graph_parts import GraphParts, read_split
-from canet.data.survey import Survey, survey
+from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.encode import encode
+from canet.data.graph_files.parts import GraphParts, read_split
+from canet.data.graph_files.survey import Survey, survey
+from canet.errors import InputWarning
 
 ENDS = ("source", "target")
 DEFAULT_NAMES = {"id": "id", "split": "split"}

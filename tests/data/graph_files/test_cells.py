@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from canet.data.cells import (
+from canet.data.graph_files.cells import (
     as_booleans,
     as_classes,
     as_ids,

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from canet.data import chunks
-from canet.data.chunks import Table, check_memory, find_table
+from canet.data.graph_files import chunks
+from canet.data.graph_files.chunks import Table, check_memory, find_table
 from canet.errors import InputError
 
 

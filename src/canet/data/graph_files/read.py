@@ -6,12 +6,10 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
-from canet.data.columns import Encoding, Roles
-from canet.data.graph_arrays import read_arrays, write_npz
-from canet.data.graph_folder import read_folder
+from canet.data.graph_files.arrays import read_arrays
+from canet.data.graph_files.columns import Encoding, Roles
+from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
-
-__all__ = ["graph_path", "read_graph", "write_npz"]
 
 ARRAY_FILES = (".npz", ".pt", ".pth")
 

@@ -9,9 +9,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.cells import as_booleans, as_numbers, as_seconds, as_text
-from canet.data.chunks import Chunk, Table, check_memory
-from canet.data.columns import ColumnEncoding, Encoding
+from canet.data.graph_files.cells import as_booleans, as_numbers, as_seconds, as_text
+from canet.data.graph_files.chunks import Chunk, Table, check_memory
+from canet.data.graph_files.columns import ColumnEncoding, Encoding
 from canet.sparse import from_scipy
 
 

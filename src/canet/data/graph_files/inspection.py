@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from canet.data.column_checks import check_learnable
-from canet.data.column_reports import (
+from canet.data.graph_files.arrays import ArrayGraph
+from canet.data.graph_files.column_checks import check_learnable
+from canet.data.graph_files.column_reports import (
     ColumnReport,
     moment,
     report_feature,
     report_roles,
 )
-from canet.data.columns import Encoding, Roles, enumerate_some
-from canet.data.edge_statistics import EdgeStatistics, edge_statistics
-from canet.data.feature_statistics import feature_statistics
-from canet.data.graph_arrays import ArrayGraph
-from canet.data.graph_files import graph_path
-from canet.data.graph_folder import Folder
-from canet.data.graph_parts import GraphParts
+from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.edge_statistics import EdgeStatistics, edge_statistics
+from canet.data.graph_files.feature_statistics import feature_statistics
+from canet.data.graph_files.folder import Folder
+from canet.data.graph_files.parts import GraphParts
+from canet.data.graph_files.read import graph_path
 from canet.data.labels import check_labels
 from canet.errors import InputError
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from canet.data.cells import MISSING_CLASS, is_empty
-from canet.data.columns import Roles, enumerate_some
-from canet.data.graph_parts import GraphParts
-from canet.data.survey import ColumnSurvey
+from canet.data.graph_files.cells import MISSING_CLASS, is_empty
+from canet.data.graph_files.columns import Roles, enumerate_some
+from canet.data.graph_files.parts import GraphParts
+from canet.data.graph_files.survey import ColumnSurvey
 
 HOLDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from canet.data import chunks
-from canet.data.chunks import find_table
-from canet.data.survey import Moments, Survey, survey
+from canet.data.graph_files import chunks
+from canet.data.graph_files.chunks import find_table
+from canet.data.graph_files.survey import Moments, Survey, survey
 
 
 def look(folder: Path, text: str, split: str | None = None, whole: tuple[str, ...] = ()) -> Survey:
@@ -86,7 +86,7 @@ def test_text_that_a_file_declares_is_text_though_it_looks_like_numbers(tmp_path
 def test_different_values_are_counted_up_to_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canet.data.survey.MOST_CATEGORIES", 3)
+    monkeypatch.setattr("canet.data.graph_files.survey.MOST_CATEGORIES", 3)
     column = look(tmp_path, "a\nv\nw\nx\ny\n").columns["a"]
     assert column.words is None
     assert column.num_categories == 4

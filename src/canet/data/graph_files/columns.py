@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from canet.data.survey import ColumnSurvey, Survey
+from canet.data.graph_files.survey import ColumnSurvey, Survey
 from canet.errors import CanetError
 
 Kind = Literal["number", "date", "indicator", "category", "constant"]
 SPARSE_FEATURES, SPARSE_SHARE = 256, 0.1
 """More features than the one, of which less than the other are not zero, are a sparse matrix."""
 MOST_LISTED = 5
-
-
-class InputWarning(UserWarning):
-    """Something in the input that was read otherwise than its owner may expect."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,7 @@
+"""A graph of one's own from files: read it, look at it before, write it."""
+
+from canet.data.graph_files.arrays import write_npz
+from canet.data.graph_files.inspection import Inspection, inspect_graph
+from canet.data.graph_files.read import read_graph
+
+__all__ = ["Inspection", "inspect_graph", "read_graph", "write_npz"]
