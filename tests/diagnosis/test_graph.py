@@ -77,9 +77,10 @@ def test_training_nodes_are_scored_only_where_all_were_trained_on() -> None:
     model = planted(sign_of(3), random_graph(n=4))
     assert read(model, data).scored.tolist() == [True, True, False, True]
     data.train_mask = torch.tensor([True, False, False, False])
-    assert read(model, data).scored.tolist() == [False, True, False, True]
-    data.train_mask = torch.ones(4, dtype=torch.bool)
     assert read(model, data).scored.tolist() == [True, True, False, True]
+    assert read(model, data, trained_on=True).scored.tolist() == [False, True, False, True]
+    data.train_mask = torch.ones(4, dtype=torch.bool)
+    assert read(model, data, trained_on=True).scored.tolist() == [True, True, False, True]
 
 
 def test_times_count_only_where_every_node_has_one() -> None:

@@ -84,7 +84,7 @@ def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
     data.y[:30] = 1 - data.y[:30]
     data.y[39] = -1
     model = planted(sign_of(3), random_graph(n=40))
-    found = reliance(model, read(model, data), BLOCKS, 1)
+    found = reliance(model, read(model, data, trained_on=True), BLOCKS, 1)
     assert (found.nodes, found.scored) == (40, 9)
     assert found.accuracy is not None
     assert found.accuracy.value == 100

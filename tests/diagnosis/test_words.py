@@ -17,14 +17,16 @@ from canet.diagnosis.words import (
 
 
 def flipping(found: Diagnosis, name: str, share: float) -> Diagnosis:
-    """With another share of flips on the new graph for one block."""
-    relied = found.reliance["new"]
+    """With another share of flips on the training graph for one block."""
+    relied = found.reliance["training"]
     features = [
         replace(effect, flipped=Estimate(share, share, share)) if effect.name == name else effect
         for effect in relied.features
     ]
     features.sort(key=lambda effect: -effect.flipped.value)
-    return replace(found, reliance=found.reliance | {"new": replace(relied, features=features)})
+    return replace(
+        found, reliance=found.reliance | {"training": replace(relied, features=features)}
+    )
 
 
 def far(found: Diagnosis, share: float) -> Diagnosis:
@@ -60,6 +62,7 @@ def test_the_answer_tells_reliance_shift_and_score(complete: Diagnosis) -> None:
     assert relies.startswith("It relies most on read: ")
     assert "flip when its values come from other nodes." in relies
     assert "Rewired edges flip 0 %" in relies
+    assert re.search(r"on the new one read flips \d+ %\.$", relies)
     assert "most of all column 3 (up by" in moved
     assert moved.endswith("It relies on what moved: read.")
     assert re.match(r"Expect \d+ % \(\d+ to \d+\) of the predictions on the new graph", expect)

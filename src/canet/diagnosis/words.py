@@ -178,11 +178,10 @@ def _moved(shift: Shift, risky: list[str]) -> Iterator[str]:
     named = [part_text(part) for part in parts[:2]]
     if shift.moved:
         first = shift.moved[0]
-        count = len(shift.moved)
-        columns = "a column" if count == 1 else f"{count} of {len(shift.columns):,} columns"
-        named.append(
-            f"{columns}, most of all {_column(first.name)} ({_distance(first.difference)})"
-        )
+        text = f"{_column(first.name)} ({_distance(first.difference)})"
+        if (count := len(shift.moved)) > 1:
+            text = f"{count:,} of {len(shift.columns):,} columns, most of all {text}"
+        named.append(text)
     yield f"What moved since training: {'; '.join(named)}."
     if risky:
         yield f"It relies on what moved: {', '.join(risky[:3])}."
