@@ -1,0 +1,203 @@
+"""The site: it builds strictly, its links lead somewhere, it asks nothing of the network, and what
+its pages show runs."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests.report.browser import find_chromium, running
+
+ROOT = Path(__file__).parents[1]
+PAGES_THAT_RUN = ("quick-start.md", "own-graph.md")
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
+
+
+class Page(HTMLParser):
+    """What a page links to, what it loads, its anchors, and its text outside code and formulas."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.anchors: set[str] = set()
+        self.formulas = 0
+        self._text: list[str] = []
+        self._open: list[str] = []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.text = "".join(self._text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given[name] for name in ("id", "name") if name in given}
+        self.formulas += tag == "math"
+        if "src" in given:
+            self.loaded.append(given["src"])
+        if "href" in given:
+            target = (
+                self.loaded if tag == "link" and given.get("rel") != "canonical" else self.links
+            )
+            target.append(given["href"])
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if not {"code", "pre", "script", "style", "math"} & set(self._open):
+            self._text.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it, beside the project's own."""
+    pytest.importorskip("zensical")
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "mkdocs.yml").write_bytes((ROOT / "mkdocs.yml").read_bytes())
+    shutil.copytree(ROOT / "docs", folder / "docs")  # a link to it would be refused
+    for name in ("examples", "src", "CHANGELOG.md", "CONTRIBUTING.md"):
+        (folder / name).symlink_to(ROOT / name)
+    build = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict", "--clean"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_COLOR": "1"},
+        timeout=300,
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    assert "arning" not in build.stdout + build.stderr, build.stdout + build.stderr
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    """Every page that the site was built of; a report among the results is not."""
+    report = site / "results" / "reproduction" / "report.html"
+    return {path: Page(path) for path in site.rglob("*.html") if path != report}
+
+
+def test_every_markdown_page_is_in_the_site(site: Path) -> None:
+    sources = {p.relative_to(ROOT / "docs") for p in (ROOT / "docs").rglob("*.md")}
+    assert {path for path in sources if not (site / path.with_suffix(".html")).is_file()} == set()
+
+
+def test_every_link_leads_to_a_page_and_its_anchor(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for path, page in pages.items():
+        if path.name == "404.html":  # its links are for a server's root
+            continue
+        for link in page.links + page.loaded:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = pages[target].anchors if target in pages else None
+            anchor = unquote(parts.fragment)
+            if not target.is_file() or (anchor and known is not None and anchor not in known):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+
+
+def test_no_page_loads_anything_from_outside(site: Path, pages: dict[Path, Page]) -> None:
+    loaded = {link for page in pages.values() for link in page.loaded}
+    assert {link for link in loaded if urlsplit(link).scheme or urlsplit(link).netloc} == set()
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", style.read_text("utf-8"))
+
+
+def test_formulas_are_drawn_in_pages_and_docstrings(site: Path, pages: dict[Path, Page]) -> None:
+    assert pages[site / "theory.html"].formulas > 20
+    assert pages[site / "api" / "nn.html"].formulas > 20
+    for path, page in pages.items():
+        assert "$" not in page.text, path
+        assert ".. math" not in page.text, path
+        assert ":class:" not in page.text, path
+
+
+def test_notation_is_drawn_and_code_and_prices_are_left_alone() -> None:
+    pytest.importorskip("latex2mathml")
+    from markdown import markdown
+
+    def drawn(text: str) -> str:
+        return markdown(text, extensions=["fenced_code", "docs.extensions.notation"])
+
+    assert drawn("of $[N, D]$ rows").count("<math") == 1
+    assert drawn("$e_1$ and $e_2$, wrapped $a\n+ b$").count("<math") == 3
+    block = drawn("See\n\n.. math:: a = \\frac{b}{c},\n          d\n\nand so on")
+    assert block.count('display="block"') == 1
+    assert "<p>and so on</p>" in block
+    assert drawn("$$a + b$$").count('display="block"') == 1
+    assert drawn(":class:`Branches`") == "<p><code>Branches</code></p>"
+    for text in ("`$x$`", "5 $ or 6 $ a piece", "$5 and $6", "```\n$a$\n```"):
+        assert "<math" not in drawn(text)
+
+
+def test_pages_of_examples_show_the_whole_script(site: Path) -> None:
+    for script in (ROOT / "examples").glob("*.py"):
+        page = site / "examples" / f"{script.stem.replace('_', '-')}.html"
+        shown = html.unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
+        assert script.read_text(encoding="utf-8").strip() in shown
+
+
+def test_the_settings_page_says_what_the_code_says() -> None:
+    from docs.extensions.settings_page import PAGE, page
+
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "python -m docs.extensions.settings_page makes it anew"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_chromium() is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_shows_the_pages_without_complaint_or_request(
+    site: Path, tmp_path: Path, width: int
+) -> None:
+    chromium = find_chromium()
+    assert chromium is not None
+    with running(chromium, tmp_path) as browser:
+        browser.resize(width)
+        for name in ("index", "theory", "own-graph", "settings", "api/nn"):
+            browser.open(site / f"{name}.html")
+            assert browser.run("document.documentElement.scrollWidth") <= width, name
+        outside = [url for url in browser.requests if not url.startswith(("file:", "data:"))]
+    assert outside == []
+
+
+def fences(page: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a page that run: language and code."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES_THAT_RUN)
+def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
+    """Python in one namespace from top to bottom, commands in the same folder."""
+    space: dict[str, object] = {"__name__": "page"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with contextlib.chdir(tmp_path):
+        for language, code in fences(page):
+            if language == "python":
+                exec(compile(code, page, "exec"), space)
+                continue
+            done = subprocess.run(
+                ["bash", "-ec", code],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
+                timeout=300,
+            )
+            assert done.returncode == 0, code + done.stdout + done.stderr
