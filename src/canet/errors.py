@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+MOST_LISTED = 5
+"""Names that a message lists."""
 
 
 class CanetError(Exception):
@@ -30,3 +35,10 @@ def unknown_name(kind: str, name: str, valid: Iterable[str]) -> CanetError:
     nearest = get_close_matches(name, names, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return CanetError(f"unknown {kind} '{name}': {hint}valid are {', '.join(names)}")
+
+
+def listed(items: Iterable[Any], count: int | None = None) -> str:
+    """The first of some items and how many more there are; `count` where they are too many."""
+    texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]
+    more = (len(texts) if count is None else count) - MOST_LISTED
+    return ", ".join(texts[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")

@@ -46,14 +46,14 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         class_weight: Weights of the classes in the supervised loss, {class: weight}; `balanced` is
             inversely as they are frequent; None: all the same.
         undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
-            it stands, with a warning where no edge has its reverse.
+            it stands, with a warning where hardly an edge has its reverse.
         device: `auto` (a GPU where there is one), `cpu` or `cuda`.
         random_state: Seed of the validation set, where one is made, and of training.
         verbose: 1 shows progress, 0 nothing.
         **settings: The method's settings by the names that `canet methods` shows, such as
             `hidden=32` or `tau=2`.
 
-    After `fit`:
+    After fit:
         - `classes_` $[C]$, ascending: the labels of the training nodes
         - `n_features_in_`, D; `feature_names_in_` $[D]$ and `encoding_` for a graph from tables
         - `method_`: the trained method, whose `model` is the network

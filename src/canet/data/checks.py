@@ -6,8 +6,7 @@ that the rest of the package works with. Nothing that is given is ever changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,11 +16,12 @@ from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, kind_of, word_for
 from canet.data.labels import check_labels
-from canet.errors import InputError, unknown_name
+from canet.errors import InputError, listed, unknown_name
 from canet.sparse import from_scipy
 
 Metric = Literal["accuracy", "roc_auc", "macro_f1"]
-MOST_NAMED = 5  # columns, nodes or classes that a message lists
+FEW_BOTH_WAYS = 0.1
+"""Share of edges with their reverse below which a graph looks as if stored one way."""
 FEWEST_ONE_WAY_EDGES = 8  # below, no edge with its reverse may be chance
 
 
@@ -198,20 +198,13 @@ def check_times(times: Any, num_nodes: int) -> np.ndarray:
 
 
 def one_way(edge_index: Tensor) -> bool:
-    """Whether no edge of $[2, E]$ but self-loops has its reverse, in a graph with several edges."""
+    """Whether hardly an edge of $[2, E]$ but self-loops has its reverse, of several edges."""
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     if source.numel() < FEWEST_ONE_WAY_EDGES:
         return False
     size = int(edge_index.max()) + 1
     forth, back = source * size + target, target * size + source
-    return not torch.isin(back, forth).any()
-
-
-def listed(items: Iterable[Any], count: int) -> str:
-    """The first of so many items, and how many more there are."""
-    texts = [str(item) for item in islice(items, MOST_NAMED)]
-    more = f" and {count - MOST_NAMED:,} more" if count > MOST_NAMED else ""
-    return ", ".join(texts) + more
+    return float(torch.isin(back, forth).double().mean()) < FEW_BOTH_WAYS
 
 
 def _real_matrix(x: Any) -> Tensor:
@@ -280,6 +273,6 @@ def _not_finite(matrix: Tensor) -> InputError:
     word = "column" if len(columns) == 1 else "columns"
     return InputError(
         "x holds NaN or infinity (or numbers beyond 3.4e38, where float32 ends) in "
-        f"{word} {listed(columns, len(columns))}; entries in all: {wrong.numel():,}; replace them "
+        f"{word} {listed(columns)}; entries in all: {wrong.numel():,}; replace them "
         "before, for example by the column's mean"
     )

@@ -20,12 +20,11 @@ from canet.data.checks import (
     check_groups,
     check_nodes,
     check_times,
-    listed,
     one_way,
 )
 from canet.data.labels import check_labels
 from canet.data.task import ShiftTask
-from canet.errors import InputError, InputWarning
+from canet.errors import InputError, InputWarning, listed
 
 VALIDATION_SHARE = 0.2
 
@@ -64,7 +63,7 @@ def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> 
         data: Has `x` and `edge_index`.
         graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
         undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
-            it stands, with a warning where no edge has its reverse.
+            it stands, with a warning where hardly an edge has its reverse.
     """
     if not isinstance(data, Data):
         raise InputError(
@@ -83,8 +82,8 @@ def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> 
         edges = to_undirected(edges, num_nodes=n)
     elif undirected is None and one_way(edges):
         warnings.warn(
-            "no edge has its reverse: if the graph is undirected, say undirected=True (on the "
-            "command line --undirected), else undirected=False (--directed)",
+            "hardly an edge has its reverse: if the graph is undirected, say undirected=True (on "
+            "the command line --undirected), else undirected=False (--directed)",
             InputWarning,
             stacklevel=4,  # the caller of fit
         )
@@ -210,7 +209,7 @@ def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
         strange = np.setdiff1d(values[nodes.numpy()], classes)
         if strange.size:
             raise InputError(
-                f"{name} has classes that train lacks ({listed(strange, strange.size)}): train on "
+                f"{name} has classes that train lacks ({listed(strange)}): train on "
                 "some nodes of each, or leave them out"
             )
     return classes

@@ -20,9 +20,9 @@ from canet.data.graph_files.array_files import open_arrays
 from canet.data.graph_files.cells import as_classes
 from canet.data.graph_files.chunks import check_memory, first_line
 from canet.data.graph_files.column_checks import Refuse, check_present, raise_error
-from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.columns import Encoding, Roles
 from canet.data.graph_files.parts import GraphParts, read_split
-from canet.errors import CanetError, InputError, InputWarning
+from canet.errors import CanetError, InputError, InputWarning, listed
 from canet.files import atomic_path
 from canet.sparse import to_scipy
 
@@ -58,7 +58,7 @@ class ArrayGraph:
     def ignored(self) -> list[str]:
         """What is not used, a line each."""
         extra = [name for name in self.arrays if name not in {*OTHERS, *self.roles.names()}]
-        return [f"'{self.path}': ignored arrays {enumerate_some(extra)}"] if extra else []
+        return [f"'{self.path}': ignored arrays {listed(extra)}"] if extra else []
 
     def features(self) -> Any:
         """The features as they are stored: an array, a tensor, or scipy's matrix."""
@@ -165,7 +165,7 @@ def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     if encoding is not None and own != encoding:
         raise InputError(
             f"'{path}' holds features as numbers, and the model's were made of columns "
-            f"({enumerate_some(c.name for c in encoding.columns)}): bring a folder of tables"
+            f"({listed(c.name for c in encoding.columns)}): bring a folder of tables"
         )
     try:
         x = check_features(graph.features())

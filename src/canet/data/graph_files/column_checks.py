@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn
 
-from canet.data.graph_files.columns import Encoding, enumerate_some
+from canet.data.graph_files.columns import Encoding
 from canet.data.graph_files.survey import FEW_CATEGORIES, MOST_CATEGORIES, ColumnSurvey, Survey
-from canet.errors import InputError
+from canet.errors import InputError, listed
 
 Refuse = Callable[[str], object]
 FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
@@ -74,15 +74,15 @@ def check_fits(encoding: Encoding, found: Survey, path: Path, refuse: Refuse) ->
 
 def check_complete(columns: Iterable[ColumnSurvey], path: Path, refuse: Refuse) -> None:
     """Refuse columns of numbers with empty or infinite cells: which, and how many."""
-    listed = list(columns)
+    chosen = list(columns)
     for word, counts in (
-        ("empty", {c.name: c.empty for c in listed if c.empty}),
-        ("infinite", {c.name: c.infinite for c in listed if c.infinite}),
+        ("empty", {c.name: c.empty for c in chosen if c.empty}),
+        ("infinite", {c.name: c.infinite for c in chosen if c.infinite}),
     ):
         if counts:
             places = [f"'{name}' ({count:,})" for name, count in counts.items()]
             refuse(
-                f"'{path}' has {word} cells in columns of numbers: {enumerate_some(places)}; fill "
+                f"'{path}' has {word} cells in columns of numbers: {listed(places)}; fill "
                 "them, for instance with the column's mean, or leave the columns out"
             )
 
@@ -98,9 +98,7 @@ def check_present(
     nearest = get_close_matches(missing[0], names, n=1)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-    raise InputError(
-        f"'{path}' has no {kind} '{missing[0]}'{more}: {hint}it has {enumerate_some(names)}"
-    )
+    raise InputError(f"'{path}' has no {kind} '{missing[0]}'{more}: {hint}it has {listed(names)}")
 
 
 def _is_name(column: ColumnSurvey, nodes: int) -> bool:

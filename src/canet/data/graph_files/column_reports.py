@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from canet.data.graph_files.cells import MISSING_CLASS, is_empty
-from canet.data.graph_files.columns import Roles, enumerate_some
+from canet.data.graph_files.columns import Roles
 from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.survey import ColumnSurvey
+from canet.errors import listed
 
 HOLDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
 
@@ -37,7 +38,7 @@ def report_feature(column: ColumnSurvey) -> ColumnReport:
     """A column that becomes a feature, or cannot."""
     content, dates = "", column.kind == "date"
     if column.kind == "text":
-        content = enumerate_some(sorted(column.words)) if column.words else "many different values"
+        content = listed(sorted(column.words)) if column.words else "many different values"
     elif column.moments.count:
         low, high = column.moments.minimum, column.moments.maximum
         content = (
@@ -92,7 +93,7 @@ def _report(name: str, role: str, values: np.ndarray) -> ColumnReport:
 
 def _content(values: np.ndarray) -> str:
     if values.dtype == object:
-        return enumerate_some(dict.fromkeys(str(value) for value in values.flat if value))
+        return listed(dict.fromkeys(str(value) for value in values.flat if value))
     if values.dtype == bool:
         return f"{int(values.sum()):,} true"
     return " to ".join(moment(end, False) for end in _ends(values))

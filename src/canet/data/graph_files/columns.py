@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from canet.data.graph_files.survey import ColumnSurvey, Survey
-from canet.errors import CanetError
+from canet.errors import CanetError, listed
 
 Kind = Literal["number", "date", "indicator", "category", "constant"]
 SPARSE_FEATURES, SPARSE_SHARE = 256, 0.1
 """More features than the one, of which less than the other are not zero, are a sparse matrix."""
-MOST_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -145,13 +144,6 @@ class Encoding:
         return encoding
 
 
-def enumerate_some(names: Iterable[str]) -> str:
-    """The first of some names, and how many more there are."""
-    shown = list(names)
-    more = f" and {len(shown) - MOST_LISTED:,} more" if len(shown) > MOST_LISTED else ""
-    return ", ".join(shown[:MOST_LISTED]) + more
-
-
 def _encoding_of(column: ColumnSurvey) -> ColumnEncoding:
     name, moments = column.name, column.moments
     if not column.varies:
@@ -178,7 +170,7 @@ def _category_note(column: ColumnEncoding) -> str:
     word = "category" if count == 1 else "categories"
     return (
         f"text in column '{column.name}' became {count:,} {word} "
-        f"({enumerate_some(map(_shown, column.categories))}){empty}"
+        f"({listed(map(_shown, column.categories))}){empty}"
     )
 
 
@@ -189,7 +181,7 @@ def _shown(category: str) -> str:
 def _columns_note(names: Iterable[str], text: str) -> str:
     quoted = [f"'{name}'" for name in names]
     word = "column" if len(quoted) == 1 else "columns"
-    return f"{len(quoted):,} {word} {text}: {enumerate_some(quoted)}"
+    return f"{len(quoted):,} {word} {text}: {listed(quoted)}"
 
 
 def _column_from_json(content: dict[str, Any]) -> ColumnEncoding:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array
-from canet.data.graph_files.columns import enumerate_some
-from canet.errors import InputError
+from canet.errors import InputError, listed
 
 WILD = 1e4
 """A feature beyond it drowns the others."""
@@ -124,4 +123,4 @@ def _range(low: np.ndarray, high: np.ndarray) -> str:
 def _of_columns(path: Path, what: str, where: np.ndarray) -> str:
     columns = np.flatnonzero(where).tolist()
     word = "column" if len(columns) == 1 else f"{len(columns):,} columns"
-    return f"'{path}': x has {what} in {word} {enumerate_some(map(str, columns))}"
+    return f"'{path}': x has {what} in {word} {listed(map(str, columns))}"

@@ -19,11 +19,11 @@ from canet.data.graph_files.column_checks import (
     check_present,
     raise_error,
 )
-from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.columns import Encoding, Roles
 from canet.data.graph_files.encode import encode
 from canet.data.graph_files.parts import GraphParts, read_split
 from canet.data.graph_files.survey import Survey, survey
-from canet.errors import InputWarning
+from canet.errors import InputWarning, listed
 
 ENDS = ("source", "target")
 DEFAULT_NAMES = {"id": "id", "split": "split"}
@@ -67,14 +67,14 @@ class Folder:
         """What is not used, a line each."""
         lines, extra = [], [name for name in self.edges.columns if name not in ENDS]
         if extra:
-            lines.append(f"'{self.edges.path}': ignored columns {enumerate_some(extra)}")
+            lines.append(f"'{self.edges.path}': ignored columns {listed(extra)}")
         if encoding is not None:
             used = {*(c.name for c in encoding.columns), *encoding.left_out}
             used |= {*self.roles.names(), *encoding.roles.names()}
             extra = [name for name in self.nodes.columns if name not in used]
             if extra:
                 lines.append(
-                    f"'{self.nodes.path}': ignored columns {enumerate_some(extra)}, which training "
+                    f"'{self.nodes.path}': ignored columns {listed(extra)}, which training "
                     "did not have"
                 )
         return lines

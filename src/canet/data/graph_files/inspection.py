@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from canet.data.checks import FEW_BOTH_WAYS
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.column_checks import check_learnable
 from canet.data.graph_files.column_reports import (
@@ -16,20 +17,19 @@ from canet.data.graph_files.column_reports import (
     report_feature,
     report_roles,
 )
-from canet.data.graph_files.columns import Encoding, Roles, enumerate_some
+from canet.data.graph_files.columns import Encoding, Roles
 from canet.data.graph_files.edge_statistics import EdgeStatistics, edge_statistics
 from canet.data.graph_files.feature_statistics import feature_statistics
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.read import graph_path
 from canet.data.labels import check_labels
-from canet.errors import InputError
+from canet.errors import InputError, listed
 
 FEW_LABELS = 5
 """A class with fewer labelled nodes than this can hardly be learnt."""
 MOST_ROWS = 20
 """Of a table in the terminal."""
-FEW_BOTH_WAYS = 0.5
 Table = tuple[str, list[str], list[list[str]]]
 """Title, heads and rows."""
 
@@ -203,7 +203,7 @@ def _warn_of_labels(inspection: Inspection) -> None:
         warn(f"the labels are of {len(labels)} classes: there is nothing to tell apart")
     few = [f"{name} ({count})" for name, count in labels.items() if count < FEW_LABELS]
     if few:
-        warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {enumerate_some(few)}")
+        warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
 
 
 def _cut(title: str, heads: list[str], rows: list[list[str]]) -> Table:
