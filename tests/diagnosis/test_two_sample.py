@@ -43,6 +43,12 @@ def test_nodes_that_are_in_both_unchanged_do_not_pull_below_one_half() -> None:
     assert told_apart(x, x).auc.value == pytest.approx(0.5, abs=0.02)
 
 
+def test_copies_in_one_sample_alone_tell_nothing() -> None:
+    nodes = sp.random(160, 150, 0.1, "csr", random_state=0)
+    copies = sp.vstack([nodes[:80]] * 3).tocsr()
+    assert told_apart(copies, nodes).auc.value == pytest.approx(0.5, abs=0.1)
+
+
 def test_many_sparse_columns_are_mapped_to_a_few() -> None:
     before, after = (sp.random(200, 100, 0.1, "csr", random_state=i) for i in (0, 1))
     assert told_apart(before, after).auc.value == pytest.approx(0.5, abs=0.1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -52,7 +53,6 @@ def two_sample_test(
 
     None where a sample has fewer than twenty rows.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -60,7 +60,7 @@ def two_sample_test(
         return None
     random = np.random.default_rng(seed)
     chosen = [part[sample(part.shape[0], most, random)] for part in (first, second)]
-    x = _narrow(sp.vstack(chosen).tocsr() if sp.issparse(first) else np.concatenate(chosen))
+    x = sp.vstack(chosen).tocsr() if sp.issparse(first) else np.concatenate(chosen)
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
     aucs, variances, null_variances = [], [], []
     fold = _folds(x, random)
@@ -69,11 +69,9 @@ def two_sample_test(
         sizes = np.bincount(y[test], minlength=2).tolist()
         if not min(sizes):
             continue
-        trees = HistGradientBoostingClassifier(
-            max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed
-        )
         with threadpool_limits(1):  # on so few rows more threads wait for each other
-            score = trees.fit(x[train], y[train]).decision_function(x[test])
+            trees = _classifier(x, seed).fit(x[train], y[train])
+            score = trees.decision_function(x[test])
         auc = float(roc_auc_score(y[test], score))
         aucs.append(auc)
         variances.append(auc_variance(auc, *sizes))
@@ -92,21 +90,34 @@ def auc_variance(auc: float, first: int, second: int) -> float:
     return max(0.0, spread / (first * second))
 
 
-def _narrow(x: Matrix) -> np.ndarray:
-    """Standardised principal components of many columns, else the columns themselves."""
+def _classifier(x: Matrix, seed: int) -> Any:
+    """Trees on the columns, or on principal components of many.
+
+    These are found on the rows that trees learn from: a component leans towards rows that were
+    there to find it, and more so towards those that were there several times.
+    """
     from sklearn.decomposition import TruncatedSVD
-    from sklearn.preprocessing import StandardScaler
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-    if x.shape[1] <= MOST_COLUMNS:
-        return np.asarray(x.todense() if sp.issparse(x) else x, dtype=np.float64)
-    scaled = StandardScaler(with_mean=not sp.issparse(x)).fit_transform(x.astype(np.float64))
-    components = TruncatedSVD(MOST_COLUMNS, random_state=0).fit_transform(scaled)
-    return np.asarray(components)
+    trees = HistGradientBoostingClassifier(
+        max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed
+    )
+    if x.shape[1] > MOST_COLUMNS:
+        scaler = StandardScaler(with_mean=not sp.issparse(x))
+        return make_pipeline(scaler, TruncatedSVD(MOST_COLUMNS, random_state=seed), trees)
+    if sp.issparse(x):
+        return make_pipeline(
+            FunctionTransformer(lambda rows: rows.toarray(), accept_sparse=True), trees
+        )
+    return trees
 
 
-def _folds(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _folds(x: Matrix, random: np.random.Generator) -> np.ndarray:
     """Number $[n]$ of each row's fold: random, but one for the few copies of a row."""
-    _, group, sizes = np.unique(x.round(6), axis=0, return_inverse=True, return_counts=True)
-    alone = random.permutation(len(x)) % FOLDS
+    fingerprint = (x @ random.normal(size=x.shape[1])).round(6)
+    _, group, sizes = np.unique(fingerprint, return_inverse=True, return_counts=True)
+    alone = random.permutation(x.shape[0]) % FOLDS
     together = random.permutation(len(sizes)) % FOLDS
     return np.where(sizes[group] <= MOST_COPIES, together[group], alone)
