@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canet.diagnosis.diagnose import NEW, TRAINING, Diagnosis
+from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.pictures import expected_bars, pictures
 from canet.diagnosis.reliance import by_name

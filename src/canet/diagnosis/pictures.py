@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from canet.diagnosis.confidence import Calibration
-from canet.diagnosis.diagnose import Diagnosis
+from canet.diagnosis.diagnosis import Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.words import accuracy_left, main_reliance, risky_blocks
 from canet.report.curves import nice_ticks

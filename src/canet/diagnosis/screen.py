@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import fill
 
 from canet.console import print_table
-from canet.diagnosis.diagnose import NEW, TRAINING, Diagnosis
+from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.reliance import ALL, OTHERS, OWN, by_name
 from canet.diagnosis.shift import Shift

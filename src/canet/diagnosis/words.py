@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canet.diagnosis.diagnose import NEW, TRAINING, Diagnosis
+from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.expected import ExpectedScore
 from canet.diagnosis.reliance import Reliance, by_name
