@@ -59,6 +59,14 @@ def test_probabilities_are_of_the_classes_and_sum_to_one(model: canet.NodeClassi
     )
 
 
+def test_a_predictor_is_a_function_of_the_features(model: canet.NodeClassifier) -> None:
+    new = own_graph(31, seed=1)
+    probabilities = model.predictor(new)
+    np.testing.assert_array_equal(probabilities(new.x), model.predict_proba(new))
+    new.x = new.x.flip(0)
+    np.testing.assert_array_equal(probabilities(new.x), model.predict_proba(new))
+
+
 @pytest.mark.parametrize("nodes", [[4, 0, 9], torch.tensor([4, 0, 9]), np.array([4, 0, 9])])
 def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, nodes: Any) -> None:
     new = own_graph(31, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.console import Reporter
-from canet.data.checks import check_nodes
+from canet.data.checks import check_features, check_nodes
 from canet.data.labels import check_labels
 from canet.data.own import OwnGraph, class_ids, open_graph, own_task
 from canet.errors import InputError, unknown_name
@@ -25,7 +26,7 @@ from canet.nn.model import Prediction
 from canet.reference import Reference, remember
 from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
-from canet.training.inference import forward
+from canet.training.inference import GraphReader, forward
 from canet.training.trainer import pick_device, versions
 
 if TYPE_CHECKING:
@@ -201,6 +202,20 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
         logits = self.forward(data, nodes, graph).logits
         probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
+        return probabilities
+
+    def predictor(self, data: Any, graph: Any = None) -> Callable[[Any], np.ndarray]:
+        """`predict_proba` as a function of the features alone, for one graph.
+
+        What depends on the edges is computed once, so that many changes of `x` $[N, D]$ are quick.
+        """
+        reader = GraphReader(self.method_, self._open(data, graph))
+
+        def probabilities(x: Any) -> np.ndarray:
+            logits = reader.read(x=check_features(x)).logits
+            found: np.ndarray = logits.double().softmax(dim=1).numpy()
+            return found
+
         return probabilities
 
     def decision_function(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:

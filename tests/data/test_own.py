@@ -284,9 +284,7 @@ def test_a_graph_stored_one_way_warns_with_the_mend() -> None:
     def fit() -> None:
         own_task(graph(edge_index=ring(both_ways=False)))
 
-    with pytest.warns(
-        UserWarning, match="hardly an edge.*undirected=True"
-    ) as caught:
+    with pytest.warns(UserWarning, match="hardly an edge.*undirected=True") as caught:
         fit()
     assert len(caught) == 1
     assert caught[0].filename == __file__  # the line that calls fit

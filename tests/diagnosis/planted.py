@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,14 @@ class Planted:
 
     def predict_proba(self, data: Data) -> np.ndarray:
         return torch.from_numpy(self._logits(data)).softmax(dim=1).numpy()
+
+    def predictor(self, data: Data) -> Callable[[Tensor], np.ndarray]:
+        def probabilities(x: Tensor) -> np.ndarray:
+            changed = copy.copy(data)
+            changed.x = x
+            return self.predict_proba(changed)
+
+        return probabilities
 
     def embed(self, data: Data) -> np.ndarray:
         return self._logits(data)

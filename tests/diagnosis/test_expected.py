@@ -7,7 +7,7 @@ from canet.diagnosis.expected import ExpectedScore, expected_score
 
 from .test_calibration import labelled
 
-ESTIMATES = ("thresholded", "thresholded_confidence", "average_confidence", "difference")
+ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
 
 
 def estimates(found: ExpectedScore) -> list[float]:
@@ -40,7 +40,7 @@ def test_the_threshold_is_where_as_many_lie_below_as_are_wrong() -> None:
     threshold = sorted(confidence)[sum(~right)]
     above = sum(max(np.exp(row) / np.exp(row).sum()) >= threshold for row in new)
     found = expected_score(logits, y, new)
-    assert found.thresholded_confidence.value == pytest.approx(100 * above / 77)
+    assert found.thresholded.value == pytest.approx(100 * above / 77)
     assert found.actual is None
     assert found.error is None
     assert found.nodes == 77
@@ -49,7 +49,7 @@ def test_the_threshold_is_where_as_many_lie_below_as_are_wrong() -> None:
 def test_on_the_validation_nodes_themselves_it_is_their_accuracy() -> None:
     logits, y = labelled(400)
     found = expected_score(logits, y, logits)
-    for name in ("thresholded", "thresholded_confidence", "difference"):
+    for name in ("thresholded_entropy", "thresholded", "difference"):
         assert getattr(found, name).value == pytest.approx(found.valid.value)
 
 
@@ -71,7 +71,7 @@ def test_overconfidence_is_taken_out_by_the_temperature() -> None:
     found = expected_score(4 * logits, y, 4 * new, truth)
     assert found.actual is not None
     assert found.average_confidence.value == pytest.approx(found.actual.value, abs=2.5)
-    assert found.thresholded.value == pytest.approx(found.actual.value, abs=2.5)
+    assert found.thresholded_entropy.value == pytest.approx(found.actual.value, abs=2.5)
 
 
 @pytest.mark.parametrize("wrong", [True, False])
@@ -79,7 +79,7 @@ def test_all_right_and_all_wrong_are_no_special_case(wrong: bool) -> None:
     logits = labelled(40)[0]
     y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
     found = expected_score(logits, y, logits)
-    assert found.thresholded.value == (0 if wrong else 100)
+    assert found.thresholded_entropy.value == (0 if wrong else 100)
     assert all(0 <= value <= 100 for value in estimates(found))
 
 
@@ -95,7 +95,9 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     for seed in range(40):
         found = expected_score(*labelled(300, 2 * seed), *labelled(20000, 2 * seed + 1), seed=seed)
         assert found.actual is not None
-        held += found.thresholded.low <= found.actual.value <= found.thresholded.high
+        held += (
+            found.thresholded_entropy.low <= found.actual.value <= found.thresholded_entropy.high
+        )
     assert held >= 34
 
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import class_numbers, read, sample, seed_of
+from canet.diagnosis.graph import as_features, class_numbers, read, sample, seed_of
 from canet.errors import InputError
 
 from .planted import planted, random_graph, sign_of
@@ -68,7 +68,7 @@ def test_sparse_features_stay_sparse_in_changed_graphs() -> None:
     data = random_graph(n=5)
     data.x = data.x.to_sparse_csr()
     graph = read(planted(sign_of(3), data), data)
-    assert graph.with_features(graph.x[::-1]).x.layout == torch.sparse_csr
+    assert as_features(graph.x[::-1]).layout == torch.sparse_csr
 
 
 def test_training_nodes_are_scored_only_where_all_were_trained_on() -> None:

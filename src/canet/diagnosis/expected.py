@@ -21,8 +21,9 @@ class ExpectedScore:
     behind an estimate is: all three take it that what confidence meant in training it means still.
 
     Args:
-        thresholded: Average thresholded confidence by the entropy, the estimate to read first.
-        thresholded_confidence: The same by the largest probability.
+        thresholded: Average thresholded confidence by the largest probability, the estimate to read
+            first.
+        thresholded_entropy: The same by the entropy.
         average_confidence: Mean largest probability after temperature scaling.
         difference: Validation accuracy, less what mean confidence lost.
         valid: Accuracy on the validation nodes.
@@ -31,7 +32,7 @@ class ExpectedScore:
     """
 
     thresholded: Estimate
-    thresholded_confidence: Estimate
+    thresholded_entropy: Estimate
     average_confidence: Estimate
     difference: Estimate
     valid: Estimate
@@ -55,7 +56,7 @@ def expected_score(
 
     - *Average thresholded confidence* (Garg et al., "Leveraging unlabeled data to predict
       out-of-distribution performance", ICLR '22): with a score $s$ of the probabilities, here the
-      negative entropy $\sum_c p_c \log p_c$ or the largest $p_c$, the threshold t is such that
+      largest $p_c$ or the negative entropy $\sum_c p_c \log p_c$, the threshold t is such that
       as many validation nodes have $s < t$ as are wrong; the estimate is the share of new
       nodes with $s \ge t$.
     - *Average confidence*: mean largest probability of the new nodes, after the temperature that
@@ -84,8 +85,8 @@ def expected_score(
     )
     known = np.zeros(len(new), dtype=bool) if new_y is None else new_y >= 0
     return ExpectedScore(
-        thresholded=by_entropy,
-        thresholded_confidence=by_confidence,
+        thresholded=by_confidence,
+        thresholded_entropy=by_entropy,
         average_confidence=_averaged(valid_logits, valid_y, new_logits, counts, random),
         difference=_difference(_confidence(valid), right, _confidence(new), counts, random),
         valid=share(right),

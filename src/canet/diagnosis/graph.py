@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -33,6 +34,7 @@ class Model(Protocol):
     reference_: Reference
 
     def predict_proba(self, data: Data) -> np.ndarray: ...
+    def predictor(self, data: Data) -> Callable[[Tensor], np.ndarray]: ...
     def embed(self, data: Data) -> np.ndarray: ...
     def environments(self, data: Data) -> list[np.ndarray]: ...
     def unlike_training(self, data: Data) -> np.ndarray: ...
@@ -97,12 +99,6 @@ class Diagnosed:
         """Logarithms of the probabilities $[N, C]$: the logits, less a number for each node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
-    def with_features(self, x: Matrix) -> Data:
-        """A copy of the graph with other features."""
-        changed = copy.copy(self.data)
-        changed.x = from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
-        return changed
-
     def with_edges(self, edge_index: Tensor) -> Data:
         """A copy with other edges whose nodes still belong to the same graphs."""
         changed = copy.copy(self.data)
@@ -138,6 +134,11 @@ def read(model: Model, data: Data, trained_on: bool = False) -> Diagnosed:
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
         probabilities=model.predict_proba(data),
     )
+
+
+def as_features(x: Matrix) -> Tensor:
+    """Features $[n, D]$ as a model takes them."""
+    return from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
 
 
 def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:

@@ -190,8 +190,8 @@ def expected_bars(found: Diagnosis) -> list[Bar]:
         return []
     bars = [
         Bar("on validation nodes", expected.valid, "valid"),
-        Bar("expected", expected.thresholded, "new", "average thresholded confidence, by entropy"),
-        Bar("", expected.thresholded_confidence, "new", "the same, by largest probability"),
+        Bar("expected", expected.thresholded, "new", "average thresholded confidence"),
+        Bar("", expected.thresholded_entropy, "new", "the same, by entropy"),
         Bar("", expected.average_confidence, "new", "mean confidence at the fitted temperature"),
         Bar("", expected.difference, "new", "difference of mean confidences"),
     ]

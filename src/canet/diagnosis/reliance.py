@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from canet.diagnosis.blocks import Blocks
 from canet.diagnosis.estimate import Estimate, normal, share, wilson
-from canet.diagnosis.graph import Diagnosed, Model, seed_of
+from canet.diagnosis.graph import Diagnosed, Matrix, Model, as_features, seed_of
 from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
 
 FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
@@ -114,8 +114,7 @@ def reliance(
         "dropped": iter([drop_edges(e, n, 1.0, random)]),
     }
     edges = [
-        watch.effect(name, "edges", map(graph.with_edges, changed))
-        for name, changed in changes.items()
+        watch.effect(name, map(graph.with_edges, changed)) for name, changed in changes.items()
     ]
     own, others = _own_and_others(watch, seed)
     scored = graph.scored
@@ -162,6 +161,7 @@ class _Watch:
 
     def __init__(self, model: Model, graph: Diagnosed, tick: Tick) -> None:
         self._model, self.graph, self._tick = model, graph, tick
+        self._from_features = model.predictor(graph.data)
         self._scored = graph.scored
         self._y = graph.y[self._scored]
         self.before = graph.prediction
@@ -171,17 +171,23 @@ class _Watch:
         """What columns of other nodes do to the predictions; the same donors for every block."""
         graph, random = self.graph, np.random.default_rng(seed_of(self._model))
         donors = (draw_donors(graph.num_nodes, random, graph.environment) for _ in range(repeats))
-        changed = (graph.with_features(replace_features(graph.x, d, columns)) for d in donors)
-        return self.effect(name, "features", changed, columns.size)
+        changed = (replace_features(graph.x, d, columns) for d in donors)
+        predictions = (self.predict_from(x, name) for x in changed)
+        return self.compare(name, "features", predictions, columns.size)
 
-    def predict(self, data: Data, about: str) -> np.ndarray:
-        """The likeliest class $[N]$."""
+    def predict_from(self, x: Matrix, about: str) -> np.ndarray:
+        """The likeliest class $[N]$ with other features."""
+        self._tick(about)
+        return np.asarray(self._from_features(as_features(x)).argmax(axis=1))
+
+    def _predict(self, data: Data, about: str) -> np.ndarray:
+        """The likeliest class $[N]$ in another graph."""
         self._tick(about)
         return np.asarray(self._model.predict_proba(data).argmax(axis=1))
 
-    def effect(self, name: str, kind: Kind, graphs: Iterator[Data], columns: int = 0) -> Effect:
-        """What changed graphs, one for each draw, do to the predictions."""
-        return self.compare(name, kind, (self.predict(data, name) for data in graphs), columns)
+    def effect(self, name: str, graphs: Iterator[Data]) -> Effect:
+        """What graphs with other edges, one for each draw, do to the predictions."""
+        return self.compare(name, "edges", (self._predict(data, name) for data in graphs))
 
     def compare(
         self, name: str, kind: Kind, predictions: Iterator[np.ndarray], columns: int = 0
@@ -252,7 +258,7 @@ def _own_and_others(watch: _Watch, seed: int) -> tuple[Effect, Effect]:
         inside[fold] = True
         for outcome, changed, about in ((own, inside, OWN), (others, ~inside, OTHERS)):
             x = replace_features(graph.x, np.where(changed, donors, nodes))
-            outcome[fold] = watch.predict(graph.with_features(x), about)[fold]
+            outcome[fold] = watch.predict_from(x, about)[fold]
     columns = graph.x.shape[1]
     return (
         watch.compare(OWN, "node", iter([own]), columns),

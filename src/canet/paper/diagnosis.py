@@ -41,8 +41,8 @@ ID, OOD = "in distribution", "under shift"
 SPURIOUS, BASE = "spurious", "base"
 ESTIMATES = {
     "valid": "validation accuracy",
-    "thresholded": "thresholded, entropy",
-    "thresholded_confidence": "thresholded, confidence",
+    "thresholded": "thresholded, confidence",
+    "thresholded_entropy": "thresholded, entropy",
     "average_confidence": "calibrated confidence",
     "difference": "difference of confidences",
 }
