@@ -163,11 +163,12 @@ def test_the_settings_page_says_what_the_code_says() -> None:
 @pytest.mark.skipif(find_chromium() is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_the_pages_without_complaint_or_request(
-    site: Path, tmp_path: Path, width: int
+    site: Path, tmp_path_factory: pytest.TempPathFactory, width: int
 ) -> None:
     chromium = find_chromium()
     assert chromium is not None
-    with running(chromium, tmp_path) as browser:
+    profile = tmp_path_factory.mktemp("p")  # short, as a socket's path must be
+    with running(chromium, profile) as browser:
         browser.resize(width)
         for name in ("index", "theory", "own-graph", "settings", "api/nn"):
             browser.open(site / f"{name}.html")
