@@ -135,6 +135,10 @@ def finished(
 # Help
 
 COMMANDS = [
+    "inspect",
+    "fit",
+    "predict",
+    "diagnose",
     "demo",
     "train",
     "evaluate",

@@ -52,8 +52,7 @@ def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() ->
     known = (hidden.data.y >= 0).nonzero().squeeze(1)
     assert known.tolist() == torch.cat([task.train, task.valid]).sort().values.tolist()
     assert hidden.data.y[known].equal(task.data.y[known])
-    assert {*hidden.splits()} == {"train", "valid", "test_id"}
-    assert hidden.test_id.equal(task.valid)
+    assert {*hidden.splits()} == {"train", "valid"}
     assert (hidden.num_classes, hidden.metric) == (task.num_classes, task.metric)
 
 
