@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -97,3 +97,15 @@ DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefe
 def names(text: str | None) -> tuple[str, ...]:
     """`"erm, canet"` → `("erm", "canet")`."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def changed_settings(
+    assignments: list[str] | None, file: Path | None, epochs: int | None
+) -> dict[str, Any]:
+    """Settings by name that a command changes: those of a file, then `--set`, then `--epochs`."""
+    from canet.presets import read_settings
+    from canet.settings import parse_assignments
+
+    changes: dict[str, Any] = read_settings(file) if file else {}
+    changes |= parse_assignments(assignments or [])
+    return changes if epochs is None else changes | {"epochs": epochs}

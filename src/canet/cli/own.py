@@ -27,6 +27,7 @@ from canet.cli.options import (
     SettingsFile,
     SplitColumn,
     TimeColumn,
+    changed_settings,
 )
 
 
@@ -90,13 +91,9 @@ def fit(
     """Train on a graph of your own, and keep the model for `canet predict` and `diagnose`."""
     from canet.methods import check_backbone, get_method
     from canet.model_folder import check_target
-    from canet.presets import read_settings
-    from canet.settings import override, parse_assignments
+    from canet.settings import override
 
-    changes: dict[str, Any] = read_settings(settings_file) if settings_file else {}
-    changes |= parse_assignments(set_ or [])
-    if epochs is not None:
-        changes["epochs"] = epochs
+    changes = changed_settings(set_, settings_file, epochs)
     override(get_method(method).settings_type(), changes)
     check_backbone(backbone)
     check_target(out)

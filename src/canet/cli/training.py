@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +25,7 @@ from canet.cli.options import (
     Quiet,
     SettingsFile,
     TaskName,
+    changed_settings,
 )
 from canet.errors import CanetError
 
@@ -71,13 +72,10 @@ def train(
 ) -> None:
     """Train a method on a task with its published settings, and score it under shift."""
     from canet.console import METRIC_NAMES, Reporter, print_table, summary_rows
-    from canet.presets import preset, read_settings
-    from canet.settings import override, parse_assignments
+    from canet.presets import preset
+    from canet.settings import override
 
-    changes: dict[str, Any] = read_settings(settings_file) if settings_file else {}
-    changes |= parse_assignments(set_ or [])
-    if epochs is not None:
-        changes["epochs"] = epochs
+    changes = changed_settings(set_, settings_file, epochs)
     settings = override(preset(task, method, backbone), changes)
 
     from canet.data import load_task
