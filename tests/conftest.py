@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, one for each core
+
 import pytest
 import torch
 

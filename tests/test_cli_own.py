@@ -204,7 +204,7 @@ def test_twitch_from_files_scores_what_the_task_scores(
     settings = canet.preset("twitch", "canet", backbone)
     chosen = ("loss", "tau", "dropout", "weight_decay")
     changes = [x for n in chosen for x in ("--set", f"{n}={getattr(settings, n)}")]
-    common = ("--backbone", backbone, "--epochs", 8, "--device", "cpu", "--json")
+    common = ("--backbone", backbone, "--epochs", 4, "--device", "cpu", "--json")
     fit = ("fit", "train.npz", "--metric", "roc_auc", *changes, *common, "--out", "model")
     fitted = call(tmp_path, *fit).content
     trained = call(tmp_path, "train", "twitch", *common, "--data-root", data_root).content["scores"]

@@ -93,7 +93,7 @@ def test_logits_may_be_off_by_a_number_for_each_node(calibrated: ExpectedScore) 
 def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     held = 0
     for seed in range(40):
-        found = expected_score(*labelled(300, 2 * seed), *labelled(20000, 2 * seed + 1), seed=seed)
+        found = expected_score(*labelled(300, 2 * seed), *labelled(5000, 2 * seed + 1), seed=seed)
         assert found.actual is not None
         held += (
             found.thresholded_entropy.low <= found.actual.value <= found.thresholded_entropy.high
