@@ -22,8 +22,13 @@ def setting(
     above: float | None = None,
     below: float | None = None,
     search: Sequence[Any] = (),
+    recorded_at_default: bool = True,
 ) -> Any:
-    """A dataclass field that knows what it is for, which values are valid and which to search."""
+    """A dataclass field that knows what it is for, which values are valid and which to search.
+
+    A setting that came after runs had been kept is not recorded at its default: runs without it
+    are the same runs.
+    """
     metadata = {
         "help": help,
         "choices": tuple(choices),
@@ -31,6 +36,7 @@ def setting(
         "above": above,
         "below": below,
         "search": tuple(search),
+        "recorded_at_default": recorded_at_default,
     }
     return field(default=default, metadata=metadata)
 
@@ -56,6 +62,16 @@ def check(settings: Any) -> None:
     hints = get_type_hints(type(settings))
     for declared in fields(settings):
         _checked(declared, hints[declared.name], getattr(settings, declared.name))
+
+
+def recorded(settings: Any) -> dict[str, Any]:
+    """Settings by name as the config of a run has them."""
+    return {
+        declared.name: getattr(settings, declared.name)
+        for declared in fields(settings)
+        if declared.metadata["recorded_at_default"]
+        or getattr(settings, declared.name) != declared.default
+    }
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:

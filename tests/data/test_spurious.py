@@ -1,11 +1,21 @@
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from canet.data.spurious import NOISE_STD, spurious_columns, spurious_task
+from canet.data.spurious import (
+    GENERATORS,
+    NOISE_STD,
+    grow_regions,
+    spurious_columns,
+    spurious_task,
+)
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.training import RunConfig, Trainer
 
 N = 40
 EDGES = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
@@ -108,3 +118,50 @@ def test_data_seed_decides_every_bit() -> None:
 def test_unknown_protocol_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(CanetError, match="'disjont': did you mean 'disjoint'"):
         make(protocol="disjont")
+
+
+def test_redrawn_networks_differ_between_domains_and_the_shared_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("canet.data.spurious.NOISE_STD", 0.0)
+    shared, redrawn = (spurious_columns(Y, EDGES, 0, again) for again in (False, True))
+    told = [columns - columns.mean(dim=1, keepdim=True) for columns in (shared, redrawn)]
+    torch.testing.assert_close(told[0][0], told[0][5])
+    assert (told[1][0] - told[1][5]).abs().max() > 0.05
+
+
+def test_resampled_domains_are_regions_that_share_no_node_and_no_edge() -> None:
+    task = spurious_task("ring", X, EDGES, Y, 0, "disjoint", "resampled")
+    assert task.generator == "resampled"
+    assert task.data.x.shape == (N, N + 10)
+    domain = task.data.environment
+    assert torch.bincount(domain).tolist() == [7, 7, 7, 7, 6, 6]
+    source, target = task.data.edge_index
+    assert domain[source].equal(domain[target])
+    ood = torch.cat(list(task.test_ood.values()))
+    assert sorted(torch.cat([task.train, task.valid, task.test_id, ood]).tolist()) == list(range(N))
+    assert (domain[ood] >= 3).all()
+    assert task.data.y[task.train].unique().numel() == 4
+
+
+def test_regions_are_grown_along_edges() -> None:
+    region = grow_regions(EDGES, N, np.random.default_rng(1))
+    source, target = EDGES
+    assert (region[source] == region[target]).float().mean() > 0.5
+    assert torch.bincount(region).tolist() == [7, 7, 7, 7, 6, 6]
+
+
+def test_resampled_domains_have_no_copies_so_their_protocol_is_disjoint() -> None:
+    with pytest.raises(CanetError, match="--protocol disjoint"):
+        spurious_task("ring", X, EDGES, Y, 0, "paper", "resampled")
+    with pytest.raises(CanetError, match="did you mean 'redrawn'"):
+        spurious_task("ring", X, EDGES, Y, 0, "paper", "redrown")
+
+
+def test_a_generator_is_part_of_what_a_run_is() -> None:
+    tasks = [spurious_task("ring", X, EDGES, Y, 0, "disjoint", g) for g in GENERATORS]
+    names = [Trainer(task, "erm", device="cpu").config().name for task in tasks]
+    assert len(set(names)) == 3
+    kept = asdict(Trainer(tasks[0], "erm", device="cpu").config())
+    del kept["generator"]  # as in runs that are older than the choice
+    assert RunConfig(**kept).name == names[0]

@@ -216,6 +216,7 @@ def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
         train=torch.tensor([4, 0]),
         y=torch.tensor([0, 1]),
         read=lambda nodes: pytest.fail("nothing to read"),
+        field=lambda: pytest.fail("nothing to read"),
     )
     nodes, local, component = training_components(view)
     assert nodes.tolist() == [4, 0, 1, 5]
@@ -422,6 +423,7 @@ def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
         train=nodes,
         y=torch.zeros_like(nodes),
         read=lambda nodes: (x, graph.receptive_field(nodes, 2).blocks),
+        field=lambda: pytest.fail("nothing to read"),
     )
     method.prepare(view)
     assert method.far == far

@@ -49,7 +49,7 @@ def make(backbone: Any, num_layers: int = 2) -> tuple[Mixup, Batch, Tensor]:
         field = graph.receptive_field(nodes, num_layers)
         return x[field.nodes], field.blocks
 
-    method.prepare(TrainingView(x, EDGES, torch.arange(N), TRAIN, Y, read))
+    method.prepare(TrainingView(x, EDGES, torch.arange(N), TRAIN, Y, read, lambda: TRAIN))
     return method, Batch(*read(TRAIN), Y), x
 
 

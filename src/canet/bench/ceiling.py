@@ -30,6 +30,7 @@ from canet.nn import (
     EnvironmentEstimator,
     GraphModel,
     Operator,
+    ShiftedFeatures,
     SparseMatrix,
 )
 
@@ -146,6 +147,7 @@ def floor_seconds(operations: Sequence[Operation], ceiling: Ceiling) -> float:
 
 def _input_map(batch: Batch, hidden: int, features: int) -> Operation:
     """The map of the features, of which only the weights have a gradient."""
+    assert not isinstance(batch.x, ShiftedFeatures)
     if isinstance(batch.x, SparseMatrix):
         entries, size = batch.x.pattern.nnz, 8
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from canet.cli.options import (
     Device,
     DeviceOption,
     Features,
+    GeneratorName,
     Inductive,
     Json,
     MethodName,
@@ -57,6 +57,7 @@ def search(
     protocol: Protocol = "paper",
     features: Features = None,
     inductive: Inductive = False,
+    generator: GeneratorName = "shared",
     storage: Annotated[
         str | None,
         typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
@@ -76,7 +77,7 @@ def search(
     from canet.methods import check_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
-    from canet.settings import override
+    from canet.settings import override, recorded
     from canet.training import RunConfig
 
     check_backbone(backbone)
@@ -91,8 +92,9 @@ def search(
         inductive=inductive,
         method=method,
         backbone=backbone,
-        settings=asdict(settings),
+        settings=recorded(settings),
         seed=0,
+        generator=generator,
     )
     plan = Plan(base, sampler.value, seeds)
 

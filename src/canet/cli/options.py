@@ -40,6 +40,13 @@ DataSeed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
 ]
 Protocol = Annotated[str, typer.Option(help="paper, or disjoint: no test node known.")]
+GeneratorName = Annotated[
+    str,
+    typer.Option(
+        help="Spurious columns: shared, the paper's; redrawn, another label network for each "
+        "domain; resampled, other nodes, too."
+    ),
+]
 Features = Annotated[
     str | None,
     typer.Option(

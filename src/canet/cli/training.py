@@ -18,6 +18,7 @@ from canet.cli.options import (
     Device,
     DeviceOption,
     Features,
+    GeneratorName,
     Inductive,
     Json,
     MethodName,
@@ -56,6 +57,7 @@ def train(
     protocol: Protocol = "paper",
     features: Features = None,
     inductive: Inductive = False,
+    generator: GeneratorName = "shared",
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
@@ -86,7 +88,7 @@ def train(
 
     check_backbone(backbone)
     pick_device(device.value)
-    loaded = load_task(task, data_root, data_seed, protocol, features, inductive)
+    loaded = load_task(task, data_root, data_seed, protocol, features, inductive, generator)
     trainer = Trainer(loaded, method, backbone, settings, device.value)
     folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
     _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from canet.data.task import ShiftTask
 
 SPURIOUS_PROTOCOLS = ("paper", "disjoint")
+GENERATORS = ("shared", "redrawn", "resampled")
 
 
 class Statistics(NamedTuple):
@@ -38,6 +39,7 @@ class Request(NamedTuple):
     protocol: str
     features: str | None
     inductive: bool
+    generator: str
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class TaskDescription:
 def _load_synthetic(request: Request) -> ShiftTask:
     from canet.data.synthetic import synthetic_task
 
-    return synthetic_task(request.data_seed, request.protocol)
+    return synthetic_task(request.data_seed, request.protocol, request.generator)
 
 
 def _load_twitch(request: Request) -> ShiftTask:
@@ -129,7 +131,9 @@ def _citation(name: str, title: str, published: Statistics) -> Entry:
     def load(request: Request) -> ShiftTask:
         from canet.data.planetoid import planetoid_task
 
-        return planetoid_task(name, request.data_root, request.data_seed, request.protocol)
+        return planetoid_task(
+            name, request.data_root, request.data_seed, request.protocol, request.generator
+        )
 
     def measure(task: ShiftTask, data_root: Path | None) -> Statistics:
         from canet.data.planetoid import read_planetoid
@@ -201,6 +205,7 @@ def load_task(
     protocol: str = "paper",
     features: str | None = None,
     inductive: bool = False,
+    generator: str = "shared",
 ) -> ShiftTask:
     """Load a task of the catalogue; files that are missing are downloaded into the cache.
 
@@ -213,15 +218,19 @@ def load_task(
             alone (Arxiv and Elliptic), which needs no features file; `multi-hot` for Twitch's
             without the normalisation of their rows.
         inductive: Whether nodes that do not exist at training time are hidden from training.
+        generator: How spurious columns are made; see `canet.data.spurious`.
     """
     entry = _entry(name)
     if protocol not in entry.protocols:
         raise unknown_name(f"protocol for {name}", protocol, entry.protocols)
+    generators = GENERATORS if len(entry.protocols) > 1 else GENERATORS[:1]
+    if generator not in generators:
+        raise unknown_name(f"generator for {name}", generator, generators)
     if features is not None and features not in entry.features:
         own = "only its own (features=None)"
         raise unknown_name(f"features for {name}", features, entry.features or (own,))
     root = Path(data_root) if data_root else None
-    task = entry.load(Request(root, data_seed, protocol, features, inductive))
+    task = entry.load(Request(root, data_seed, protocol, features, inductive, generator))
     return replace(task, inductive=inductive)
 
 

@@ -61,10 +61,12 @@ class PlanetoidGraph:
     num_listed_edges: int
 
 
-def planetoid_task(name: str, data_root: Path | None, data_seed: int, protocol: str) -> ShiftTask:
+def planetoid_task(
+    name: str, data_root: Path | None, data_seed: int, protocol: str, generator: str = "shared"
+) -> ShiftTask:
     """`cora`, `citeseer` or `pubmed` in six domains."""
     graph = read_planetoid(name, data_root)
-    return spurious_task(name, graph.x, graph.edge_index, graph.y, data_seed, protocol)
+    return spurious_task(name, graph.x, graph.edge_index, graph.y, data_seed, protocol, generator)
 
 
 def read_planetoid(name: str, data_root: Path | None) -> PlanetoidGraph:

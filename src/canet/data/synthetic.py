@@ -25,14 +25,22 @@ WORDS_PER_USER = 40
 TOPICAL_SHARE = 0.12  # of a user's words
 
 
-def synthetic_task(data_seed: int = 0, protocol: str = "paper") -> ShiftTask:
+def synthetic_task(
+    data_seed: int = 0, protocol: str = "paper", generator: str = "shared"
+) -> ShiftTask:
     """The embedded task, fixed by its seed."""
     random = np.random.default_rng(data_seed)
     group = random.integers(NUM_GROUPS, size=NUM_USERS)
     edge_index = _friendships(group, random)
     x = from_scipy(_bags_of_words(group, random))
     return spurious_task(
-        "synthetic", x, torch.from_numpy(edge_index), torch.from_numpy(group), data_seed, protocol
+        "synthetic",
+        x,
+        torch.from_numpy(edge_index),
+        torch.from_numpy(group),
+        data_seed,
+        protocol,
+        generator,
     )
 
 

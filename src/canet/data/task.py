@@ -51,6 +51,8 @@ class ShiftTask:
         protocol: How splits were made: `paper`, or `disjoint` where the task offers it.
         data_seed: Seed of every random choice in the data (features, splits).
         features: `structural` where features were computed from the graph alone, else `original`.
+        generator: How spurious columns were made: `shared`, as in the paper and where there are
+            none, `redrawn` or `resampled`.
         left_out: Name → node ids of shifted nodes that the protocol never scores but a report may.
     """
 
@@ -68,6 +70,7 @@ class ShiftTask:
     protocol: str = "paper"
     data_seed: int = 0
     features: str = "original"
+    generator: str = "shared"
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.colour import Colour
-from canet.nn import BACKBONES, Block, Features, GraphModel
+from canet.nn import BACKBONES, Block, Features, GraphModel, ShiftedFeatures
 from canet.nn.blocks import Direction
 from canet.settings import check, setting
 
@@ -56,14 +56,15 @@ class Batch:
     it holds nodes of one graph, not several graphs.
 
     Args:
-        x: Features $[n_{src}, D]$ of the nodes that the first block reads.
+        x: Features $[n_{src}, D]$ of the nodes that the first block reads, as they are or with
+            offsets.
         blocks: One block per layer; the n nodes of the split are its first rows.
         y: Labels $[n]$.
         environment: Environment ids $[n]$, counted from 0, for training nodes of a task that has
             labels for them.
     """
 
-    x: Features
+    x: Features | ShiftedFeatures
     blocks: Sequence[Block]
     y: Tensor
     environment: Tensor | None = None
@@ -82,8 +83,12 @@ class TrainingView:
         train: Ids $[n]$ of the training nodes, in the order of the batch.
         y: Labels $[n]$ of the training nodes.
         read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
+        field: Gives the ids $[n_{src}]$ of the nodes that the training batch reads, in the order
+            of its features.
         graph: Number $[N]$ of each node's graph where the task gives it; None: graphs are the
             connected components.
+        environment: Environment ids $[N]$ where the task has labels for them, -1: none; only those
+            of observed nodes may be read.
     """
 
     x: Features
@@ -92,7 +97,9 @@ class TrainingView:
     train: Tensor
     y: Tensor
     read: Callable[[Tensor], tuple[Features, Sequence[Block]]]
+    field: Callable[[], Tensor]
     graph: Tensor | None = None
+    environment: Tensor | None = None
 
 
 class Method(nn.Module):
@@ -156,10 +163,14 @@ class Method(nn.Module):
     def prepare(self, view: TrainingView) -> None:
         """Look at the task once before training; most methods need not."""
 
+    def intervene(self, batch: Batch) -> Batch:
+        """The training batch as a step sees it: with other features where a method says so."""
+        return batch
+
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """One step of training; returns the loss that it descended, detached."""
         optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(batch)
+        loss = self.loss(self.intervene(batch))
         loss.backward()
         optimizer.step()
         return loss.detach()

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.colour import Colour
-from canet.methods.base import Batch, Method, Settings
+from canet.methods.base import Batch
+from canet.methods.interventions import InterveningMethod, InterventionSettings
 from canet.nn import CaNet, Environment
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Propagation
@@ -22,7 +23,7 @@ NUM_PSEUDO_INPUTS = 64
 
 
 @dataclass(frozen=True)
-class CaNetSettings(Settings):
+class CaNetSettings(InterventionSettings):
     """Settings of CaNet."""
 
     num_environments: int = setting(
@@ -54,7 +55,7 @@ class CaNetSettings(Settings):
     )
 
 
-class CaNetMethod(Method):
+class CaNetMethod(InterveningMethod):
     r"""Causal intervention by inferred environments (Wu et al., WWW '24). Minimises
 
     .. math:: \frac{1}{|V_{tr}|} \sum_{v \in V_{tr}} \left[ -y_v^\top \log \hat y_v

@@ -7,7 +7,7 @@ from canet.nn.blocks import Block, Graph, Operator, ReceptiveField
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
 from canet.nn.layer import Branches
-from canet.nn.model import Features, GraphModel, PlainModel, Prediction
+from canet.nn.model import Features, GraphModel, PlainModel, Prediction, ShiftedFeatures
 from canet.nn.sparse_matrix import SparseMatrix
 
 __all__ = [
@@ -27,5 +27,6 @@ __all__ = [
     "PlainModel",
     "Prediction",
     "ReceptiveField",
+    "ShiftedFeatures",
     "SparseMatrix",
 ]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -14,7 +16,25 @@ from canet.nn.environment import Environment
 from canet.nn.operations import multiply
 from canet.nn.sparse_matrix import SparseMatrix
 
+
+@dataclass(frozen=True)
+class ShiftedFeatures:
+    r"""Features with an offset for each group of nodes, $x_v + o_{g(v)}$, which are never stored:
+    a linear map of them is $x W + M (o W)$.
+
+    Args:
+        x: Features $[n, D]$, dense or sparse.
+        offset: Offset $[G, D]$ of each group.
+        member: One-hot rows $M$ $[n, G]$; a row of zeros is of a node without group.
+    """
+
+    x: Tensor | SparseMatrix
+    offset: Tensor
+    member: Tensor
+
+
 Features = Tensor | SparseMatrix
+"""What a graph has; a model also reads :class:`ShiftedFeatures`."""
 Exchange = Callable[[Tensor], Tensor]
 
 
@@ -79,14 +99,17 @@ class GraphModel(nn.Module):
         """What the model reads of a graph; its blocks must hold it."""
         raise NotImplementedError
 
-    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+    def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
         raise NotImplementedError
 
     def drop(self, z: Tensor) -> Tensor:
         return dropout(z, self.dropout, self.training)
 
-    def project(self, x: Features, bias: Tensor | None = None) -> Tensor:
-        """$x W_{in} + b$ $[n_{src}, H]$ after dropout."""
+    def project(self, x: Features | ShiftedFeatures, bias: Tensor | None = None) -> Tensor:
+        """$x W_{in} + b$ $[n_{src}, H]$ after dropout; offsets are not dropped."""
+        if isinstance(x, ShiftedFeatures):
+            offset = F.linear(x.offset, self.phi_in.weight)
+            return torch.addmm(self.project(x.x, bias), x.member, offset)
         if isinstance(x, Tensor):
             x = self.drop(x)
         elif self.training and self.dropout > 0:
@@ -107,7 +130,7 @@ class PlainModel(GraphModel):
     `forward` is `project` and then `propagate`.
     """
 
-    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+    def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)
 
     def propagate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from canet.data import CATALOG, file_status
 from canet.errors import unknown_name
 from canet.methods import get_method
 from canet.presets import preset
-from canet.settings import override
+from canet.settings import override, recorded
 from canet.training import RunConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
@@ -127,6 +127,7 @@ class Scope:
         features: str | None = None,
         ood_curves: bool = False,
         changes: Mapping[str, Any] | None = None,
+        generator: str = "shared",
     ) -> RunConfig:
         """One run with the settings of the preset but for `changes`."""
         changed = dict(changes or {})
@@ -144,6 +145,7 @@ class Scope:
             settings=dict(settings),
             seed=repeat.seed,
             ood_curves=ood_curves,
+            generator=generator,
         )
 
 
@@ -152,7 +154,7 @@ def _settings(
     task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
     """Settings of a preset with some changed, computed once for all jobs that share them."""
-    return asdict(override(preset(task, method, backbone), dict(changes)))
+    return recorded(override(preset(task, method, backbone), dict(changes)))
 
 
 def split_label(split: str) -> str:

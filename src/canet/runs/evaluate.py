@@ -50,6 +50,12 @@ def _load(config: RunConfig, data_root: Path | None) -> ShiftTask:
     ceiling = config.features == WITHOUT_SPURIOUS
     features = None if ceiling or config.features == "original" else config.features
     task = load_task(
-        config.task, data_root, config.data_seed, config.protocol, features, config.inductive
+        config.task,
+        data_root,
+        config.data_seed,
+        config.protocol,
+        features,
+        config.inductive,
+        config.generator,
     )
     return without_spurious_columns(task) if ceiling else task

@@ -46,7 +46,14 @@ def job_folder(root: Path, config: RunConfig) -> RunFolder:
 
 def data_of(config: RunConfig) -> tuple[Any, ...]:
     """What a run's task depends on: runs that agree in it can share a loaded task."""
-    return config.task, config.protocol, config.data_seed, config.features, config.inductive
+    return (
+        config.task,
+        config.protocol,
+        config.data_seed,
+        config.features,
+        config.inductive,
+        config.generator,
+    )
 
 
 def train_here(

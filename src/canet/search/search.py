@@ -240,5 +240,6 @@ def _task_words(plan: Plan) -> list[str]:
     words = [base.task, "--method", base.method, "--backbone", base.backbone]
     words += ["--features", base.features] if base.features != "original" else []
     words += ["--protocol", base.protocol] if base.protocol != "paper" else []
+    words += ["--generator", base.generator] if base.generator != "shared" else []
     words += ["--data-seed", str(base.data_seed)] if base.data_seed else []
     return words + (["--inductive"] if base.inductive else [])

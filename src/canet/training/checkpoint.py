@@ -43,11 +43,15 @@ class RunConfig:
     settings: dict[str, Any]
     seed: int
     ood_curves: bool = False
+    generator: str = "shared"
 
     @property
     def name(self) -> str:
         """A folder name for the runs that differ from this one in their seed alone."""
-        content = json.dumps(asdict(self) | {"seed": None}, sort_keys=True)
+        parts = asdict(self) | {"seed": None}
+        if self.generator == "shared":
+            del parts["generator"]  # runs are older than the choice
+        content = json.dumps(parts, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
 

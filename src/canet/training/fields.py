@@ -10,6 +10,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, TrainingView
 from canet.nn import Block, Features, Graph, Operator, SparseMatrix
+from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 
 AT_TRAINING_TIME = ("train", "valid", "test_id")
@@ -75,7 +76,9 @@ class TaskFields:
             train=self.task.train,
             y=self.task.data.y[self.task.train],
             read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
+            field=lambda: self._field(self.task.train, self._hidden("train")).nodes,
             graph=self._numbers(hidden=self.task.inductive),
+            environment=self.task.data.environment if self.task.has_environments else None,
         )
 
     def _hidden(self, split: str) -> bool:
@@ -104,8 +107,11 @@ class TaskFields:
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Features and blocks of some nodes, in the graph with or without hidden nodes."""
-        field = self._graph(hidden).receptive_field(nodes, self._num_layers)
+        field = self._field(nodes, hidden)
         return rows_of(self._x, field.nodes).to(self._device), field.to(self._device).blocks
+
+    def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
+        return self._graph(hidden).receptive_field(nodes, self._num_layers)
 
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:

@@ -7,7 +7,7 @@ import resource
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import canet
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
+from canet.settings import recorded
 from canet.training.checkpoint import RunConfig, RunFolder
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
@@ -102,9 +103,10 @@ class Trainer:
             inductive=self.task.inductive,
             method=self.method_type.name,
             backbone=self.backbone,
-            settings=asdict(self.settings),
+            settings=recorded(self.settings),
             seed=seed,
             ood_curves=ood_curves,
+            generator=self.task.generator,
         )
 
     def run(

@@ -1,0 +1,206 @@
+r"""Interventions beyond the environments that were seen: random offsets for groups of nodes.
+
+Adjusting over environments that were *seen* gives at best the model of all of them together. Here
+the environment is continuous: node v's features are $x_v + \epsilon_{g(v)}$ with
+
+.. math:: \epsilon_{gj} \sim N(0, (w\,s_j)^2), \qquad
+          s_j^2 = \mathrm{E}_c\big[\mathrm{Var}_g\,\mathrm{E}(x_j \mid g, c)\big]
+
+drawn anew in each step for every group g and column j: a prior w times wider than the spread
+$s_j$ between the groups that were observed. The spread is taken within classes c, so that a column
+which tells classes apart does not count for that, and columns which groups hardly move are left
+alone. Groups are given environments, or inferred from the features of the training nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from canet.errors import CanetError
+from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.nn.model import rows_of
+from canet.settings import setting
+
+NUM_COMPONENTS = 8
+LARGE_EFFECT = 0.14
+"""Share of a column's variance between groups, given the class, from which an effect is called
+large (Cohen's η²): only such columns are moved."""
+FEWEST_OF_A_CLASS = 3
+"""Nodes of a class that a group needs for a mean that counts."""
+MOST_NODES = 20_000
+"""Training nodes that groups are inferred from."""
+
+
+@dataclass(frozen=True)
+class InterventionSettings(Settings):
+    """Settings of methods that may intervene beyond the environments that were seen."""
+
+    interventions: Literal["none", "inferred", "given"] = setting(
+        "none",
+        "random offsets of features in training: none, for groups of nodes that are inferred from "
+        "the features, or for given environments",
+        choices=("none", "inferred", "given"),
+        recorded_at_default=False,
+    )
+    intervention_width: float = setting(
+        3.0,
+        "offsets, as a multiple of the spread between the groups that were seen",
+        above=0,
+        recorded_at_default=False,
+    )
+    num_groups: int = setting(
+        6, "groups to infer for interventions", minimum=2, recorded_at_default=False
+    )
+
+
+class Moved(NamedTuple):
+    """How much columns move between groups, given the class.
+
+    `spread` $[D]$: standard deviation of the groups' means, less what sampling gives; `share`
+    $[D]$: of the variance within a class that lies between groups, η².
+    """
+
+    spread: Tensor
+    share: Tensor
+
+    @property
+    def large(self) -> Tensor:
+        """Mask $[D]$ of the columns that clearly move."""
+        return self.share >= LARGE_EFFECT
+
+
+class InterveningMethod(Method):
+    """A method whose training steps see interventions where its settings ask for them."""
+
+    settings_type = InterventionSettings
+    interventions: Interventions | None = None
+
+    def prepare(self, view: TrainingView) -> None:
+        if self.settings.interventions != "none":
+            device = self.model.phi_out.weight.device
+            self.interventions = Interventions(self.settings, view, device)
+
+    def intervene(self, batch: Batch) -> Batch:
+        return batch if self.interventions is None else self.interventions(batch)
+
+
+class Interventions:
+    """Draws offsets for the groups of the nodes that a training batch reads.
+
+    Args:
+        settings: Which groups, how many, and how wide.
+        view: The task. Labels and features of training nodes alone decide on groups and spreads.
+        device: Where the batch is.
+    """
+
+    def __init__(self, settings: Any, view: TrainingView, device: torch.device) -> None:
+        group, count = groups_of(settings, view)
+        self.moved = spread_between(view.x, view.train, view.y, group[view.train], count)
+        scale = settings.intervention_width * torch.where(self.moved.large, self.moved.spread, 0.0)
+        self.scale = scale.to(device)
+        known = group[view.field()]
+        member = torch.zeros(known.numel(), count)
+        inside = known >= 0
+        member[inside, known[inside]] = 1.0
+        self.member = member.to(device)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with features $x_v + \\epsilon_{g(v)}$, drawn on the device."""
+        assert not isinstance(batch.x, ShiftedFeatures)
+        shape = (self.member.shape[1], self.scale.numel())
+        offset = self.scale * torch.randn(shape, device=self.scale.device)
+        return replace(batch, x=ShiftedFeatures(batch.x, offset, self.member))
+
+
+def groups_of(settings: Any, view: TrainingView) -> tuple[Tensor, int]:
+    """Group $[N]$ of each node that training reads, -1: none; and how many groups there are."""
+    if settings.interventions == "inferred":
+        return infer_groups(view, settings.num_groups), settings.num_groups
+    if view.environment is None or (view.environment[view.train] < 0).any():
+        raise CanetError(
+            "interventions=given needs an environment label for every training node; "
+            "interventions=inferred needs none"
+        )
+    ids = view.environment[view.train].unique()
+    group = torch.searchsorted(ids, view.environment.contiguous()).clamp(max=ids.numel() - 1)
+    return torch.where(ids[group] == view.environment, group, -1), ids.numel()
+
+
+def infer_groups(view: TrainingView, count: int) -> Tensor:
+    """Groups $[N]$ of the nodes that training reads, by k-means on principal components.
+
+    Components and centres are those of training nodes, of the features at their own scale; other
+    nodes get the group of the nearest centre.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
+    random = np.random.default_rng(0)
+    chosen = view.train
+    if chosen.numel() > MOST_NODES:
+        chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
+    x = _scipy(rows_of(view.x, chosen))
+    size = min(NUM_COMPONENTS, min(x.shape) - 1)
+    if size < 1 or x.shape[0] <= count:
+        raise CanetError(
+            f"{x.shape[0]} training nodes with {x.shape[1]} features are too few for {count} "
+            "groups: lower num_groups, or say interventions=none"
+        )
+    components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
+    means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
+    nodes = torch.cat([view.train, view.field()]).unique()
+    group = torch.full((view.x.shape[0],), -1)
+    found = means.predict(components.transform(_scipy(rows_of(view.x, nodes))))
+    group[nodes] = torch.from_numpy(found.astype(np.int64))
+    return group
+
+
+def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_groups: int) -> Moved:
+    r"""How much columns move between groups of nodes $[n]$ with labels and groups $[n]$.
+
+    For each class, with $m_g$ the mean of its nodes in group g and $v_g$ their variance,
+    $s^2 = \max(0, \mathrm{Var}_g m_g - \mathrm{E}_g\, v_g / n_g)$; classes count as often as
+    they are frequent. $\eta^2 = s^2 / (s^2 + \mathrm{E}_g v_g)$.
+    """
+    rows = _scipy(rows_of(x, nodes)).astype(np.float64)
+    between, within, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
+    for label in y.unique().tolist():
+        (of_class,) = (y == label).nonzero(as_tuple=True)
+        some, numbers = rows[of_class.numpy()], group[of_class].numpy()
+        pick = sp.csr_matrix(
+            (np.ones(numbers.size), (numbers, np.arange(numbers.size))),
+            shape=(num_groups, numbers.size),
+        )
+        counts = np.bincount(numbers, minlength=num_groups)
+        counted = counts >= FEWEST_OF_A_CLASS
+        n = counts[counted, None]
+        if len(n) < 2:
+            continue
+        mean = (pick @ some).toarray()[counted] / n
+        variance = ((pick @ some.multiply(some)).toarray()[counted] / n - mean**2) * n / (n - 1)
+        variance = np.maximum(variance, 0)
+        sampled = (variance / n).mean(axis=0)
+        between += numbers.size * np.maximum(mean.var(axis=0, ddof=1) - sampled, 0)
+        within += numbers.size * (variance * n).sum(axis=0) / n.sum()
+        total += numbers.size
+    if not total:
+        return Moved(torch.zeros(rows.shape[1]), torch.zeros(rows.shape[1]))
+    share = between / np.maximum(between + within, np.finfo(np.float64).tiny)
+    spread = np.sqrt(between / total)
+    return Moved(torch.from_numpy(spread).float(), torch.from_numpy(share).float())
+
+
+def _scipy(x: Features) -> sp.csr_matrix:
+    """Features $[n, D]$ as a scipy matrix."""
+    if isinstance(x, SparseMatrix):
+        pattern = x.pattern
+        parts = (x.value.numpy(), pattern.col.numpy(), pattern.rowptr.numpy())
+        return sp.csr_matrix(parts, shape=x.shape)
+    return sp.csr_matrix(x.numpy())

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import canet
+from canet.data.spurious import NUM_SPURIOUS
+from canet.data.synthetic import synthetic_task
+from canet.errors import CanetError
+from canet.methods.base import TrainingView
+from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.methods.interventions import (
+    LARGE_EFFECT,
+    Interventions,
+    InterventionSettings,
+    infer_groups,
+    spread_between,
+)
+from canet.nn import ShiftedFeatures, SparseMatrix
+from canet.settings import recorded
+from canet.training import Trainer
+from tests.training.tiny import tiny_task
+
+INFERRED = InterventionSettings(interventions="inferred", num_groups=3)
+
+
+def two_worlds(sparse: bool = False) -> TrainingView:
+    """Two classes in three worlds; column 0 tells the class, column 1 the world, 2 is noise."""
+    random = np.random.default_rng(0)
+    n = 300
+    y, world = np.arange(n) % 2, np.arange(n) % 3
+    x = 0.1 * random.normal(size=(n, 4))
+    x[:, 0] += 3 * y
+    x[:, 1] += 2.0 * world
+    features = torch.from_numpy(x).float()
+    return TrainingView(
+        x=SparseMatrix.from_torch(features.to_sparse_csr()) if sparse else features,
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        observed=torch.arange(n),
+        train=torch.arange(0, n - 50),
+        y=torch.from_numpy(y)[: n - 50],
+        read=lambda nodes: pytest.fail("nothing to read"),
+        field=lambda: torch.arange(n),
+        environment=torch.from_numpy(world),
+    )
+
+
+def slow_spread(x: Tensor, y: Tensor, group: Tensor) -> tuple[list[float], list[float]]:
+    """Spread and share between groups of each column, in loops."""
+    spreads, shares = [], []
+    for column in x.double().T:
+        between = within = total = 0.0
+        for label in y.unique():
+            cells = [column[(y == label) & (group == g)] for g in group.unique()]
+            cells = [cell for cell in cells if len(cell) >= 3]
+            if len(cells) < 2:
+                continue
+            size = int((y == label).sum())
+            means = torch.stack([cell.mean() for cell in cells])
+            noise = torch.stack([cell.var() / len(cell) for cell in cells]).mean()
+            inside = sum(float(c.var()) * len(c) for c in cells) / sum(map(len, cells))
+            between += size * max(0.0, float(means.var() - noise))
+            within += size * inside
+            total += size
+        spreads.append((between / total) ** 0.5)
+        shares.append(between / (between + within))
+    return spreads, shares
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_spread_is_that_of_a_loop_over_classes_and_groups(sparse: bool) -> None:
+    view = two_worlds(sparse)
+    assert view.environment is not None
+    group = view.environment[view.train]
+    moved = spread_between(view.x, view.train, view.y, group, 3)
+    dense = two_worlds().x
+    assert isinstance(dense, Tensor)
+    spread, share = slow_spread(dense[view.train], view.y, group)
+    torch.testing.assert_close(moved.spread, torch.tensor(spread), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(moved.share, torch.tensor(share), atol=1e-6, rtol=1e-4)
+
+
+def test_only_what_moves_between_worlds_counts_not_what_tells_the_class() -> None:
+    view = two_worlds()
+    assert view.environment is not None
+    moved = spread_between(view.x, view.train, view.y, view.environment[view.train], 3)
+    assert moved.large.tolist() == [False, True, False, False]
+    assert moved.spread[1] == pytest.approx(2.0, abs=0.05)
+    assert (moved.share[[0, 2, 3]] < LARGE_EFFECT).all()
+
+
+def test_a_class_in_one_group_alone_tells_nothing() -> None:
+    x, y = torch.rand(20, 2), torch.arange(20) % 2
+    moved = spread_between(x, torch.arange(20), y, y, 2)
+    assert moved.spread.tolist() == [0, 0]
+    assert not moved.large.any()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_groups_are_found_among_training_nodes_and_given_to_all_that_are_read(
+    sparse: bool,
+) -> None:
+    view = two_worlds(sparse)
+    group = infer_groups(view, 6)
+    assert view.environment is not None
+    assert (group >= 0).all()
+    for g in range(6):  # two classes in each of three worlds
+        assert view.environment[group == g].unique().numel() == 1
+
+
+def test_other_nodes_change_neither_groups_nor_spreads_of_training_nodes() -> None:
+    view = two_worlds()
+    assert isinstance(view.x, Tensor)
+    garbage = view.x.clone()
+    garbage[250:] = 1e6
+    spoilt = replace(view, x=garbage)
+    assert infer_groups(view, 4)[:250].equal(infer_groups(spoilt, 4)[:250])
+
+
+def test_offsets_are_the_same_within_a_group_and_new_in_each_step() -> None:
+    view = two_worlds()
+    settings = InterventionSettings(interventions="given", intervention_width=5.0)
+    interventions = Interventions(settings, view, torch.device("cpu"))
+    batch = canet.methods.Batch(view.x, (), view.y)
+    first, second = interventions(batch).x, interventions(batch).x
+    assert isinstance(first, ShiftedFeatures)
+    assert isinstance(second, ShiftedFeatures)
+    assert first.offset.shape == (3, 4)
+    assert (first.offset[:, [0, 2, 3]] == 0).all()
+    assert (first.offset != second.offset)[:, 1].all()
+    assert first.member.argmax(dim=1).equal(view.environment)
+    drawn = torch.stack([interventions(batch).x.offset[:, 1] for _ in range(2000)])  # type: ignore[union-attr]
+    assert float(drawn.std()) == pytest.approx(5.0 * float(interventions.moved.spread[1]), rel=0.05)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_shifted_features_are_mapped_as_if_they_were_written_out(sparse: bool) -> None:
+    torch.manual_seed(0)
+    model = canet.nn.CaNet(4, 2, hidden=5).double().eval()
+    x, member = torch.rand(7, 4).double(), torch.eye(3).double()[torch.arange(7) % 3]
+    member[6] = 0
+    offset = torch.rand(3, 4).double()
+    features = SparseMatrix.from_torch(x.to_sparse_csr()) if sparse else x
+    shifted = ShiftedFeatures(features, offset, member)
+    expected = model.project(x + member @ offset, model.phi_in.bias)
+    torch.testing.assert_close(model.project(shifted, model.phi_in.bias), expected)
+
+
+def test_without_interventions_a_run_and_its_record_are_as_before() -> None:
+    settings = CaNetSettings(hidden=8, epochs=4)
+    assert "interventions" not in recorded(settings)
+    assert recorded(replace(settings, interventions="inferred"))["interventions"] == "inferred"
+    run = Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
+    assert isinstance(run.method, CaNetMethod)
+    assert run.method.interventions is None
+
+
+@pytest.mark.parametrize("kind", ["inferred", "given"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_garbage_at_test_nodes_changes_no_bit_of_training(kind: str, sparse: bool) -> None:
+    task = tiny_task(inductive=True, sparse=sparse)
+    settings = CaNetSettings(hidden=8, epochs=6, interventions=kind, num_groups=2)  # type: ignore[arg-type]
+    outside = ~task.in_distribution
+    data = task.data.clone()
+    dense = data.x.to_dense()
+    dense[outside] = 1e3
+    data.x = dense.to_sparse_csr() if sparse else dense
+    data.y = torch.where(outside, 0, data.y)
+    data.environment = torch.where(outside, 99, data.environment)
+    spoilt = replace(task, data=data)
+    first, second = (
+        Trainer(t, "canet", "gcn", settings, "cpu").run(0).method.state_dict()
+        for t in (task, spoilt)
+    )
+    assert all(first[name].equal(second[name]) for name in first)
+
+
+def test_given_interventions_need_environments() -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    del data.environment
+    settings = CaNetSettings(hidden=8, epochs=2, interventions="given")
+    with pytest.raises(CanetError, match="interventions=inferred needs none"):
+        Trainer(replace(task, data=data), "canet", "gcn", settings, "cpu").run(0)
+
+
+def test_too_few_nodes_for_the_groups_are_refused() -> None:
+    settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=50)
+    with pytest.raises(CanetError, match="too few for 50 groups"):
+        Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
+
+
+def test_the_spurious_columns_are_found_without_any_environment_label(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("canet.data.synthetic.NUM_USERS", 600)
+    for generator in ("shared", "redrawn", "resampled"):
+        task = synthetic_task(0, "disjoint", generator)
+        settings = CaNetSettings(hidden=8, epochs=1, interventions="inferred")
+        method = Trainer(task, "canet", "gcn", settings, "cpu").run(0).method
+        large = method.interventions.moved.large  # type: ignore[union-attr]
+        assert large[-NUM_SPURIOUS:].sum() >= 9, generator
+        assert large[:-NUM_SPURIOUS].float().mean() < 0.1, generator
