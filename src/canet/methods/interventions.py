@@ -50,7 +50,7 @@ class InterventionSettings(Settings):
         recorded_at_default=False,
     )
     intervention_width: float = setting(
-        3.0,
+        6.0,
         "offsets, as a multiple of the spread between the groups that were seen",
         above=0,
         recorded_at_default=False,
