@@ -9,6 +9,7 @@ from typing import Any
 
 from canet.files import write_json
 from canet.presets import preset
+from canet.settings import recorded
 from canet.training import RunConfig, RunFolder
 from canet.training.checkpoint import CONFIG, MARKER, METRICS, RESULT
 
@@ -22,7 +23,7 @@ def make_config(
     ood_curves: bool = False,
     **changes: Any,
 ) -> RunConfig:
-    settings = asdict(preset(task, method, backbone)) | changes
+    settings = recorded(preset(task, method, backbone)) | changes
     return RunConfig(
         task, "paper", data_seed, "original", False, method, backbone, settings, seed, ood_curves
     )

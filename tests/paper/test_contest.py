@@ -14,6 +14,7 @@ from canet.paper.scope import Scope
 from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
+from canet.settings import recorded
 from canet.training import RunConfig
 from tests.paper.made_up import cell, write_runs
 from tests.searches import SearchCaNet
@@ -58,7 +59,7 @@ def test_its_runs_have_the_settings_found_and_are_draws_of_the_data_alone(
     assert len(table1.configs()) == len(before) + 5
     assert [(c.data_seed, c.seed) for c in added] == [(draw, 0) for draw in range(5)]
     published = preset("cora", "canet", "gcn")
-    assert all(config.settings == vars(published) | FOUND for config in added)
+    assert all(config.settings == recorded(published) | FOUND for config in added)
 
 
 def test_a_search_that_ends_where_it_started_takes_no_further_run(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.search.objective import Objective, blind
-from canet.settings import describe_settings, override
+from canet.settings import describe_settings, override, recorded
 from canet.training import METRICS, RunConfig, Trainer
 
 
@@ -32,7 +32,7 @@ def config(method: str = "erm", epochs: int = 3) -> RunConfig:
         inductive=False,
         method=method,
         backbone="gcn",
-        settings=asdict(settings),
+        settings=recorded(settings),
         seed=0,
     )
 

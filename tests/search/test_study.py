@@ -4,7 +4,6 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from canet.search.study import (
     optimize,
     ranked_trials,
 )
+from canet.settings import recorded
 from canet.training import RunConfig
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
@@ -50,7 +50,7 @@ def plan_of(
         inductive=False,
         method=method,
         backbone=backbone,
-        settings=asdict(preset(task, method, backbone)) | {"epochs": 60},
+        settings=recorded(preset(task, method, backbone)) | {"epochs": 60},
         seed=0,
     )
     return Plan(base, sampler, seeds=1)

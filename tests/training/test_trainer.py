@@ -4,7 +4,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from canet.errors import CanetError
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
+from canet.settings import recorded
 from canet.training import Run, RunFolder, Trainer, checkpoint, loop, trainer
 from canet.training.checkpoint import CHECKPOINT, MARKER, WEIGHTS, read_tensors
 
@@ -379,7 +380,7 @@ def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
     assert same_bits(read_tensors(tmp_path / WEIGHTS), weights(run))
     assert not run.method.training
     assert run.config.seed == 4
-    assert run.config.settings == asdict(make(name="canet").settings)
+    assert run.config.settings == recorded(make(name="canet").settings)
     assert run.result["versions"]["canet"] == canet.__version__
     assert run.result["versions"]["torch"] == torch.__version__
     assert "CPU" in run.result["device"]
