@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 # A worker for each core; tests of one file stay together until a worker has nothing left to do.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 PYTEST := $(BIN)/pytest -n logical --dist worksteal
 
 .PHONY: demo test test-slow lint bench docs clean
@@ -36,6 +37,6 @@ clean:
 # torch first: its version without CUDA packages satisfies every later requirement.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(PIP) torch==2.13.0
+	$(PIP) -e '.[dev]'
 	touch $(READY)

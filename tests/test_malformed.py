@@ -22,7 +22,7 @@ from tests.own_graphs import own_graph
 
 QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
 CAREFUL = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 Draw = Callable[[st.SearchStrategy], Any]
 
