@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,6 +178,25 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(kind: str, sparse: boo
         for t in (task, spoilt)
     )
     assert all(first[name].equal(second[name]) for name in first)
+
+
+def test_a_stopped_run_with_interventions_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canet.training.loop.CHECKPOINT_SECONDS", 0.0)
+    settings = CaNetSettings(hidden=8, epochs=12, interventions="inferred", num_groups=2)
+    trainer = Trainer(tiny_task(), "canet", "gcn", settings, "cpu")
+
+    def stop(done: int, total: int, score: float) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(0, tmp_path / "run", on_progress=stop)
+    again, whole = trainer.run(0, tmp_path / "run"), trainer.run(0)
+    assert again.history == whole.history
+    for name, tensor in whole.method.state_dict().items():
+        assert again.method.state_dict()[name].equal(tensor)
 
 
 def test_given_interventions_need_environments() -> None:
