@@ -17,8 +17,7 @@ from torch import Tensor
 
 from canet.console import Reporter
 from canet.data.checks import check_features, check_nodes
-from canet.data.labels import check_labels
-from canet.data.own import OwnGraph, class_ids, open_graph, own_task
+from canet.data.own import OwnGraph, open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
 from canet.methods import METHODS, Method, check_backbone, get_method
 from canet.model_folder import damaged, read_model, write_model
@@ -200,9 +199,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
-        logits = self.forward(data, nodes, graph).logits
-        probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
-        return probabilities
+        return probabilities_of(self.forward(data, nodes, graph).logits)
 
     def predictor(self, data: Any, graph: Any = None) -> Callable[[Any], np.ndarray]:
         """`predict_proba` as a function of the features alone, for one graph.
@@ -212,9 +209,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         reader = GraphReader(self.method_, self._open(data, graph))
 
         def probabilities(x: Any) -> np.ndarray:
-            logits = reader.read(x=check_features(x)).logits
-            found: np.ndarray = logits.double().softmax(dim=1).numpy()
-            return found
+            return probabilities_of(reader.read(x=check_features(x)).logits)
 
         return probabilities
 
@@ -229,7 +224,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         A label that was not in training counts as wrong.
         """
         own = self._open(data, graph)
-        y, known = self._class_ids(data, own.num_nodes)
+        if data.get("y") is None:
+            raise InputError("y is missing: scoring needs labels")
+        y, known = read_classes(data.y, own.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
@@ -317,17 +314,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _class_ids(self, data: Any, num_nodes: int) -> tuple[Tensor, np.ndarray]:
-        """Class ids $[N]$, -1 where a label is unknown or was not in training; and the known."""
-        if data.get("y") is None:
-            raise InputError("y is missing: scoring needs labels")
-        values, known = check_labels(data.y, num_nodes)
-        text, texts = values.dtype.kind == "U", self.classes_.dtype.kind == "U"
-        if text != texts:
-            words = ("text", "numbers") if text else ("numbers", "text")
-            raise InputError(f"y holds {words[0]} and in training it held {words[1]}: convert it")
-        return class_ids(values, known, self.classes_), known
-
     def _class_weights(self, classes: np.ndarray, y: Tensor) -> Tensor | None:
         """Weights $[C]$ for class ids $[n]$ of the training nodes."""
         if self.class_weight is None:
@@ -363,6 +349,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         if name not in _setting_names():
             known = [*NodeClassifier._get_param_names(), *sorted(_setting_names())]
             raise InputError(str(unknown_name("parameter", name, known)))
+
+
+def probabilities_of(logits: Tensor) -> np.ndarray:
+    """Probability $[n, C]$ of each class for logits $[n, C]$."""
+    probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
+    return probabilities
 
 
 def load(path: str | Path, device: str | None = None) -> NodeClassifier:

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from canet.data.labels import check_labels
 from canet.errors import CanetError, InputError
-from canet.estimator import NodeClassifier
+from canet.estimator import NodeClassifier, probabilities_of
 from canet.files import atomic_path
 
 FILES = (".csv", ".parquet")
@@ -25,7 +25,7 @@ def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
     `unlike_training`, as `NodeClassifier.unlike_training` says.
     """
     found = model.forward(data)
-    probabilities = found.logits.double().softmax(dim=1).numpy()
+    probabilities = probabilities_of(found.logits)
     ids = data.get("node_id")
     table = {
         "id": np.arange(len(probabilities)) if ids is None else np.asarray(ids),

@@ -175,6 +175,16 @@ def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Ten
     return y
 
 
+def read_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
+    """Class ids $[N]$ of labels by a model's classes, -1: unknown, or another; and the known."""
+    values, known = check_labels(y, num_nodes)
+    text, texts = values.dtype.kind == "U", classes.dtype.kind == "U"
+    if text != texts and known.any():
+        words = ("text", "numbers") if text else ("numbers", "text")
+        raise InputError(f"y holds {words[0]} and in training it held {words[1]}: convert it")
+    return class_ids(values, known, classes), known
+
+
 def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
     """The labelled nodes of `train`, and of `valid` and `test` where there are such sets."""
     sets: dict[str, Tensor] = {}

@@ -29,6 +29,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
+from canet.data.catalog import GENERATORS
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, unknown_name
@@ -39,7 +40,6 @@ NUM_ID_DOMAINS = 3
 NUM_SPURIOUS = 10
 NOISE_STD = 0.1
 PROTOCOLS = ("paper", "disjoint")
-GENERATORS = ("shared", "redrawn", "resampled")
 DOMAIN_NAMES = tuple(f"domain {i + 1}" for i in range(NUM_DOMAINS))
 
 

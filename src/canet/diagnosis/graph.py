@@ -14,8 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.labels import check_labels
-from canet.data.own import open_graph
+from canet.data.own import open_graph, read_classes
 from canet.errors import InputError
 from canet.reference import Reference
 from canet.sparse import components, from_scipy, to_scipy
@@ -143,17 +142,10 @@ def as_features(x: Matrix) -> Tensor:
 
 def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
     """Place $[N]$ of each label among the classes; -1 of no label, C of a label not among them."""
-    numbers = np.full(num_nodes, -1)
     if y is None:
-        return numbers
-    values, known = check_labels(y, num_nodes)
-    text, texts = values.dtype.kind == "U", classes.dtype.kind == "U"
-    if text != texts and known.any():
-        words = ("text", "numbers") if text else ("numbers", "text")
-        raise InputError(f"y holds {words[0]} and in training it held {words[1]}: convert it")
-    place = {label: i for i, label in enumerate(classes.tolist())}
-    numbers[known] = [place.get(label, len(classes)) for label in values[known].tolist()]
-    return numbers
+        return np.full(num_nodes, -1)
+    numbers, known = read_classes(y, num_nodes, classes)
+    return np.where(known & (numbers.numpy() < 0), len(classes), numbers.numpy())
 
 
 def _times(time: Any, num_nodes: int) -> np.ndarray | None:

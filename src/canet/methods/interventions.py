@@ -27,6 +27,7 @@ from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.settings import setting
+from canet.sparse import to_scipy
 
 NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14
@@ -199,8 +200,4 @@ def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_gro
 
 def _scipy(x: Features) -> sp.csr_matrix:
     """Features $[n, D]$ as a scipy matrix."""
-    if isinstance(x, SparseMatrix):
-        pattern = x.pattern
-        parts = (x.value.numpy(), pattern.col.numpy(), pattern.rowptr.numpy())
-        return sp.csr_matrix(parts, shape=x.shape)
-    return sp.csr_matrix(x.numpy())
+    return to_scipy(x.csr) if isinstance(x, SparseMatrix) else sp.csr_matrix(x.numpy())

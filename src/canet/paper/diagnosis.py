@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import subgraph
 
 from canet.data import CATALOG
 from canet.data.spurious import NUM_SPURIOUS
@@ -254,15 +255,13 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
 def part(task: ShiftTask, mask: Tensor) -> Data:
     """The nodes of a mask $[N]$ as a graph of its own; those that are tested have their labels."""
     nodes = mask.nonzero().squeeze(1)
-    number = torch.full((task.num_nodes,), -1)
-    number[nodes] = torch.arange(nodes.numel())
-    inside = mask[task.data.edge_index].all(dim=0)
+    edges, _ = subgraph(mask, task.data.edge_index, relabel_nodes=True)
     tested = torch.cat([task.test_id, *task.test_ood.values()])
     y = torch.full((task.num_nodes,), -1)
     y[tested] = task.data.y[tested]
     data = Data(
         x=rows_of(task.data.x, nodes),
-        edge_index=number[task.data.edge_index[:, inside]],
+        edge_index=edges,
         y=y[nodes],
     )
     if task.has_environments:
