@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from canet.console import Reporter
 from canet.data.checks import check_features, check_nodes
+from canet.data.graph_files.columns import Encoding
 from canet.data.own import OwnGraph, open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
 from canet.methods import METHODS, Method, check_backbone, get_method
@@ -27,9 +28,6 @@ from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader, forward
 from canet.training.trainer import pick_device, versions
-
-if TYPE_CHECKING:
-    from canet.data.graph_files.columns import Encoding
 
 LARGEST_SEED = 2**32
 
@@ -365,8 +363,6 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
             CPU where its GPU is missing.
     """
-    from canet.data.graph_files.columns import Encoding
-
     folder = Path(path)
     content, tensors = read_model(folder)
     try:

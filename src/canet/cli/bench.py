@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,9 +17,6 @@ from canet.cli.options import (
     names,
 )
 from canet.errors import CanetError
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from canet.cli.options import (
     DataRoot,
     Json,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

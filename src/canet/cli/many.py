@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,9 +27,6 @@ from canet.cli.options import (
     TaskName,
     names,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class Sampler(StrEnum):
