@@ -1,9 +1,15 @@
 import hashlib
+import json
+import os
+import sys
+import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from subprocess import PIPE, Popen
+from threading import Event, Thread
 
 import pytest
 
@@ -16,7 +22,9 @@ KNOWN = Known(len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`; can break off the next answers, and can be told not to know Range."""
+    """Serves `files`; can break off the next answers, or hold them until it may `go_on`, and
+    can be told not to know Range.
+    """
 
     daemon_threads = True
 
@@ -25,6 +33,8 @@ class Server(ThreadingHTTPServer):
         self.files = {"/file": CONTENT}
         self.knows_range = True
         self.break_after: list[int] = []
+        self.hold_after: list[int] = []
+        self.go_on = Event()
         self.asked: list[str | None] = []
 
     @property
@@ -56,7 +66,12 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content) - start))
         self.end_headers()
         end = start + self.server.break_after.pop(0) if self.server.break_after else len(content)
-        self.wfile.write(content[start:end])
+        pause = start + self.server.hold_after.pop(0) if self.server.hold_after else end
+        self.wfile.write(content[start:pause])
+        if pause < end:
+            self.server.go_on.wait(60)
+            with suppress(ConnectionError):
+                self.wfile.write(content[pause:end])
         return None
 
     def log_message(self, *_: object) -> None:
@@ -70,6 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
+        server.go_on.set()
         server.shutdown()
         thread.join()
 
@@ -205,3 +221,93 @@ def test_folder_that_cannot_be_written_is_one_line(server: Server, tmp_path: Pat
     archive = archive_of(tmp_path / "a.zip", {"file": CONTENT})
     with pytest.raises(CanetError, match="set CANET_CACHE to another folder"):
         extract(archive, [Member(tmp_path / "plain" / "file", ("file",), None)])
+
+
+OBTAIN = """
+import json, sys
+from canet.data import raw, sources
+from canet.data.sources import Known, RawFile
+
+path, url, members, size, digest = json.loads(sys.argv[1])
+sources.KNOWN[path] = Known(size, digest)
+print(raw.obtain([RawFile(path, url, tuple(members))], None).paths[path])
+"""
+
+
+def obtain_elsewhere(server: Server, cache: Path, packed: bool) -> Popen:
+    """Another process that obtains set/file into a cache, as it is or out of an archive."""
+    url, members = (f"{server.url}/a.zip", ["file"]) if packed else (f"{server.url}/file", [])
+    wanted = json.dumps(["set/file", url, members, *KNOWN])
+    return Popen(
+        [sys.executable, "-c", OBTAIN, wanted],
+        stdout=PIPE,
+        stderr=PIPE,
+        text=True,
+        env={**os.environ, "CANET_CACHE": str(cache), "CANET_DATA_ROOT": ""},
+    )
+
+
+def two_at_once(server: Server, tmp_path: Path, packed: bool) -> tuple[Popen, Popen, Path]:
+    """Two processes that obtain the same file: one in the middle of it, one that waits for it."""
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as file:  # not compressed: as long as its content
+        file.writestr("file", CONTENT)
+    server.files["/a.zip"] = archive.read_bytes()
+    server.hold_after = [300_000]
+    cache = tmp_path / "cache"
+    part = cache / "set" / ("a.zip.part" if packed else "file.part")
+    first = obtain_elsewhere(server, cache, packed)
+    while not (part.exists() and part.stat().st_size):
+        assert first.poll() is None
+        time.sleep(0.01)
+    second = obtain_elsewhere(server, cache, packed)
+    assert second.stderr is not None
+    assert "another process downloads into" in second.stderr.readline()
+    return first, second, cache / "set" / "file"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_two_first_downloads_at_once_fetch_one_intact_file(
+    packed: bool, server: Server, tmp_path: Path
+) -> None:
+    first, second, target = two_at_once(server, tmp_path, packed)
+    server.go_on.set()
+    for process in (first, second):
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out.strip(), err) == (0, str(target), "")
+    assert target.read_bytes() == CONTENT
+    assert len(server.asked) == 1
+    assert sorted(p.name for p in target.parent.iterdir()) == [".lock", "file"]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_whoever_waits_goes_on_where_a_killed_download_stopped(
+    packed: bool, server: Server, tmp_path: Path
+) -> None:
+    first, second, target = two_at_once(server, tmp_path, packed)
+    first.kill()
+    first.communicate(timeout=60)
+    out, err = second.communicate(timeout=60)
+    assert (second.returncode, out.strip(), err) == (0, str(target), "")
+    assert target.read_bytes() == CONTENT
+    whole, rest = server.asked
+    assert whole is None
+    assert rest is not None
+    assert sorted(p.name for p in target.parent.iterdir()) == [".lock", "file"]
+
+
+def test_a_member_larger_than_the_disk_is_refused_before_it_fills_it(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "a.zip", {"file": CONTENT})
+    content = archive.read_bytes()
+    entry = content.rindex(b"PK\x01\x02")
+    sizes = b"\xff" * 8  # both are looked up in the entry's extra field
+    extra = b"\x01\x00\x10\x00" + (2**60).to_bytes(8, "little") + (100).to_bytes(8, "little")
+    name = content[entry + 46 : entry + 50]
+    end = content[content.rindex(b"PK\x05\x06") :]
+    forged = content[entry : entry + 20] + sizes + content[entry + 28 : entry + 30]
+    forged += len(extra).to_bytes(2, "little") + content[entry + 32 : entry + 46] + name + extra
+    end = end[:12] + len(forged).to_bytes(4, "little") + end[16:]
+    archive.write_bytes(content[:entry] + forged + end)
+    with pytest.raises(CanetError, match=r"takes 1,073,741,824\.0 GiB"):
+        extract(archive, [Member(tmp_path / "file", ("file",), None)])
+    assert not (tmp_path / "file").exists()

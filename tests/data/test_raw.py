@@ -68,6 +68,16 @@ def test_file_in_the_cache_is_recorded_at_first_use_and_damaged_when_it_changes(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("record", ["[]", "null", '{"set/raw/file.csv": 3}', "[" * 100_000, "{"])
+def test_a_damaged_record_is_written_anew(record: str, fresh_cache: Path) -> None:
+    path = place(fresh_cache)
+    checksums = fresh_cache / "set" / "checksums.json"
+    checksums.write_text(record)
+    assert status(FILE, None).state == "present"
+    obtain([FILE], None)
+    assert json.loads(checksums.read_text()) == {FILE.path: {"size": 4, "sha256": sha256(path)}}
+
+
 def test_given_root_gets_no_record(tmp_path: Path, fresh_cache: Path) -> None:
     root = tmp_path / "raw"
     place(root)
@@ -167,7 +177,7 @@ def test_citation_graph_is_downloaded_file_by_file(
     load_task("cora")
     assert {file.state for file in file_status("cora")} == {"present"}
     names = sorted(path.name for path in (fresh_cache / "planetoid").iterdir())
-    assert names == sorted(Path(file.path).name for file in files)
+    assert names == [".lock", *sorted(Path(file.path).name for file in files)]
 
 
 def with_address(name: str, url: str) -> tuple[RawFile, ...]:

@@ -6,13 +6,16 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from email.message import Message
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
+
+from filelock import FileLock, Timeout
 
 from canet.data.sources import Known
 from canet.errors import CanetError
@@ -21,6 +24,7 @@ from canet.progress import Display
 
 TIMEOUT = 60.0  # seconds without any answer
 CHUNK = 1 << 18
+LOCK = ".lock"
 
 
 class Member(NamedTuple):
@@ -31,11 +35,37 @@ class Member(NamedTuple):
     known: Known | None
 
 
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process downloads into a folder, and keep others out.
+
+    Two that share a `.part` file would spoil it. The lock is the operating system's: it is free as
+    soon as its owner has ended, however.
+    """
+    lock = FileLock(folder / LOCK)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print(f"another process downloads into '{folder}': waiting for it", file=sys.stderr)
+            lock.acquire()
+    except OSError as error:
+        raise CanetError(
+            f"cannot write to '{folder}' ({error.strerror}): set CANET_CACHE to another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def download(url: str, target: Path, known: Known | None, by_hand: str) -> None:
     """Fetch `url` as `target`; `by_hand` is what to place below a data root where that fails.
 
     What has arrived of a broken-off transfer stays beside it in a `.part` file, from which the next
-    call goes on. A complete file that is not the `known` one is deleted.
+    call goes on. A complete file that is not the `known` one is deleted. Whoever calls this is
+    `alone_in` the folder.
     """
     part = target.with_name(f"{target.name}.part")
     try:
@@ -79,16 +109,27 @@ def extract(archive: Path, members: Sequence[Member]) -> None:
                         f"hand as '{member.target}'"
                     )
                 with atomic_path(member.target) as temporary:
+                    _check_room(content.getinfo(held[0]), archive)
                     with content.open(held[0]) as source, temporary.open("wb") as file:
                         shutil.copyfileobj(source, file, CHUNK)
                     _check(temporary, member.known, f"{archive.name}:{held[0]}")
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise CanetError(f"archive '{archive}' is damaged ({error}): download it again") from error
     except OSError as error:
         raise CanetError(
             f"cannot take files out of '{archive}' ({error}): make room, or set CANET_CACHE to "
             "another folder"
         ) from error
+
+
+def _check_room(member: zipfile.ZipInfo, archive: Path) -> None:
+    """Refuse a member that says it is larger than the disk before it fills it."""
+    free = shutil.disk_usage(archive.parent).free
+    if member.file_size > free:
+        raise CanetError(
+            f"'{member.filename}' of '{archive}' takes {member.file_size / 2**30:,.1f} GiB and "
+            f"{free / 2**30:,.1f} GiB of the disk are free: get the official archive, or make room"
+        )
 
 
 def _transfer(url: str, part: Path) -> None:
@@ -108,8 +149,9 @@ def _transfer(url: str, part: Path) -> None:
         return
     with response:
         resumes = response.status == 206
-        length = response.headers.get("Content-Length")
-        total = _total(response.headers) if resumes else int(length) if length else None
+        length = response.headers.get("Content-Length", "")
+        whole = int(length) if length.isdecimal() else None
+        total = _total(response.headers) if resumes else whole
         quiet = total is None or not sys.stderr.isatty()
         megabytes = Display(_megabytes(total or 0), unit="MB", quiet=quiet)
         with part.open("ab" if resumes else "wb") as file, megabytes as display:

@@ -63,9 +63,7 @@ def find(file: RawFile, data_root: Path | None) -> Path | None:
 
 def obtain(files: Sequence[RawFile], data_root: Path | None) -> RawFiles:
     """Find every file, download what is missing, and refuse what is damaged."""
-    missing = [file for file in files if find(file, data_root) is None]
-    if missing:
-        _download(missing)
+    _download_missing(files, data_root)
     paths, digests = {}, []
     for file in files:
         path = find(file, data_root)
@@ -89,6 +87,17 @@ def status(file: RawFile, data_root: Path | None) -> FileStatus:
         path.stat().st_size == expected.size and sha256(path) == expected.sha256
     )
     return FileStatus(file.path, "present" if intact else "damaged", path)
+
+
+def _download_missing(files: Sequence[RawFile], data_root: Path | None) -> None:
+    """Fetch what no folder has, one process at a time: whoever waited finds the other's files."""
+    missing = [file for file in files if find(file, data_root) is None and file.url is not None]
+    if not missing:
+        return
+    from canet.data.download import alone_in
+
+    with alone_in(_dataset_folder(missing[0], cache_dir() / missing[0].path)):
+        _download(file for file in missing if find(file, data_root) is None)
 
 
 def _download(files: Iterable[RawFile]) -> None:
@@ -129,23 +138,29 @@ def _expected(file: RawFile, path: Path) -> Known | None:
     """What `path` must be: the published file, or the one recorded at first use."""
     if file.path in sources.KNOWN:
         return sources.KNOWN[file.path]
-    recorded = _recorded(_dataset_folder(file, path)).get(file.path)
-    return Known(recorded["size"], recorded["sha256"]) if recorded else None
+    return _recorded(_dataset_folder(file, path)).get(file.path)
 
 
 def _record(file: RawFile, path: Path, digest: str) -> None:
+    from canet.data.download import alone_in
+
     folder = _dataset_folder(file, path)
-    entry = {"size": path.stat().st_size, "sha256": digest}
+    entry = Known(path.stat().st_size, digest)
     try:
-        write_json(folder / CHECKSUMS, {**_recorded(folder), file.path: entry})
-    except OSError:
+        with alone_in(folder):
+            entries = {**_recorded(folder), file.path: entry}
+            content = {name: known._asdict() for name, known in entries.items()}
+            write_json(folder / CHECKSUMS, content)
+    except (CanetError, OSError):
         return  # a read-only cache holds files but no record of them
 
 
-def _recorded(folder: Path) -> dict[str, dict]:
+def _recorded(folder: Path) -> dict[str, Known]:
+    """What was recorded at first use; nothing of a record that is damaged."""
     try:
-        return read_json(folder / CHECKSUMS)
-    except (OSError, ValueError):
+        content = read_json(folder / CHECKSUMS)
+        return {name: Known(int(e["size"]), str(e["sha256"])) for name, e in content.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
 
 
