@@ -10,7 +10,7 @@ from canet.settings import override, parse_assignments, setting, valid_values
 
 @dataclass(frozen=True)
 class Example:
-    width: int = setting(8, "how wide", minimum=1, search=(8, 16))
+    width: int = setting(8, "how wide", minimum=1, maximum=100, search=(8, 16))
     rate: float = setting(0.1, "how fast", above=0)
     share: float = setting(0.5, "how much", minimum=0, below=1)
     slow_rate: float | None = setting(None, "how slow", above=0)
@@ -53,22 +53,27 @@ def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: An
 @pytest.mark.parametrize(
     ("name", "given", "valid"),
     [
-        ("width", "0", "a whole number ≥ 1"),
-        ("width", "1.5", "a whole number ≥ 1"),
-        ("width", 1.5, "a whole number ≥ 1"),
-        ("width", "wide", "a whole number ≥ 1"),
-        ("width", "", "a whole number ≥ 1"),
-        ("width", None, "a whole number ≥ 1"),
-        ("width", float("inf"), "a whole number ≥ 1"),
-        ("rate", "0", "a number > 0"),
-        ("rate", "nan", "a number > 0"),
-        ("rate", "inf", "a number > 0"),
-        ("rate", "1e999", "a number > 0"),
-        ("rate", 10**400, "a number > 0"),
+        ("width", "0", "a whole number ≥ 1 and ≤ 100"),
+        ("width", "1.5", "a whole number ≥ 1 and ≤ 100"),
+        ("width", 1.5, "a whole number ≥ 1 and ≤ 100"),
+        ("width", "wide", "a whole number ≥ 1 and ≤ 100"),
+        ("width", "", "a whole number ≥ 1 and ≤ 100"),
+        ("width", None, "a whole number ≥ 1 and ≤ 100"),
+        ("width", True, "a whole number ≥ 1 and ≤ 100"),
+        ("width", 101, "a whole number ≥ 1 and ≤ 100"),
+        ("width", 10**20, "a whole number ≥ 1 and ≤ 100"),
+        ("width", float("inf"), "a whole number ≥ 1 and ≤ 100"),
+        ("rate", "0", "a number > 0 and ≤ 1,000,000"),
+        ("rate", "nan", "a number > 0 and ≤ 1,000,000"),
+        ("rate", "inf", "a number > 0 and ≤ 1,000,000"),
+        ("rate", "1e999", "a number > 0 and ≤ 1,000,000"),
+        ("rate", 1e308, "a number > 0 and ≤ 1,000,000"),
+        ("rate", "1000001", "a number > 0 and ≤ 1,000,000"),
+        ("rate", False, "a number > 0 and ≤ 1,000,000"),
         ("share", "-0.1", "a number ≥ 0 and < 1"),
         ("share", "1", "a number ≥ 0 and < 1"),
-        ("slow_rate", "0", "a number > 0 or none"),
-        ("slow_rate", "fast", "a number > 0 or none"),
+        ("slow_rate", "0", "a number > 0 and ≤ 1,000,000 or none"),
+        ("slow_rate", "fast", "a number > 0 and ≤ 1,000,000 or none"),
         ("way", "beside", "one of along, against"),
         ("way", None, "one of along, against"),
         ("flag", "yes", "true or false"),
@@ -82,6 +87,58 @@ def test_invalid_value_is_refused_with_the_valid_ones(name: str, given: Any, val
     message = str(caught.value)
     assert message == f"invalid value '{given}' for setting '{name}': it takes {valid}"
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("a\nb", "a b"),
+        ("x" * 10**6, "x" * 40 + "…"),
+        (10**400, "1" + "0" * 39 + "…"),
+        (10**5000, "int"),
+        (["a"] * 3, "['a', 'a', 'a']"),
+    ],
+    ids=["lines", "text", "digits", "more digits", "list"],
+)
+def test_a_refused_value_is_shown_in_one_short_line(given: Any, shown: str) -> None:
+    with pytest.raises(CanetError) as caught:
+        override(Example(), {"width": given})
+    assert str(caught.value).startswith(f"invalid value '{shown}' for setting 'width': it takes")
+
+
+ABSURD = [
+    *(10**20, -(10**20), 10**400, 10**5000, -1, 1e308, -1e308, float("inf"), float("nan")),
+    *("99999999999999999999", "inf", "nan", "-inf", "", " ", "None?", "1e999", "\x00", "true?"),
+    *([], {}, [1], object(), 1j, b"1", (1, 2)),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_setting_of_every_method_refuses_absurd_values_in_one_line(method: str) -> None:
+    settings_type = METHODS[method].settings_type
+    tried = 0
+    for declared in fields(settings_type):
+        others = [] if isinstance(declared.default, bool | str) else [True, False]
+        for value in [*ABSURD, *others]:
+            for act in (
+                lambda name, value: override(settings_type(), {name: value}),
+                lambda name, value: settings_type(**{name: value}),
+            ):
+                with pytest.raises(CanetError) as caught:
+                    act(declared.name, value)
+                assert "\n" not in str(caught.value)
+                assert len(str(caught.value)) < 250
+                tried += 1
+    assert tried >= 2 * len(ABSURD) * len(fields(settings_type))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_settings_built_directly_take_no_numbers_as_text(method: str) -> None:
+    settings_type = METHODS[method].settings_type
+    for declared in fields(settings_type):
+        if not isinstance(declared.default, str):
+            with pytest.raises(CanetError, match="invalid value"):
+                settings_type(**{declared.name: str(declared.default)})
 
 
 def test_unknown_setting_names_the_nearest_and_lists_all_in_one_line() -> None:

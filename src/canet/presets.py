@@ -101,7 +101,7 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"cannot read settings from '{path}' ({error.strerror}): name a file such as the "
             f"{BEST} of a search"
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CanetError(f"'{path}' is not JSON: settings stand in a file of JSON") from None
     settings = content.get("settings") if isinstance(content, dict) else None
     if not isinstance(settings, dict):

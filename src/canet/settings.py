@@ -11,6 +11,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from canet.errors import CanetError, unknown_name
 
 S = TypeVar("S")
+LARGEST = 10**6
+"""What a number is at most unless a setting says otherwise: beyond it nothing can be trained."""
+LONGEST_SHOWN = 40
 
 
 def setting(
@@ -21,6 +24,7 @@ def setting(
     minimum: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    maximum: float = LARGEST,
     search: Sequence[Any] = (),
     recorded_at_default: bool = True,
 ) -> Any:
@@ -35,6 +39,7 @@ def setting(
         "minimum": minimum,
         "above": above,
         "below": below,
+        "maximum": maximum,
         "search": tuple(search),
         "recorded_at_default": recorded_at_default,
     }
@@ -61,7 +66,9 @@ def check(settings: Any) -> None:
     """Refuse invalid values in settings that were built directly."""
     hints = get_type_hints(type(settings))
     for declared in fields(settings):
-        _checked(declared, hints[declared.name], getattr(settings, declared.name))
+        hint, value = hints[declared.name], getattr(settings, declared.name)
+        if type(_checked(declared, hint, value)) is not str and isinstance(value, str):
+            raise _refused(declared, hint, value)
 
 
 def recorded(settings: Any) -> dict[str, Any]:
@@ -109,20 +116,17 @@ def valid_values(declared: Field[Any], hint: Any) -> str:
         return "true or false"
     words = "a whole number" if kind is int else "a number"
     bounds = [("≥", rule["minimum"]), (">", rule["above"]), ("<", rule["below"])]
-    limits = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+    bounds += [("≤", rule["maximum"])] if rule["below"] is None else []
+    limits = " and ".join(f"{sign} {bound:,.9g}" for sign, bound in bounds if bound is not None)
     return f"{words} {limits}".strip() + (" or none" if optional else "")
 
 
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     rule = declared.metadata
-    problem = CanetError(
-        f"invalid value '{value}' for setting '{declared.name}': "
-        f"it takes {valid_values(declared, hint)}"
-    )
     try:
         parsed = _parsed(value, hint)
     except (TypeError, ValueError, OverflowError):
-        raise problem from None
+        raise _refused(declared, hint, value) from None
     if parsed is None:
         return None
     if rule["choices"]:
@@ -132,12 +136,29 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
             (rule["minimum"] is None or parsed >= rule["minimum"])
             and (rule["above"] is None or parsed > rule["above"])
             and (rule["below"] is None or parsed < rule["below"])
+            and parsed <= rule["maximum"]
         )
     else:
         valid = True
     if not valid:
-        raise problem
+        raise _refused(declared, hint, value)
     return parsed
+
+
+def _refused(declared: Field[Any], hint: Any, value: Any) -> CanetError:
+    return CanetError(
+        f"invalid value '{_shown(value)}' for setting '{declared.name}': "
+        f"it takes {valid_values(declared, hint)}"
+    )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: one line that is not too long."""
+    try:
+        text = " ".join(str(value).split())
+    except ValueError:  # Python writes no integer with thousands of digits
+        text = type(value).__name__
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def _parsed(value: Any, hint: Any) -> Any:
@@ -149,6 +170,8 @@ def _parsed(value: Any, hint: Any) -> Any:
         if str(value).lower() not in words:
             raise ValueError(value)
         return words[str(value).lower()]
+    if kind is not str and isinstance(value, bool | bytes):
+        raise ValueError(value)
     if kind is int and isinstance(value, float) and not value.is_integer():
         raise ValueError(value)
     parsed = kind(value)

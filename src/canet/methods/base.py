@@ -16,14 +16,20 @@ from canet.nn.blocks import Direction
 from canet.settings import check, setting
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
+WIDEST = 2**14
+"""Of a layer: its square matrix takes a gigabyte."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings of every method; a method's own come in a subclass."""
 
-    hidden: int = setting(64, "width of the hidden layers", minimum=1, search=(32, 64, 128))
-    num_layers: int = setting(2, "layers of propagation", minimum=1, below=101, search=(2, 3, 4, 5))
+    hidden: int = setting(
+        64, "width of the hidden layers", minimum=1, maximum=WIDEST, search=(32, 64, 128)
+    )
+    num_layers: int = setting(
+        2, "layers of propagation", minimum=1, maximum=100, search=(2, 3, 4, 5)
+    )
     dropout: float = setting(
         0.2, "share of units dropped when training", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.colour import Colour
-from canet.methods.base import Batch, Method, Settings
+from canet.methods.base import WIDEST, Batch, Method, Settings
 from canet.settings import setting
 
 STEEPNESS = 10.0  # γ of the paper's schedule
@@ -27,7 +27,11 @@ class DANNSettings(Settings):
         search=(0.01, 0.03, 0.1, 0.3, 1.0),
     )
     discriminator_hidden: int = setting(
-        256, "width of the discriminator's hidden layer", minimum=1, search=(64, 128, 256)
+        256,
+        "width of the discriminator's hidden layer",
+        minimum=1,
+        maximum=WIDEST,
+        search=(64, 128, 256),
     )
 
 

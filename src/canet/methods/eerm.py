@@ -26,7 +26,7 @@ class EERMSettings(Settings):
     Five random edges at each node outnumber the few that sparse graphs have.
     """
 
-    num_editors: int = setting(3, "K, editors of the graph", minimum=2, search=(3, 5))
+    num_editors: int = setting(3, "K, editors of the graph", minimum=2, maximum=100, search=(3, 5))
     edits_per_node: int = setting(
         1,
         "s, edges that an editor flips at each node",
@@ -38,7 +38,11 @@ class EERMSettings(Settings):
         1.0, "β, weight of the risks' mean beside their variance", above=0, search=(0.5, 1, 2, 3)
     )
     inner_steps: int = setting(
-        1, "T, steps of the editors before one of the model", minimum=1, search=(1, 5)
+        1,
+        "T, steps of the editors before one of the model",
+        minimum=1,
+        maximum=1000,
+        search=(1, 5),
     )
     editor_learning_rate: float = setting(
         0.005, "Adam's learning rate of the editors", above=0, search=(0.001, 0.005, 0.01)
