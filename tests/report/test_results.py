@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.files import write_json
 from canet.report import ExtraSet
-from canet.report.results import OOD_MEAN, read_results
+from canet.report.results import OOD_MEAN, find_results, read_results, results_of
 from tests.finished import make_config, write_run
 
 
@@ -80,3 +80,44 @@ def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
 def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="no finished run"):
         read_results(tmp_path)
+
+
+def test_a_damaged_run_is_left_out_and_named(tmp_path: Path) -> None:
+    write_run(tmp_path, make_config(seed=0), scores(50.0))
+    damaged = write_run(tmp_path, make_config(seed=1), scores(60.0))
+    (damaged.path / "result.json").write_text("[]")
+    with pytest.warns(InputWarning, match="left out a run") as caught:
+        found = find_results(tmp_path)
+    assert [run.config.seed for run in found.results[0].runs] == [0]
+    (line,) = found.left_out
+    folder = damaged.path.relative_to(tmp_path)
+    assert line == (
+        f"'{folder}/result.json' is damaged (it holds []): delete '{folder}' and train the run "
+        "again"
+    )
+    assert [str(warning.message) for warning in caught] == [f"left out a run: {line}"]
+
+
+def test_where_every_run_is_damaged_there_is_nothing_to_report(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        place = write_run(tmp_path, make_config(seed=seed), scores(50.0))
+        (place.path / "config.json").write_text("null")
+    with pytest.raises(CanetError, match=r"no run at .* can be used: .*\(and 1 more\)"):
+        find_results(tmp_path)
+
+
+def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "a", make_config(), scores(50.0))
+    shutil.copytree(place.path, tmp_path / "b" / "copy")
+    (place.path / "result.json").write_text("null")
+    with pytest.warns(InputWarning, match="is damaged"):
+        (result,) = read_results(tmp_path)
+    assert result.runs[0].place.path == tmp_path / "b" / "copy"
+
+
+def test_runs_that_are_named_one_by_one_must_all_be_sound(tmp_path: Path) -> None:
+    places = [write_run(tmp_path, make_config(seed=seed), scores(50.0)) for seed in (0, 1)]
+    assert len(results_of(places)[0].runs) == 2
+    (places[1].path / "result.json").write_text("{}")
+    with pytest.raises(CanetError, match="lacks device"):
+        results_of(places)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
+from canet.errors import CanetError, InputWarning
 from canet.report.context import ExtraSet
 from canet.report.score import Score
+from canet.report.soundness import check_config, check_metrics, check_result
 from canet.training import RunConfig, RunFolder, find_runs
 from canet.training.summary import Scored
 
@@ -48,31 +53,91 @@ class Result:
         return Score([run.score(split) for run in self.runs])
 
 
+class Found(NamedTuple):
+    """What lies at a place: the results, and a line for each run that is left out of them."""
+
+    results: list[Result]
+    left_out: list[str]
+
+
 def read_results(root: Path, extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
-    """The finished runs at or below `root`, grouped; unfinished ones are left out."""
-    return results_of(find_runs(root), extra_sets)
+    """The finished runs at or below `root`, grouped; see `find_results` for what is left out."""
+    return find_results(root, extra_sets).results
+
+
+def find_results(root: Path, extra_sets: Sequence[ExtraSet] = ()) -> Found:
+    """The finished runs at or below `root`, grouped; unfinished and damaged ones are left out.
+
+    Each damaged run is named by a warning and by a line in which paths start at `root`.
+
+    Raises:
+        CanetError: Nothing is left.
+    """
+    results, errors = _grouped(find_runs(root), extra_sets)
+    if not results:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        raise CanetError(f"no run at '{root}' can be used: {errors[0]}{more}")
+    left_out = [error.replace(f"{root}{os.sep}", "") for error in errors]
+    for line in left_out:
+        warnings.warn(f"left out a run: {line}", InputWarning, stacklevel=2)
+    return Found(results, left_out)
 
 
 def results_of(places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
     """Finished runs grouped by everything but their seed, in order of first appearance.
 
-    The same config gives the same run, so of several copies of a run only the first counts.
+    The same config gives the same run, so of several copies of a run only the first sound one
+    counts.
+
+    Raises:
+        CanetError: A run is damaged.
     """
-    found: dict[str, dict[int, RunFolder]] = {}
-    for place in places:
-        config = place.read_config()
-        found.setdefault(config.name, {}).setdefault(config.seed, place)
-    results = []
-    for by_seed in found.values():
-        runs = [read_run(place, extra_sets) for _, place in sorted(by_seed.items())]
-        results.append(Result(replace(runs[0].config, seed=0), runs))
+    results, errors = _grouped(places, extra_sets)
+    if errors:
+        raise CanetError(errors[0])
     return results
 
 
+def _grouped(
+    places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet]
+) -> tuple[list[Result], list[str]]:
+    """Results of the runs that are sound, and what is wrong with the others."""
+    found: dict[str, dict[int, FinishedRun]] = {}
+    errors = []
+    for place in places:
+        try:
+            run = read_run(place, extra_sets)
+        except CanetError as error:
+            errors.append(str(error))
+        else:
+            found.setdefault(run.config.name, {}).setdefault(run.config.seed, run)
+    results = []
+    for by_seed in found.values():
+        runs = [run for _, run in sorted(by_seed.items())]
+        results.append(Result(replace(runs[0].config, seed=0), runs))
+    return results, errors
+
+
 def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedRun:
-    """A finished run with its scores on those extra test sets that it has."""
-    config, result = place.read_config(), place.read_result()
-    for extra in extra_sets:
-        if extra.task == config.task and (found := extra.read(place)):
-            result["scores"] |= found
+    """A finished run with its scores on those extra test sets that it has.
+
+    Raises:
+        CanetError: A file of it is damaged, or holds what no run can have.
+    """
+    try:
+        config = place.read_config()
+        check_config(config, place.path)
+        result = place.read_result()
+        check_result(result, place.path)
+        if place.has_metrics:
+            check_metrics(place.read_metrics(), place.path)
+        for extra in extra_sets:
+            if extra.task == config.task and (found := extra.read(place)):
+                check_result({**result, "scores": result["scores"] | found}, place.path)
+                result["scores"] |= found
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CanetError(
+            f"the run in '{place.path}' cannot be read ({type(error).__name__}): delete the "
+            "folder and train the run again"
+        ) from error
     return FinishedRun(config, result, place)

@@ -1,0 +1,140 @@
+"""What the files of a finished run must hold before a table, a figure or a page uses them.
+
+A file may be JSON and still be no result: edited, cut and mended, or written by something else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from canet.errors import CanetError
+from canet.training import RunConfig
+from canet.training.checkpoint import CONFIG, METRICS, RESULT
+from canet.training.summary import NEEDED, OOD
+
+LARGEST_SCORE = 1000.0
+"""Far beyond any percentage: what no metric gives, either way."""
+LARGEST = 1e15
+"""Of what is counted or measured in a run."""
+
+
+def check_config(config: RunConfig, folder: Path) -> None:
+    """Refuse a config whose fields are not of their types."""
+    texts = ("task", "protocol", "features", "method", "backbone", "generator")
+    for name, value in vars(config).items():
+        sound = (
+            (name not in texts or isinstance(value, str))
+            and (name not in ("seed", "data_seed") or _is_count(value))
+            and (name not in ("inductive", "ood_curves") or isinstance(value, bool))
+            and (name != "settings" or isinstance(value, dict))
+        )
+        if not sound:
+            raise _damaged(folder / CONFIG, f"its {name} is {_shown(value)}")
+
+
+def check_result(result: Any, folder: Path) -> None:
+    """Refuse a result that lacks what is shown of it, or holds what no run can have."""
+    path = folder / RESULT
+    if not isinstance(result, dict):
+        raise _damaged(path, f"it holds {_shown(result)}")
+    if missing := NEEDED - result.keys():
+        raise CanetError(
+            f"the result in '{folder}' lacks {', '.join(sorted(missing))}: delete the folder and "
+            "train the run again"
+        )
+    rules: dict[str, Callable[[Any], bool]] = {
+        "scores": lambda value: isinstance(value, dict),
+        "selection": lambda value: isinstance(value, str),
+        "selected_epoch": _is_count,
+        "environments_seen": lambda value: value is None or _are(value, _is_text),
+        "epochs": _is_count,
+        "seconds_per_epoch": _is_amount,
+        "peak_memory_mb": _is_amount,
+        "device": _is_text,
+        "versions": lambda value: isinstance(value, dict) and _are([*value.values()], _is_text),
+    }
+    for name, is_sound in rules.items():
+        if not is_sound(result[name]):
+            raise _damaged(path, f"its {name} is {_shown(result[name])}")
+    for name, score in result["scores"].items():
+        if not _is_score(score):
+            raise _damaged(path, f"its score '{name}' is {_shown(score)}, and no percentage")
+    if not any(name.startswith(OOD) for name in result["scores"]):
+        raise CanetError(
+            f"'{path}' has no score under shift: give the task a test_ood set and train the run "
+            "again"
+        )
+    if not _are_environments(result.get("inferred_environments")):
+        raise _damaged(path, "its inferred_environments do not belong together")
+
+
+def check_metrics(metrics: Any, folder: Path) -> None:
+    """Refuse curves that are no numbers, or of sets under shift that are not equally long."""
+    path = folder / METRICS
+    if not isinstance(metrics, dict):
+        raise _damaged(path, f"it holds {_shown(metrics)}")
+    for name, curve in metrics.items():
+        if not _are(curve, _is_number if name == "loss" else _is_score):
+            raise _damaged(path, f"its '{name}' is no curve")
+    if len({len(curve) for name, curve in metrics.items() if name.startswith(OOD)}) > 1:
+        raise _damaged(path, "its curves under shift are not equally long")
+
+
+def _are_environments(found: Any) -> bool:
+    """Whether layers and environments of what a model inferred are as many everywhere."""
+    if found is None:
+        return True
+    if not isinstance(found, Mapping) or not _are(found.get("effective"), _is_amount):
+        return False
+    layers, posterior = len(found["effective"]), found.get("posterior")
+    matches = found.get("alignment") or [0.0] * layers
+    if not _are(matches, _is_number) or len(matches) != layers or not isinstance(posterior, dict):
+        return False
+    if "train" not in posterior:
+        return False
+    shares = [row for rows in posterior.values() if isinstance(rows, list) for row in rows]
+    return (
+        _are([*posterior.values()], lambda rows: isinstance(rows, list) and len(rows) == layers)
+        and _are(shares, lambda row: bool(row) and _are(row, _is_number))
+        and len({len(row) for row in shares}) == 1
+    )
+
+
+def _are(values: Any, is_sound: Callable[[Any], bool]) -> bool:
+    return isinstance(values, list) and all(map(is_sound, values))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int) and 0 <= value < LARGEST
+
+
+def _is_amount(value: Any) -> bool:
+    return _is_number(value) and 0 <= value < LARGEST
+
+
+def _is_score(value: Any) -> bool:
+    """Whether a value can be a percentage, or NaN: a set that has one class has no ROC-AUC."""
+    no_number = isinstance(value, float) and math.isnan(value)
+    return no_number or (_is_number(value) and abs(value) <= LARGEST_SCORE)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _damaged(path: Path, cause: str) -> CanetError:
+    return CanetError(
+        f"'{path}' is damaged ({cause}): delete '{path.parent}' and train the run again"
+    )
