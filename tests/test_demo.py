@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from canet import demo
 from canet.data import synthetic
 from canet.demo import CONTESTANTS, run_demo
+from canet.report.figures import DemoLine
 from canet.runs.evaluate import evaluate_runs
 from canet.training import Trainer, trainer
 
@@ -72,6 +74,29 @@ def test_demo_names_its_selection_rule_its_limits_and_the_next_command(shown: Sh
     assert "selected on validation data, which is in distribution" in shown.text
     assert "canet train synthetic --protocol disjoint" in shown.text
     assert f"Picture: {shown.folder / 'demo.png'}" in shown.text
+
+
+@pytest.mark.parametrize(
+    ("erm", "ours", "text"),
+    [
+        ([60.0, 62.0], [90.0, 92.0], "CaNet-GCN is 30.0 above GCN (ERM): more than the spread."),
+        ([90.0, 92.0], [80.0, 99.0], "GCN (ERM) is 1.5 above CaNet-GCN: within the spread."),
+        ([90.0, 92.0], [92.0, 90.0], "GCN (ERM) and CaNet-GCN are tied."),
+    ],
+)
+def test_demo_tells_who_is_above_and_whether_by_more_than_the_spread(
+    erm: list[float], ours: list[float], text: str
+) -> None:
+    scores = (erm, ours, [99.0, 99.0])
+    lines = [
+        DemoLine(c.label, c.colour, [90.0, 90.0], ood, np.zeros((2, 1)))
+        for c, ood in zip(CONTESTANTS, scores, strict=True)
+    ]
+    assert demo.verdict(lines) == f"Under shift {text}"
+
+
+def test_demo_prints_this_sentence(shown: Shown) -> None:
+    assert any(line.startswith("Under shift ") for line in shown.text.splitlines())
 
 
 def test_demo_draws_a_picture(shown: Shown) -> None:

@@ -10,3 +10,7 @@ class Colour(NamedTuple):
 
     light: str
     dark: str
+
+
+CEILING = Colour("#5f6b70", "#7d8b92")
+"""That of a model which never sees the misleading columns: no method of its own."""

@@ -8,12 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from canet.colour import CEILING
 from canet.console import Reporter, print_table
 from canet.data import load_task
 from canet.data.spurious import without_spurious_columns
 from canet.data.task import ShiftTask
+from canet.methods import METHODS
 from canet.presets import preset
+from canet.report.comparison import Lead
 from canet.report.figures import DemoLine, draw_demo
+from canet.report.score import Score
 from canet.training import Run, Trainer
 
 DATA_SEEDS = (0, 1, 2)
@@ -26,6 +30,12 @@ class DemoModel(NamedTuple):
     label: str
     method: str
     sees_spurious: bool
+
+    @property
+    def colour(self) -> str:
+        """Its method's, as in every figure."""
+        colour = METHODS[self.method].colour if self.sees_spurious else CEILING
+        return colour.light
 
 
 CONTESTANTS = (
@@ -42,7 +52,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     with Reporter(len(CONTESTANTS) * len(tasks), quiet).showing() as reporter:
         for contestant in CONTESTANTS:
             runs = [_train(contestant, task, out, device, reporter) for task in tasks]
-            lines.append(_line(contestant.label, runs))
+            lines.append(_line(contestant, runs))
     picture = out / "demo.png"
     draw_demo(lines, picture)
     if quiet:
@@ -51,6 +61,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     rows = [[li.label, _spread(li.id_scores), _spread(li.ood_scores), _lost(li)] for li in lines]
     title = f"Test accuracy %, mean ± std over {len(tasks)} draws of the embedded data"
     print_table(title, columns, rows)
+    print(verdict(lines))
     print(
         "Epoch selected on validation data, which is in distribution. Protocol of the paper: users"
     )
@@ -70,15 +81,26 @@ def _train(
     return trainer.run(0, out / config.name, True, reporter.next_run(label))
 
 
-def _line(label: str, runs: list[Run]) -> DemoLine:
+def _line(contestant: DemoModel, runs: list[Run]) -> DemoLine:
     ood = [name for name in runs[0].history if name.startswith("ood/")]
     curves = [np.mean([run.history[name] for name in ood], axis=0) for run in runs]
     return DemoLine(
-        label=label,
+        label=contestant.label,
+        colour=contestant.colour,
         id_scores=[run.result["scores"]["test_id"] for run in runs],
         ood_scores=[mean(run.result["scores"][name] for name in ood) for run in runs],
         ood_curves=np.stack(curves),
     )
+
+
+def verdict(lines: list[DemoLine]) -> str:
+    """How the two that see every column compare under shift, whichever is above."""
+    scores = {line.label: Score(line.ood_scores, digits=1) for line in lines[:2]}
+    (best, first), (other, second) = sorted(scores.items(), key=lambda pair: -pair[1].mean)
+    lead = Lead.of(first, second)
+    if lead is Lead.TIED:
+        return f"Under shift {best} and {other} are tied."
+    return f"Under shift {best} is {first.mean - second.mean:.1f} above {other}: {lead}."
 
 
 def _spread(scores: list[float]) -> str:

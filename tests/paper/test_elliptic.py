@@ -3,7 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
+from canet.methods import METHODS
+from canet.paper import elliptic as elliptic_module
 from canet.paper.elliptic import Elliptic
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
@@ -45,6 +48,30 @@ def test_the_figure_is_drawn_with_and_without_runs(elliptic: Elliptic, tmp_path:
     elliptic.draw(write_runs(elliptic, tmp_path / "runs", score_of), tmp_path / "figures")
     assert names(tmp_path / "figures") == {"elliptic.svg", "elliptic.png"}
     assert names(tmp_path / "empty") == {"elliptic.svg", "elliptic.png"}
+
+
+def test_a_panel_shows_one_method_beside_canet_and_the_others_in_grey(
+    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(elliptic_module, "save_figure", lambda figure, *_: drawn.append(figure))
+    methods = ("erm", "irm", "coral", "dann", "mixup", "canet")
+    experiment = Elliptic(Scope(methods=methods, data_root=small_root))
+    experiment.draw(Finished(tmp_path), tmp_path)
+    panels = [axes for axes in drawn[0].axes if axes.axison]
+    assert len(panels) == 2 * 5
+    for axes, method in zip(panels, 2 * methods[:-1], strict=True):
+        _, labels = axes.get_legend_handles_labels()
+        assert labels == [*["other methods"] * 4, "CaNet", METHODS[method].label]
+
+
+def test_canet_alone_has_a_panel_of_its_own(
+    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(elliptic_module, "save_figure", lambda figure, *_: drawn.append(figure))
+    Elliptic(Scope(methods=("canet",), data_root=small_root)).draw(Finished(tmp_path), tmp_path)
+    assert [axes.get_title(loc="left") for axes in drawn[0].axes] == ["CaNet-GCN", "CaNet-GAT"]
 
 
 def test_another_task_in_its_place_has_no_left_out_steps(fresh_cache: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from canet.files import write_json
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
-from canet.report.comparison import Comparison, Contestant, compare
+from canet.report.comparison import Comparison, Contestant, Lead, compare
 from canet.report.results import OOD_MEAN, read_results
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.training import RunConfig
@@ -108,7 +108,7 @@ def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
     assert [c.config.settings["hidden"] for c in comparison.variants] == [32]
     verdict = comparison.verdict("gcn")
     assert verdict
-    assert (verdict.winner.score(OOD_MEAN).mean, verdict.lead) == (80.0, 20.0)
+    assert (verdict.best[0].score(OOD_MEAN).mean, verdict.points) == (80.0, 20.0)
 
 
 def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> 
     comparison = only(tmp_path)
     verdict = comparison.verdict("gcn")
     assert verdict
-    assert verdict.winner.config.method == "canet"
-    assert verdict.lead == 20.0
+    assert [best.config.method for best in verdict.best] == ["canet"]
+    assert verdict.points == 20.0
     assert [c.is_ceiling for c in comparison.of("gcn")] == [False, False, True]
 
 
@@ -139,17 +139,27 @@ def test_protocols_features_and_visibility_are_never_compared(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("second", "clear", "spread"), [((62.0, 64.0), True, True), ((76.0, 80.0), False, True)]
+    ("second", "lead"),
+    [((62.0, 64.0), Lead.CLEAR), ((76.0, 80.0), Lead.WITHIN), ((81.002, 80.002), Lead.TIED)],
 )
 def test_a_lead_is_clear_if_it_exceeds_both_spreads(
-    second: tuple[float, float], clear: bool, spread: bool, tmp_path: Path
+    second: tuple[float, float], lead: Lead, tmp_path: Path
 ) -> None:
     for seed in (0, 1):
         write(tmp_path, 80.0 + seed, "canet", seed=seed)
         write(tmp_path, second[seed], seed=seed)
     verdict = only(tmp_path).verdict("gcn")
     assert verdict
-    assert (verdict.is_clear, verdict.has_spread) == (clear, spread)
+    assert verdict.lead is lead
+
+
+def test_scores_that_read_alike_are_all_best(tmp_path: Path) -> None:
+    write(tmp_path, 80.001, "canet")
+    write(tmp_path, 80.002)
+    write(tmp_path, 79.0, "irm")
+    verdict = only(tmp_path).verdict("gcn")
+    assert verdict
+    assert {best.config.method for best in verdict.best} == {"canet", "erm"}
 
 
 def test_single_runs_are_never_clear(tmp_path: Path) -> None:
@@ -157,7 +167,7 @@ def test_single_runs_are_never_clear(tmp_path: Path) -> None:
     write(tmp_path, 40.0)
     verdict = only(tmp_path).verdict("gcn")
     assert verdict
-    assert not verdict.is_clear
+    assert verdict.lead is Lead.SINGLE
 
 
 def test_a_method_that_this_version_does_not_know_is_shown(tmp_path: Path) -> None:

@@ -45,7 +45,8 @@ def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Pat
     means = [score_at(chart, y) for _, y in points(line.points)]
     assert means == pytest.approx([45, 65, 70], abs=0.2)
     upper = [score_at(chart, y) for _, y in points(line.band)[:3]]
-    assert upper == pytest.approx([50, 70, chart.highest], abs=0.2)
+    spread = 50**0.5
+    assert upper == pytest.approx([45 + spread, chart.highest, chart.highest], abs=0.2)
     assert line.last == 70.0
 
 
@@ -104,3 +105,14 @@ def test_ticks_enclose_the_scores_and_are_few(low: float, high: float) -> None:
     ticks = nice_ticks(low, high)
     assert ticks[0] <= low <= high <= ticks[-1]
     assert 2 <= len(ticks) <= 7
+
+
+def test_quiet_lines_are_drawn_first_below_the_others(tmp_path: Path) -> None:
+    for method in ("irm", "erm", "mixup"):
+        history = {"loss": [], "valid": [50.0, 60.0, 70.0]}
+        write_run(tmp_path, make_config(method=method), SCORES, history)
+    (comparison,) = compare(read_results(tmp_path))
+    chart = draw_chart(comparison.contestants, validation, Histories(), quiet={"ERM", "Mixup"})
+    assert chart
+    assert [line.in_focus for line in chart.lines] == [False, False, True]
+    assert chart.lines[-1].contestant.label == "IRM"

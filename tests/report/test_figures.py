@@ -7,25 +7,30 @@ from PIL import Image
 
 from canet.report import figures
 from canet.report.figures import (
-    COLOURS,
     DemoLine,
     Style,
     draw_band,
     draw_bars,
     draw_demo,
+    draw_rows,
     new_figure,
     save_figure,
+    shades,
+    side_by_side,
     tidy,
 )
 
 LINES = [
     DemoLine(
         label,
+        colour,
         [90.0 - 10 * i, 92.0 - 10 * i],
         [60.0 + 5 * i, 66.0 + 5 * i],
         np.linspace([20.0, 22.0], [60.0 + 5 * i, 66.0 + 5 * i], 30, axis=1),
     )
-    for i, label in enumerate(("one", "two", "three"))
+    for i, (label, colour) in enumerate(
+        [("one", "#0072b2"), ("two", "#d55e00"), ("three", "#5f6b70")]
+    )
 ]
 
 
@@ -35,8 +40,8 @@ def test_picture_is_a_png_with_a_colour_for_each_line(tmp_path: Path) -> None:
     with Image.open(path) as image:
         assert (image.format, image.size) == ("PNG", (1500, 600))
         pixels = np.asarray(image.convert("RGB"), dtype=float) / 255
-    for colour in COLOURS:
-        near = np.abs(pixels - to_rgb(colour)).max(axis=2) < 0.02
+    for line in LINES:
+        near = np.abs(pixels - to_rgb(line.colour)).max(axis=2) < 0.02
         assert near.sum() > 200
     assert [file.name for file in path.parent.iterdir()] == ["demo.png"]
 
@@ -71,9 +76,55 @@ def test_a_figure_has_the_same_bytes_every_time(tmp_path: Path) -> None:
     assert b"<dc:date>" not in (tmp_path / "first" / "picture.svg").read_bytes()
 
 
-def test_bars_are_drawn_where_some_have_no_run() -> None:
+def test_bars_begin_at_nought_and_are_drawn_where_some_have_no_run() -> None:
     axes = new_figure(1, 1).subplots()
     draw_bars(axes, ["a", "b"], [("one", "red", [[60.0, 62.0], []]), ("two", "blue", [[], []])])
-    low, high = axes.get_ylim()
-    assert 0 < low < 60
-    assert 62 < high < 100
+    assert axes.get_ylim() == (0, 100)
+    assert all(bar.get_y() == 0 for bar in axes.patches)
+
+
+def test_dots_of_one_bar_lie_side_by_side_within_it() -> None:
+    axes = new_figure(1, 1).subplots()
+    draw_bars(axes, ["a"], [("one", "red", [[60.0] * 5]), ("two", "blue", [[60.0] * 5])])
+    for bar, dots in zip(axes.patches, axes.lines, strict=True):
+        places = dots.get_xdata()
+        assert len(set(places)) == 5
+        assert bar.get_x() < min(places) < max(places) < bar.get_x() + bar.get_width()
+
+
+def test_a_single_dot_lies_on_its_place() -> None:
+    assert side_by_side(2.0, 1, 0.5).tolist() == [2.0]
+    assert side_by_side(2.0, 0, 0.5).tolist() == []
+
+
+def test_rows_show_mean_spread_and_every_run_and_no_bar() -> None:
+    axes = new_figure(1, 1).subplots()
+    draw_rows(axes, [("full", "red", [60.0, 62.0]), ("less", "grey", []), ("one", "blue", [99.0])])
+    assert not axes.patches
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["full", "less", "one"]
+    (first, other) = axes.containers
+    assert first.lines[0].get_xdata().tolist() == [61.0]
+    (whisker,) = first.lines[2]
+    assert whisker.get_segments()[0][:, 0] == pytest.approx([61 - 2**0.5, 61 + 2**0.5])
+    (whisker,) = other.lines[2]
+    assert whisker.get_segments()[0][:, 0].tolist() == [99.0, 99.0]
+
+
+def test_a_percentage_has_no_spread_beyond_a_hundred() -> None:
+    axes = new_figure(1, 1).subplots()
+    draw_rows(axes, [("full", "red", [90.0, 100.0])])
+    (whisker,) = axes.containers[0].lines[2]
+    assert whisker.get_segments()[0][:, 0].max() == 100.0
+
+
+def test_a_band_of_one_place_is_a_stroke() -> None:
+    axes = new_figure(1, 1).subplots()
+    draw_band(axes, [3], [[50.0, 52.0]], Style("#0072b2"), "line")
+    (stroke,) = axes.collections
+    assert stroke.get_segments()[0][:, 1] == pytest.approx([51 - 2**0.5, 51 + 2**0.5])
+
+
+def test_shades_go_from_light_to_dark_about_the_colour() -> None:
+    light, own, dark = shades("#d55e00", 3)
+    assert own == "#d55e00"
+    assert sum(to_rgb(light)) > sum(to_rgb(own)) > sum(to_rgb(dark))

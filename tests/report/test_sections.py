@@ -182,6 +182,13 @@ def test_number_of_runs_and_what_the_spread_is_over_are_told(tmp_path: Path) -> 
     assert table.table.notes[0].endswith("over 3 runs, epoch by best validation")
 
 
+def test_single_runs_are_said_to_have_no_spread(tmp_path: Path) -> None:
+    write(tmp_path, make_config())
+    (table,) = section(tmp_path).tables
+    assert table.table.notes[0] == "accuracy in %, one run each, epoch by best validation"
+    assert not any(score.has_spread for score in rows(table)["ERM"].values())
+
+
 def test_scores_left_out_by_the_paper_are_columns_of_their_own(tmp_path: Path) -> None:
     write(tmp_path, make_config("elliptic"), **{"left_out/steps 6-10": 40.0})
     shown = section(tmp_path).tables[0]
@@ -224,7 +231,30 @@ def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> Non
 
 def test_short_training_is_said(tmp_path: Path) -> None:
     write(tmp_path, make_config(epochs=40))
-    assert any("40 instead of 500" in note for note in section(tmp_path).notes)
+    notes = section(tmp_path).notes
+    assert "Trained for fewer epochs than are the default here: 40 instead of 500." in notes
+    assert not any("published" in note for note in notes)
+
+
+def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Path) -> None:
+    maker = Maker(tmp_path)
+    for method, level in {"erm": 60.0, "irm": 61.0, "dann": 95.0, "canet": 70.0}.items():
+        maker.run(make_config("cora", method), level)
+    chart = section(tmp_path).charts[0][1]
+    assert all(line.in_focus for line in chart.lines)
+    maker.run(make_config("cora", "mixup"), 50.0)
+    chart = section(tmp_path).charts[0][1]
+    shown = {line.contestant.label for line in chart.lines if line.in_focus}
+    assert shown == {"ERM", "CaNet", "DANN"}
+
+
+def test_a_note_says_what_a_band_is_only_where_one_is_drawn(tmp_path: Path) -> None:
+    maker = Maker(tmp_path)
+    maker.run(make_config("cora"))
+    assert section(tmp_path).chart_note == "Means over all runs."
+    maker.run(make_config("cora", seed=1))
+    note = "Means over all runs. The band is one standard deviation."
+    assert section(tmp_path).chart_note == note
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,14 @@ def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
     assert (tmp_path / "name.md").read_text(encoding="utf-8").startswith("# A title")
 
 
+def test_one_run_has_no_spread_in_any_format() -> None:
+    single = table(["GCN", "ERM", Score([70.0], 1)])
+    assert "±" not in single.markdown()
+    assert single.texts()[1] == [["GCN", "ERM", "70.00"]]
+    (row,) = csv.DictReader(single.csv().splitlines())
+    assert (row["mean"], row["std"]) == ("70.0000", "")
+
+
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = table(
         ["GCN", "ERM", Score([70.1, 1 / 3], 2, Published("Table 1", 74.3, 2.66), digits=3)],

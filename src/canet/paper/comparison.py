@@ -114,14 +114,20 @@ class PublishedComparison(Contest):
 
 
 def _standing(means: dict[str, float]) -> list[str]:
-    """CaNet's rank among the methods that have a score, the best of the others, and its lead."""
+    """CaNet's rank among the methods that have a score, the best of the others, and its lead.
+
+    Scores that read alike are tied: they share a rank, and the best others are all named.
+    """
     valid = {name: value for name, value in means.items() if not math.isnan(value)}
     ours = valid.pop(method_label(OURS), None)
     if ours is None or not valid:
         return [GAP, GAP, GAP]
-    rank = 1 + sum(value > ours for value in valid.values())
-    best = max(valid, key=lambda name: valid[name])
-    return [f"{rank} of {len(valid) + 1}", best, f"{ours - valid[best]:+.2f}"]
+    shown = {name: round(value, 2) for name, value in valid.items()}
+    best = max(shown.values())
+    rank = f"{1 + sum(value > round(ours, 2) for value in shown.values())} of {len(shown) + 1}"
+    tied = ", tied" if round(ours, 2) in shown.values() else ""
+    names = ", ".join(name for name, value in shown.items() if value == best)
+    return [rank + tied, names, f"{ours - max(valid.values()):+.2f}"]
 
 
 class Table1(PublishedComparison):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from canet.console import METRIC_NAMES
+from canet.data import CATALOG
 from canet.data.elliptic import LEFT_OUT_STEPS
 from canet.methods import METHODS
 from canet.paper.contest import OURS, Contest, Entrant
@@ -11,15 +14,7 @@ from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject, split_label
-from canet.report.figures import (
-    MARKERS,
-    Style,
-    draw_band,
-    new_figure,
-    save_figure,
-    share_legend,
-    tidy,
-)
+from canet.report.figures import QUIET, Style, draw_band, new_figure, save_figure, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
@@ -27,9 +22,16 @@ from canet.training import RunConfig
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 
+BEHIND = Style(QUIET, "", width=0.9, band=0.0)
+OTHERS = "other methods"
+SHARED_LABELS = (method_label(OURS), OTHERS)
+"""What is in every panel."""
+COLUMNS = 4
+"""Panels of the figure side by side."""
+
 
 class Elliptic(Contest):
-    """One line per method over the OOD groups, a panel per backbone; none for searched CaNet."""
+    """Lines over the OOD groups, a panel per backbone and method; none for searched CaNet."""
 
     name = "elliptic"
     title = "Elliptic"
@@ -46,30 +48,47 @@ class Elliptic(Contest):
         return [main, self._table(finished, "left-out", about, LEFT_OUT)]
 
     def draw(self, finished: Finished, folder: Path) -> None:
+        """Each method beside CaNet and the others in grey, so that two lines are read at a time."""
         (subject,) = self.subjects
-        figure = new_figure(1, 2, 6.2, 4.0)
-        panels = figure.subplots(1, 2, sharey=True)
-        left_out = LEFT_OUT if subject.task == "elliptic" else ()
-        groups = [*left_out[:1], *OOD_SETS[subject.task], *left_out[1:]]
-        places = list(range(len(groups)))
-        inner = places[1:-1] if left_out else places
-        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
-            for method in self.chosen_methods:
-                style = method_style(method)
-                jobs = self._jobs(subject, Entrant(method), backbone)
-                values = [finished.scores(jobs, split) for split in groups]
-                draw_band(axes, inner, [values[x] for x in inner], style, method_label(method))
-                for x in set(places) - set(inner):
-                    draw_band(axes, [x], [values[x]], style, "_left out")
-            if left_out:
-                axes.axvspan(-0.5, 0.5, color="0.94", zorder=0)
-                axes.axvspan(places[-1] - 0.5, places[-1] + 0.5, color="0.94", zorder=0)
-            axes.set_xticks(places, [short_label(split) for split in groups], rotation=35)
-            title = f"{backbone_label(backbone)}, {subject.label}"
-            tidy(axes, title, "time steps (grey: left out by the paper)" if left_out else "")
-        panels[0].set_ylabel("macro F1 %" if left_out else "accuracy %")
-        share_legend(figure, panels[0], "outside right center")
+        methods = [method for method in self.chosen_methods if method != OURS] or [OURS]
+        columns = min(COLUMNS, len(methods))
+        rows = -(-len(methods) // columns)
+        figure = new_figure(len(PAPER_BACKBONES) * rows, columns, max(3.0, 7 / columns), 2.2)
+        panels = figure.subplots(
+            len(PAPER_BACKBONES) * rows, columns, sharex=True, sharey=True, squeeze=False
+        )
+        for i, backbone in enumerate(PAPER_BACKBONES):
+            values = self._values(finished, subject, backbone)
+            block = panels[i * rows : (i + 1) * rows].ravel()
+            for axes, method in zip(block, methods, strict=False):
+                _draw_panel(axes, values, method, bool(_left_out(subject)))
+                tidy(axes, f"{method_label(method)}-{backbone_label(backbone)}")
+            for axes in block[len(methods) :]:
+                axes.set_axis_off()
+        groups = [short_label(split) for split in _groups(subject)]
+        panels[0, 0].set_xticks(range(len(groups)), groups)
+        for axes in panels[:, 0]:
+            axes.set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+        for axes in panels[-1]:
+            axes.tick_params(axis="x", rotation=90)
+        about = "time steps (shaded: left out by the paper); " if _left_out(subject) else ""
+        figure.supxlabel(f"{about}mean and one standard deviation", fontsize="medium")
+        handles, labels = panels[0, 0].get_legend_handles_labels()
+        shown = {n: h for h, n in zip(handles, labels, strict=True) if n in SHARED_LABELS}
+        figure.legend(
+            list(shown.values()), list(shown), loc="outside upper right", ncols=2, frameon=False
+        )
         save_figure(figure, folder, self.file_name())
+
+    def _values(
+        self, finished: Finished, subject: Subject, backbone: str
+    ) -> dict[str, list[list[float]]]:
+        """The scores of every method on each group."""
+        jobs = {m: self._jobs(subject, Entrant(m), backbone) for m in self.chosen_methods}
+        return {
+            method: [finished.scores(some, split) for split in _groups(subject)]
+            for method, some in jobs.items()
+        }
 
     def _jobs(self, subject: Subject, entrant: Entrant, backbone: str) -> list[RunConfig]:
         return self.jobs(subject, entrant, backbone, self.repeats(subject, entrant))
@@ -98,10 +117,34 @@ def short_label(split: str) -> str:
     return split_label(split).removeprefix("steps ")
 
 
+def _left_out(subject: Subject) -> tuple[str, ...]:
+    """What the paper leaves out: groups before and behind those it shows."""
+    return LEFT_OUT if subject.task == "elliptic" else ()
+
+
+def _groups(subject: Subject) -> list[str]:
+    """Every group in the order of time."""
+    left_out = _left_out(subject)
+    return [*left_out[:1], *OOD_SETS[subject.task], *left_out[1:]]
+
+
+def _draw_panel(
+    axes: Any, values: dict[str, list[list[float]]], method: str, has_left_out: bool
+) -> None:
+    """One method and CaNet in their colours; groups that are left out stand apart."""
+    places = list(range(len(next(iter(values.values())))))
+    inner = places[1:-1] if has_left_out else places
+    for other in sorted(values, key=lambda name: (name in (OURS, method), name == method)):
+        is_shown = other in (OURS, method)
+        style = method_style(other) if is_shown else BEHIND
+        label = method_label(other) if is_shown else OTHERS
+        draw_band(axes, inner, [values[other][x] for x in inner], style, label)
+        for x in set(places) - set(inner):
+            draw_band(axes, [x], [values[other][x]], style, "_left out")
+    for x in set(places) - set(inner):
+        axes.axvspan(x - 0.5, x + 0.5, color="0.95", zorder=0)
+
+
 def method_style(method: str) -> Style:
-    """Each method in its own colour, CaNet on a thicker line."""
-    colour = METHODS[method].colour.light
-    if method == OURS:
-        return Style(colour, "o", "-", 2.4)
-    place = list(METHODS).index(method)
-    return Style(colour, MARKERS[1 + place % (len(MARKERS) - 1)], band=0.05)
+    """Each method in its own colour."""
+    return Style(METHODS[method].colour.light, "o" if method == OURS else "s", width=1.8)

@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject, split_label
 from canet.report.figures import (
-    ACCENT,
     MARKERS,
-    PALETTE,
     Style,
     draw_band,
     new_figure,
     save_figure,
+    shades,
     share_legend,
     tidy,
 )
@@ -27,7 +27,8 @@ from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
 from canet.training import RunConfig
 
-COLOURS = (ACCENT, PALETTE[0], PALETTE[2])
+LINES = 3
+"""A panel has so many OOD sets at most."""
 
 
 class Sweep(NamedTuple):
@@ -103,15 +104,16 @@ class Sensitivity(Experiment):
 
     def _draw(self, finished: Finished, subject: Subject, folder: Path) -> None:
         backbones = self._backbones()
+        colours = shades(METHODS["canet"].colour.light, LINES)
         figure = new_figure(len(backbones), 2, 5.0, 3.2)
         panels = figure.subplots(len(backbones), 2, sharey="row", squeeze=False)
         for row, backbone in zip(panels, backbones, strict=True):
             for axes, sweep in zip(row, SWEEPS, strict=True):
                 values = self._values(sweep)
-                for i, split in enumerate(OOD_SETS[subject.task][: len(COLOURS)]):
+                for i, split in enumerate(OOD_SETS[subject.task][:LINES]):
                     jobs = [self._jobs(subject, backbone, sweep, value) for value in values]
                     scores = [finished.scores(some, split) for some in jobs]
-                    style = Style(COLOURS[i], MARKERS[i])
+                    style = Style(colours[i], MARKERS[i])
                     draw_band(axes, values, scores, style, split_label(split))
                 if sweep.setting == "tau":
                     axes.set_xscale("log")
@@ -121,4 +123,5 @@ class Sensitivity(Experiment):
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
             row[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
         share_legend(figure, panels[0][0], "outside right center")
+        figure.supxlabel("lines: means; bands: one standard deviation", fontsize="medium")
         save_figure(figure, folder, self.file_name(subject.task))

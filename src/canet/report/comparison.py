@@ -1,4 +1,4 @@
-"""Results → comparisons: who stands beside whom, what a spread is taken over, and who wins."""
+"""Results → comparisons: who stands beside whom, what a spread is over, and who is best."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from statistics import mean
 from typing import Any
 
 from canet.data import CATALOG
-from canet.errors import CanetError
 from canet.methods import BACKBONES
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
@@ -19,7 +19,7 @@ from canet.report.results import OOD_MEAN, FinishedRun, Result
 from canet.report.score import Score
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.training import RunConfig
-from canet.training.summary import LEFT_OUT, NEEDED, OOD
+from canet.training.summary import LEFT_OUT, OOD
 
 STRUCTURAL = "structural"
 
@@ -32,7 +32,7 @@ class Contestant:
         config: What its runs share; both seeds are 0.
         draws: Data seed → run seed → run.
         searched: Whether it has the settings of a search, beside its method with published ones;
-            it then has no part in who wins.
+            it then has no part in who is best.
     """
 
     config: RunConfig
@@ -90,41 +90,54 @@ class Contestant:
         return not self.is_ceiling and not self.searched
 
 
+class Lead(StrEnum):
+    """What one score being above another is worth, in words."""
+
+    TIED = "tied"
+    CLEAR = "more than the spread"
+    WITHIN = "within the spread"
+    SINGLE = "single runs"
+
+    @classmethod
+    def of(cls, first: Score, second: Score) -> Lead:
+        """Scores that read alike are tied; a clear lead exceeds the standard deviation of both."""
+        if first.shown == second.shown:
+            return cls.TIED
+        if not (first.has_spread and second.has_spread):
+            return cls.SINGLE
+        return cls.CLEAR if first.mean - second.mean > max(first.std, second.std) else cls.WITHIN
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """Who wins under shift among the contestants of one backbone."""
+    """Who is best under shift among the contestants of one backbone, the first of `ranked`."""
 
     backbone: str
     ranked: list[Contestant]
 
-    @property
-    def winner(self) -> Contestant:
-        return self.ranked[0]
+    @cached_property
+    def best(self) -> list[Contestant]:
+        """Several where scores read alike: a tie is nobody's."""
+        top = self.ranked[0].score(OOD_MEAN).shown
+        return [c for c in self.ranked if c.score(OOD_MEAN).shown == top]
 
     @property
     def runner_up(self) -> Contestant | None:
         return self.ranked[1] if len(self.ranked) > 1 else None
 
-    @property
-    def lead(self) -> float:
-        """Points between the first and the second."""
+    @cached_property
+    def points(self) -> float:
+        """Between the first and the second."""
         if self.runner_up is None:
             return math.nan
-        return self.winner.score(OOD_MEAN).mean - self.runner_up.score(OOD_MEAN).mean
+        return self.ranked[0].score(OOD_MEAN).mean - self.runner_up.score(OOD_MEAN).mean
 
-    @property
-    def is_clear(self) -> bool:
-        """Whether the lead exceeds the standard deviation of both."""
-        return self.has_spread and self.lead > max(s.std for s in self._first_two)
-
-    @property
-    def has_spread(self) -> bool:
-        """Whether both were run more than once."""
-        return all(s.has_spread for s in self._first_two)
-
-    @property
-    def _first_two(self) -> list[Score]:
-        return [contestant.score(OOD_MEAN) for contestant in self.ranked[:2]]
+    @cached_property
+    def lead(self) -> Lead | None:
+        """What these points are worth; None where nobody is second."""
+        if self.runner_up is None:
+            return None
+        return Lead.of(self.ranked[0].score(OOD_MEAN), self.runner_up.score(OOD_MEAN))
 
 
 @dataclass(frozen=True)
@@ -177,20 +190,10 @@ def compare(results: Iterable[Result], context: ReportContext = NO_CONTEXT) -> l
         contestant = group.setdefault(_key(alike), Contestant(alike))
         draw = contestant.draws.setdefault(result.config.data_seed, {})
         for run in result.runs:
-            _check(run)
             if run.config.seed not in draw or run.config.ood_curves:
                 draw[run.config.seed] = run
     comparisons = [_comparison(list(group.values()), context) for group in groups.values()]
     return sorted(comparisons, key=_in_order)
-
-
-def _check(run: FinishedRun) -> None:
-    """Refuse a result that an earlier version wrote without something that is shown."""
-    if missing := NEEDED - run.result.keys():
-        raise CanetError(
-            f"the result in '{run.place.path}' lacks {', '.join(sorted(missing))}: "
-            "delete the folder and train the run again"
-        )
 
 
 def _key(config: RunConfig) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,12 +22,16 @@ Curve = Callable[[History], np.ndarray | None]
 
 @dataclass(frozen=True)
 class Line:
-    """One contestant's curve: `points` of the mean, `band` around it by one standard deviation."""
+    """One contestant's curve: `points` of the mean, `band` around it by one standard deviation.
+
+    Of many lines, few are `in_focus`: the others are grey and without band until asked for.
+    """
 
     contestant: Contestant
     points: str
     band: str
     last: float
+    in_focus: bool
 
 
 @dataclass(frozen=True)
@@ -77,9 +81,15 @@ def under_shift(history: History) -> np.ndarray | None:
 
 
 def draw_chart(
-    contestants: Sequence[Contestant], curve: Curve, histories: Histories
+    contestants: Sequence[Contestant],
+    curve: Curve,
+    histories: Histories,
+    quiet: Collection[str] = (),
 ) -> Chart | None:
-    """The mean curve of each contestant over all its runs; None where no run recorded it."""
+    """The mean curve of each contestant over all its runs; None where no run recorded it.
+
+    Those whose label is `quiet` are drawn first, below the others.
+    """
     stacks = []
     for contestant in contestants:
         found = [curve(histories.of(run)) for run in contestant.runs]
@@ -116,8 +126,10 @@ def draw_chart(
                 points=_points([(x(i + 1), y(centre[i])) for i in epoch]),
                 band=_points(upper + lower) if deviation.any() else "",
                 last=float(centre[-1]),
+                in_focus=contestant.label not in quiet,
             )
         )
+    lines.sort(key=lambda line: line.in_focus)
     return Chart(
         lines,
         x_ticks=[(x(epoch), str(epoch)) for epoch in (1, (1 + epochs) // 2, epochs)],
@@ -138,12 +150,11 @@ def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation at each epoch, over the runs that reached it."""
+    """Mean and standard deviation of a sample at each epoch, over the runs that reached it."""
     longest = max(map(len, curves))
     padded = [np.pad(c, (0, longest - len(c)), constant_values=np.nan) for c in curves]
     stack = np.ma.masked_invalid(np.stack(padded))
-    centre, deviation = stack.mean(axis=0).filled(np.nan), stack.std(axis=0).filled(0.0)
-    return centre, deviation
+    return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
 
 
 def _points(pairs: Sequence[tuple[float, float]]) -> str:

@@ -8,16 +8,26 @@ from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from canet.files import atomic_path
 
-COLOURS = ("#b5533c", "#1f6f8b", "#8a8a8a")
 PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#000000", "#999999")
 """Colours that colour-blind readers can tell apart (Okabe and Ito), but for the accent."""
 ACCENT = "#d55e00"
 MARKERS = "osD^vPX*p"
+QUIET = "0.8"
+"""The grey of lines that stand behind those a panel is about."""
 LegendPlace = Literal["outside lower center", "outside right center"]
+DOT: Any = {
+    "color": "black",
+    "markersize": 3.2,
+    "alpha": 0.65,
+    "markeredgecolor": "white",
+    "markeredgewidth": 0.4,
+    "zorder": 3,
+}
 REPRODUCIBLE: Any = {"svg.hashsalt": "canet"}
 METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
 
@@ -50,7 +60,7 @@ def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
 def draw_band(
     axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
 ) -> None:
-    """Mean over runs as a line, and one standard deviation about it as a band.
+    """Mean over runs as a line, and one standard deviation about it as a band, or a stroke.
 
     Args:
         axes: Where to draw.
@@ -70,6 +80,9 @@ def draw_band(
         linewidth=style.width,
         label=label,
     )
+    if len(x) == 1:
+        axes.vlines(x, centre - spread, centre + spread, color=style.colour, alpha=3 * style.band)
+        return
     axes.fill_between(
         x, centre - spread, centre + spread, color=style.colour, alpha=style.band, linewidth=0
     )
@@ -80,7 +93,7 @@ def draw_bars(
     groups: Sequence[str],
     bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]],
 ) -> None:
-    """Bars side by side in each group, with a dot for every run.
+    """Bars of percentages side by side in each group, from 0 on, with a dot for every run.
 
     Args:
         axes: Where to draw.
@@ -94,17 +107,48 @@ def draw_bars(
         means = [np.mean(runs) if len(runs) else np.nan for runs in values]
         axes.bar(at, means, width * 0.92, color=colour, alpha=0.85, label=label)
         for x, runs in zip(at, values, strict=True):
-            axes.plot([x] * len(runs), runs, "o", color="black", markersize=2.2, alpha=0.55)
+            axes.plot(side_by_side(x, len(runs), 0.7 * width), runs, "o", **DOT)
     axes.set_xticks(places, groups)
-    focus(axes, [value for _, _, groups_ in bars for runs in groups_ for value in runs])
+    axes.set_ylim(0, 100)
 
 
-def focus(axes: Any, values: Sequence[float]) -> None:
-    """Show the range of the values with a margin, so that differences can be seen."""
-    finite = [value for value in values if np.isfinite(value)]
-    if finite:
-        margin = 0.15 * (max(finite) - min(finite)) + 0.5
-        axes.set_ylim(max(0.0, min(finite) - 2 * margin), min(100.0, max(finite) + margin))
+def draw_rows(axes: Any, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
+    """Percentages in a row for each label: every run, about the mean and one standard deviation.
+
+    No bars, so that the axis may begin where the scores do. A line goes down from the first row's
+    mean, which the others are read against.
+
+    Args:
+        axes: Where to draw.
+        rows: Label, colour and values of each row from top to bottom, any number of runs each.
+    """
+    places = range(len(rows))
+    for place, (_, colour, runs) in zip(places, rows, strict=True):
+        if not runs:
+            continue
+        centre, spread = np.mean(runs), np.std(runs, ddof=1) if len(runs) > 1 else 0.0
+        within = [[min(spread, centre)], [min(spread, 100 - centre)]]
+        axes.errorbar(centre, place, xerr=within, fmt="D", color=colour, markersize=6)
+        axes.plot(runs, side_by_side(place, len(runs), 0.5), "o", **DOT)
+    if rows and rows[0][2]:
+        axes.axvline(np.mean(rows[0][2]), color=rows[0][1], linewidth=0.8, linestyle=":")
+    axes.set_yticks(places, [label for label, _, _ in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+
+
+def side_by_side(place: float, count: int, width: float) -> np.ndarray:
+    """Where dots $[count]$ of one place lie in a strip about it, so that none hides another."""
+    return place + (np.arange(count) - (count - 1) / 2) * width / max(count, 1)
+
+
+def shades(colour: str, count: int) -> list[str]:
+    """Tones of a colour from light to dark, for things that one method has several of."""
+    tones = []
+    for share in np.linspace(-0.5, 0.5, count):
+        end = np.zeros(3) if share > 0 else np.ones(3)
+        mixed = (1 - abs(share)) * np.array(to_rgb(colour)) + abs(share) * end
+        tones.append(to_hex(mixed))
+    return tones
 
 
 def draw_matrices(
@@ -147,6 +191,7 @@ class DemoLine(NamedTuple):
     """One contestant over several draws of the data: final scores, and OOD scores per epoch."""
 
     label: str
+    colour: str
     id_scores: list[float]
     ood_scores: list[float]
     ood_curves: np.ndarray
@@ -156,28 +201,17 @@ def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
     """In distribution beside under shift, and how the latter moves while training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
-    places = np.arange(2)
-    for i, (line, colour) in enumerate(zip(lines, COLOURS, strict=True)):
-        both = np.array([line.id_scores, line.ood_scores])
-        shift = (i - (len(lines) - 1) / 2) * 0.28
-        bars.bar(places + shift, both.mean(axis=1), 0.25, color=colour, alpha=0.85)
-        bars.plot(places + shift, both, "o", color="black", markersize=3, alpha=0.6)
-        for x, value in zip(places + shift, both.mean(axis=1), strict=True):
-            bars.annotate(f"{value:.0f}", (x, 3), color="white", ha="center", fontweight="bold")
-        epochs = np.arange(1, line.ood_curves.shape[1] + 1)
-        centre, spread = line.ood_curves.mean(axis=0), line.ood_curves.std(axis=0)
-        curves.plot(epochs, centre, color=colour, label=line.label)
-        curves.fill_between(epochs, centre - spread, centre + spread, color=colour, alpha=0.15)
-    bars.set_xticks(places, ["in distribution", "under shift"])
-    bars.set_ylabel("accuracy %")
-    bars.set_ylim(0, 100)
-    bars.set_title("Test accuracy at the selected epoch", loc="left")
-    curves.set_xlabel("epoch")
-    curves.set_title("Under shift, while training", loc="left")
+    values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]
+    draw_bars(bars, ["in distribution", "under shift"], values)
+    for container in bars.containers:
+        bars.bar_label(
+            container, fmt="{:.0f}", label_type="center", color="white", fontweight="bold"
+        )
+    for line in lines:
+        epochs = range(1, line.ood_curves.shape[1] + 1)
+        draw_band(curves, epochs, line.ood_curves.T.tolist(), Style(line.colour), line.label)
+    tidy(bars, "Test accuracy at the selected epoch, a dot for each draw", y="accuracy %")
+    tidy(curves, "Under shift, while training: mean ± one standard deviation", "epoch")
     curves.legend(frameon=False, loc="lower right")
-    for axes in (bars, curves):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", alpha=0.25)
-        axes.set_axisbelow(True)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))

@@ -132,8 +132,12 @@ def _with_spread(
     everyone = [contestant for contestant, _ in rows]
     rules = sorted({run.result["selection"] for c in everyone for run in c.runs})
     bases = {contestant.basis for contestant in everyone}
-    over = f" over {bases.pop()}" if len(bases) == 1 else ""
-    caption = f"{metric} in %, mean ± standard deviation{over}, epoch by {' or '.join(rules)}"
+    if any(len(contestant.runs) > 1 for contestant in everyone):
+        over = f" over {bases.pop()}" if len(bases) == 1 else ""
+        what = f"mean ± standard deviation{over}"
+    else:
+        what = "one run each"
+    caption = f"{metric} in %, {what}, epoch by {' or '.join(rules)}"
     lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in everyone]
     added = [Column("lost", "ID − OOD", [Score([points], digits=1) for points in lost])]
     one_draw = [c.score_over_runs(OOD_MEAN) for c in everyone]

@@ -17,6 +17,9 @@ from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
 from canet.training.summary import LEFT_OUT, OOD
 
+ALWAYS_SHOWN = ("erm", "canet")
+FEW_LINES = 4
+"""Up to so many lines of a chart are all in colour."""
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
 
 
@@ -55,6 +58,7 @@ class Section:
     notes: list[str]
     tables: list[SectionTable]
     charts: list[tuple[str, Chart]]
+    chart_note: str
     legend: list[Contestant]
     inferred: list[Inferred]
     variants: SectionTable | None
@@ -74,13 +78,15 @@ def make_section(
     marks += ["inductive"] if config.inductive else []
     tags = [f"{metric} in %", f"protocol {config.protocol}", f"{config.features} features"]
     ranked = [c for backbone in comparison.backbones for c in comparison.of(backbone)]
+    charts = list(_charts(comparison, histories))
     return Section(
         anchor="-".join([config.task, config.protocol, *marks]),
         title=", ".join([config.task.capitalize(), *marks]),
         tags=tags + ([f"shift: {entry.shift}"] if entry else []),
         notes=list(_notes(comparison, context)),
         tables=[score_table(comparison, b, metric, context) for b in comparison.backbones],
-        charts=list(_charts(comparison, histories)),
+        charts=charts,
+        chart_note=_chart_note([chart for _, chart in charts]),
         legend=legend(ranked),
         inferred=[found for c in ranked if (found := _inferred(c))],
         variants=variant_table(comparison, metric, context) if comparison.variants else None,
@@ -120,9 +126,9 @@ def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
             yield "Test nodes are really new: the training domains hold no copy of them."
     yield from (extra.note for extra in context.extra_sets if extra.task == config.task)
     if shortened := _shortened(comparison):
-        yield f"Trained for fewer epochs than the published settings have: {shortened}."
+        yield f"Trained for fewer epochs than are the default here: {shortened}."
     if any(contestant.searched for contestant in comparison.contestants):
-        yield f"{SEARCHED_NOTE} The overview names winners without the searched one."
+        yield f"{SEARCHED_NOTE} The overview says who is best without the searched one."
     if any(contestant.is_ceiling for contestant in comparison.contestants):
         yield (
             "The ceiling never sees the spurious columns: it is no competitor, but tells what "
@@ -141,9 +147,40 @@ def _shortened(comparison: Comparison) -> str:
 def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str, Chart]]:
     for backbone in comparison.backbones:
         contestants = comparison.of(backbone)[::-1]
+        quiet = _quiet(comparison, backbone)
         for words, curve in (("under shift", under_shift), ("validation", validation)):
-            if chart := draw_chart(contestants, curve, histories):
+            if chart := draw_chart(contestants, curve, histories, quiet):
                 yield f"{backbone_label(backbone)}, {words}", chart
+
+
+def _quiet(comparison: Comparison, backbone: str) -> set[str]:
+    """Labels that stand back where there are many: not ERM, CaNet, the best nor the ceiling."""
+    contestants = comparison.of(backbone)
+    if len(contestants) <= FEW_LINES:
+        return set()
+    verdict = comparison.verdict(backbone)
+    best = [contestant.label for contestant in verdict.best] if verdict else []
+    return {
+        c.label
+        for c in contestants
+        if c.searched or (c.config.method not in ALWAYS_SHOWN and c.label not in best)
+    }
+
+
+def _chart_note(charts: Sequence[Chart]) -> str:
+    """What lines and bands are, and for whom bands are drawn."""
+    lines = [line for chart in charts for line in chart.lines]
+    quiet = not all(line.in_focus for line in lines)
+    sentences = ["Means over all runs."]
+    if any(line.band for line in lines):
+        whose = ", drawn for the lines in colour" if quiet else ""
+        sentences.append(f"The band is one standard deviation{whose}.")
+    if quiet:
+        sentences.append(
+            "In colour are ERM, CaNet and the best under shift; the others are grey until chosen "
+            "above."
+        )
+    return " ".join(sentences)
 
 
 def _inferred(contestant: Contestant) -> Inferred | None:

@@ -181,7 +181,8 @@ def _numbers(score: Score) -> list[str]:
     """The CSV cells of a score."""
     published = score.published
     values = " ".join(f"{value:.4f}" for value in score.values)
-    ours = [f"{score.mean:.4f}", f"{score.std:.4f}"] if score.values else ["", ""]
+    spread = f"{score.std:.4f}" if len(score.values) > 1 else ""
+    ours = [f"{score.mean:.4f}", spread] if score.values else ["", ""]
     if published is None:
         paper = ["", ""]
     else:

@@ -1,0 +1,113 @@
+"""The overview: where each method stands under shift, a line for each task and backbone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from canet.report.comparison import Comparison, Contestant, Verdict
+from canet.report.context import ReportContext
+from canet.report.curves import nice_ticks
+from canet.report.headline import joined, labels
+from canet.report.results import OOD_MEAN
+from canet.report.sections import Section
+
+DOT_WIDTH = 3.0
+"""Of a dot in percent of the axis, on a screen of common width."""
+
+
+class Axis(NamedTuple):
+    """The axis of scores that all lines share."""
+
+    ticks: list[float]
+
+    @classmethod
+    def of(cls, comparisons: Sequence[Comparison]) -> Axis:
+        scores = [score for c in comparisons for b in c.backbones for score, _ in _scores(c, b)]
+        return cls(nice_ticks(min(scores), max(scores), most=8) if scores else [])
+
+    def place(self, score: float) -> float:
+        """Where a score lies, in percent of the width."""
+        first, last = self.ticks[0], self.ticks[-1]
+        return round(100 * (score - first) / (last - first), 2)
+
+
+class Dot(NamedTuple):
+    """A contestant at its score, `lane` dots above the line."""
+
+    score: float
+    contestant: Contestant
+    lane: int
+    is_best: bool
+
+
+class Standing(NamedTuple):
+    """A line of the overview, and who is best by the published numbers."""
+
+    section: Section
+    verdict: Verdict
+    dots: list[Dot]
+    paper: str
+
+    @property
+    def lanes(self) -> int:
+        """How many dots high it is."""
+        return 1 + 2 * max(abs(dot.lane) for dot in self.dots)
+
+
+def make_standings(
+    sections: list[Section],
+    comparisons: list[Comparison],
+    axis: Axis,
+    context: ReportContext,
+) -> Iterator[Standing]:
+    """Those of each comparison, whose section a line leads to."""
+    for section, comparison in zip(sections, comparisons, strict=True):
+        for backbone in comparison.backbones:
+            if verdict := comparison.verdict(backbone):
+                dots = _dots(_scores(comparison, backbone), verdict, axis)
+                yield Standing(section, verdict, dots, _published(verdict.ranked, context))
+
+
+def apart(places: Sequence[float], width: float) -> list[int]:
+    """A lane for each place, 0, 1, −1, 2, … from the middle, so that no dot hides another.
+
+    The same places have the same lanes every time.
+    """
+    lanes = [0] * len(places)
+    last: dict[int, float] = {}
+    for i in sorted(range(len(places)), key=lambda i: places[i]):
+        outwards = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
+        lane = next(n for n in outwards if places[i] - last.get(n, -math.inf) >= width)
+        lanes[i], last[lane] = lane, places[i]
+    return lanes
+
+
+def _dots(scores: Sequence[tuple[float, Contestant]], verdict: Verdict, axis: Axis) -> list[Dot]:
+    """Ceilings, which stand last, are strokes as high as the line: they need no lane."""
+    lanes = apart([axis.place(x) for x, c in scores if not c.is_ceiling], DOT_WIDTH)
+    lanes += [0] * (len(scores) - len(lanes))
+    return [
+        Dot(score, contestant, lane, any(contestant is best for best in verdict.best))
+        for (score, contestant), lane in zip(scores, lanes, strict=True)
+    ]
+
+
+def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contestant]]:
+    """The contestants that have a score under shift, with it."""
+    scores = [(c.score(OOD_MEAN).mean, c) for c in comparison.of(backbone)]
+    return [(score, c) for score, c in scores if math.isfinite(score)]
+
+
+def _published(contestants: Sequence[Contestant], context: ReportContext) -> str:
+    """Who is best by the published numbers, among those that were run here."""
+    paper = [(context.published(c.config, OOD_MEAN), c) for c in contestants]
+    scores = [(cell.mean, c) for cell, c in paper if cell and cell.mean is not None]
+    if len(scores) < 2:
+        return ""
+    (first, best), (second, runner_up) = sorted(scores, key=lambda pair: -pair[0])[:2]
+    if first == second:
+        return f"paper: {joined(labels(c for score, c in scores if score == first))} tied"
+    return f"paper: {best.label}, {first - second:.1f} above {runner_up.label}"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canet.report.comparison import Verdict, compare
+from canet.report.headline import evidence, headline, joined
+from canet.report.results import read_results
+from tests.finished import make_config, write_run
+
+Scores = dict[str, tuple[float, ...]]
+
+
+def verdicts(root: Path, *comparisons: Scores) -> list[Verdict]:
+    """Those of comparisons in which methods have these scores under shift, one a run."""
+    tasks = ("synthetic", "cora", "citeseer", "pubmed", "twitch", "arxiv")
+    for task, scores in zip(tasks, comparisons, strict=False):
+        for method, values in scores.items():
+            for seed, value in enumerate(values):
+                config = make_config(task, method, seed=seed)
+                write_run(root, config, {"ood/far": value, "test_id": 90.0})
+    found = [comparison.verdict("gcn") for comparison in compare(read_results(root))]
+    return [verdict for verdict in found if verdict]
+
+
+def test_methods_that_are_best_equally_often_are_named_together(tmp_path: Path) -> None:
+    found = verdicts(
+        tmp_path, {"canet": (80.0,), "erm": (70.0,)}, {"canet": (70.0,), "erm": (80.0,)}
+    )
+    assert headline(found) == "Best under shift in 2 comparisons: CaNet and ERM in 1 each"
+
+
+def test_every_method_that_is_best_is_named_with_how_often(tmp_path: Path) -> None:
+    clear, close = (80.0, 81.0), (79.0, 81.0)
+    found = verdicts(
+        tmp_path,
+        {"irm": clear, "erm": (60.0, 61.0), "canet": (50.0, 51.0)},
+        {"irm": clear, "erm": (60.0, 61.0), "canet": (50.0, 51.0)},
+        {"irm": (70.0, 71.0), "erm": (60.0, 61.0), "canet": clear},
+        {"irm": close, "erm": clear, "canet": (50.0, 51.0)},
+    )
+    text = "Best under shift in 4 comparisons: IRM in 2; CaNet and ERM in 1 each"
+    assert headline(found) == text
+    assert evidence(found) == (
+        "The lead is larger than the spread in 3 of 4 comparisons (IRM in 2; CaNet in 1) and "
+        "within it in 1."
+    )
+
+
+def test_a_tie_is_told_as_a_tie_and_given_to_nobody(tmp_path: Path) -> None:
+    found = verdicts(
+        tmp_path,
+        {"canet": (80.0,), "erm": (80.001,), "irm": (20.0,)},
+        {"canet": (70.0,), "erm": (80.0,)},
+    )
+    text = "Best under shift in 2 comparisons: ERM in 1; CaNet and ERM tied in 1"
+    assert headline(found) == text
+    assert evidence(found) == (
+        "The lead is larger than the spread in 0 of 2 comparisons and unknown in 1 of single "
+        "runs. Never best: IRM."
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        (((80.0,), (70.0,)), "CaNet is best under shift, by 10.0 points: single runs"),
+        (
+            ((70.0, 70.2), (80.0, 80.2)),
+            "ERM is best under shift, by 10.0 points: more than the spread",
+        ),
+        (
+            ((79.0, 81.0), (79.1, 81.02)),
+            "ERM is best under shift, by 0.06 points: within the spread",
+        ),
+        (((80.0, 81.0), (81.0, 80.0)), "CaNet and ERM are tied under shift"),
+    ],
+)
+def test_one_comparison_is_told_by_its_lead(
+    scores: tuple[tuple[float, ...], tuple[float, ...]], text: str, tmp_path: Path
+) -> None:
+    ours, other = scores
+    found = verdicts(tmp_path, {"canet": ours, "erm": other})
+    assert (headline(found), evidence(found)) == (text, "")
+
+
+def test_a_lonely_method_is_best_of_nothing(tmp_path: Path) -> None:
+    assert headline(verdicts(tmp_path, {"canet": (80.0,)})) == "Scores under shift"
+
+
+def test_names_are_joined_as_in_a_sentence() -> None:
+    assert [joined(list(names)) for names in ("a", "ab", "abc")] == ["a", "a and b", "a, b and c"]
