@@ -20,6 +20,7 @@ import torch
 from canet import __version__, cli
 from canet import demo as demonstration
 from canet.data import CATALOG, download, synthetic
+from canet.interruption import NOTHING_LOST
 from canet.methods import BACKBONES, Settings
 from canet.methods import METHODS as REGISTRY
 from canet.training import Trainer, trainer
@@ -142,6 +143,7 @@ COMMANDS = [
     "demo",
     "train",
     "evaluate",
+    "verify",
     "datasets",
     "methods",
     "backbones",
@@ -309,7 +311,8 @@ def test_folder_that_is_a_file_is_refused(canet: Canet, work: Path) -> None:
 
 
 def test_training_that_diverges_is_one_line(canet: Canet) -> None:
-    answer = canet("train", "synthetic", *QUICK, "--set", "learning_rate=1e30")
+    steep = ("--set", "learning_rate=1e6", "--set", "num_layers=8")
+    answer = canet("train", "synthetic", *QUICK, *steep)
     assert "the loss is not finite" in answer.complaint
 
 
@@ -322,7 +325,7 @@ def test_interrupted_command_says_how_to_go_on(
     monkeypatch.setattr(Trainer, "run_together", interrupt)
     answer = canet("train", "synthetic", *QUICK)
     assert (answer.code, answer.out) == (130, "")
-    assert answer.err == "canet: interrupted; the same command goes on where it stopped\n"
+    assert answer.err == f"canet: {NOTHING_LOST}\n"
 
 
 def test_fault_of_our_own_keeps_its_traceback(

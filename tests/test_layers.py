@@ -12,7 +12,7 @@ import canet
 
 ROOT = Path(canet.__file__).parent
 ROOMS = [
-    {"colour", "errors", "files", "memory", "progress", "settings", "sparse"},
+    {"colour", "errors", "files", "interruption", "memory", "progress", "settings", "sparse"},
     {"data"},
     {"nn"},
     {"methods"},
@@ -22,7 +22,7 @@ ROOMS = [
     {"search"},
     {"report"},
     {"diagnosis"},
-    {"bench", "demo", "paper"},
+    {"bench", "demo", "paper", "verify"},
     {"cli"},
 ]
 """From raw files to commands; rooms of one line may know each other."""

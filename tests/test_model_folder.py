@@ -9,7 +9,7 @@ from torch import Tensor
 
 from canet import model_folder
 from canet.errors import CanetError
-from canet.files import digest_of, read_json, write_json
+from canet.files import SEAL, digest_of, pack_sealed, read_json, write_json
 from canet.model_folder import MODEL, read_model, write_model
 
 CONTENT = {"classes": ["α", "b"], "score": 0.1 + 0.2, "nothing": None}
@@ -41,8 +41,10 @@ def saved(tmp_path: Path) -> Path:
 
 
 def change(folder: Path, **entries: Any) -> None:
-    """Change what model.json says."""
-    write_json(folder / MODEL, read_json(folder / MODEL) | entries)
+    """Change what model.json says, as somebody does who knows of its checksum."""
+    content = read_json(folder / MODEL) | entries
+    del content[SEAL]
+    (folder / MODEL).write_bytes(pack_sealed(content))
 
 
 def refused(folder: Path, cause: str) -> None:
@@ -87,7 +89,7 @@ def test_a_save_stopped_before_its_end_leaves_the_old_model(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(model_folder, "write_json", stop)
+        patch.setattr(model_folder, "pack_sealed", stop)
         with pytest.raises((CanetError, KeyboardInterrupt)):
             write_model(saved, CONTENT | {"start": 2}, tensors(2))
     assert_holds(saved, 1)
@@ -125,7 +127,7 @@ def test_a_first_save_that_was_stopped_leaves_no_model_and_can_be_done_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(model_folder, "write_json", stop)
+        patch.setattr(model_folder, "pack_sealed", stop)
         with pytest.raises(CanetError, match=r"No space left on device.*: choose another folder"):
             write_model(tmp_path / "m", {}, tensors(1))
     refused(tmp_path / "m", "no model at")
@@ -204,18 +206,23 @@ def test_a_cut_or_missing_tensor_file_is_found(saved: Path) -> None:
     refused(saved, "is damaged")
 
 
-def test_a_changed_byte_of_model_json_is_refused_or_leaves_the_tensors(saved: Path) -> None:
+def test_every_changed_bit_of_model_json_is_refused(saved: Path) -> None:
     raw = (saved / MODEL).read_bytes()
-    for place in range(len(raw)):
+    for place in range(8 * len(raw)):
         changed = bytearray(raw)
-        changed[place] ^= 1 << place % 8
+        changed[place // 8] ^= 1 << place % 8
         (saved / MODEL).write_bytes(changed)
-        try:
-            _, found = read_model(saved)
-        except CanetError:
-            continue
-        whole = [named for named in found.values() if "a" in named]
-        assert all(named["a"].equal(tensors(1)["weights"]["a"]) for named in whole)
+        with pytest.raises(CanetError):
+            read_model(saved)
+
+
+def test_a_model_older_than_the_checksum_of_model_json_is_read(saved: Path) -> None:
+    content = read_json(saved / MODEL)
+    del content[SEAL]
+    write_json(saved / MODEL, content | {"format": 1})
+    assert_holds(saved, 1)
+    write_json(saved / MODEL, content)
+    refused(saved, "is damaged")
 
 
 def test_a_cut_model_json_is_refused(saved: Path) -> None:
@@ -234,8 +241,8 @@ def test_what_is_no_model_json_is_refused(saved: Path, text: str) -> None:
 
 
 def test_a_model_of_another_format_is_refused_by_its_number(saved: Path) -> None:
-    change(saved, format=2)
-    refused(saved, "holds a model of format 2, this version reads 1: update canet")
+    change(saved, format=3)
+    refused(saved, "holds a model of format 3, this version reads 2: update canet")
     change(saved, format=None)
     refused(saved, "format None")
 

@@ -1,9 +1,15 @@
-"""Memory of our own processes: what is freed is kept for the next epoch."""
+"""Memory of our own processes: what is freed is kept for the next epoch, and how much there was."""
 
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has none
+    resource = None  # type: ignore[assignment]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
 _KEPT_BYTES = 2**31 - 1
@@ -25,3 +31,11 @@ def keep_freed_memory() -> None:
         mallopt(_MMAP_MAX, 0)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_TOP_PAD, _STEP_BYTES)
+
+
+def peak_resident_mb() -> float:
+    """Largest resident memory of this process so far; NaN where the system does not tell."""
+    if resource is None:
+        return math.nan
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20

@@ -1,13 +1,14 @@
 """A saved model is a folder: JSON that says what it is, and tensors beside it.
 
-model.json                     parameters, classes, settings, versions, and the files below with
-                               their SHA-256; written last
+model.json                     parameters, classes, settings, versions, the files below with their
+                               SHA-256, and a SHA-256 of all it says; written last
 NAME-DIGEST.safetensors        tensors; the digest in the name lets a model be saved over another
                                one without a moment at which neither can be read
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +19,11 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from canet.errors import CanetError
-from canet.files import atomic_path, digest_of, read_json, write_json
+from canet.files import SEAL, digest_of, pack_sealed, unpack_sealed, write_bytes
 
 MODEL = "model.json"
-FORMAT = 1
+FORMAT, UNSEALED = 2, 1
+"""Today's format, and that of models whose model.json has no checksum of its own."""
 SUFFIX = ".safetensors"
 TENSORS = re.compile(rf"[a-z]+-[0-9a-f]{{12}}{re.escape(SUFFIX)}")
 
@@ -43,10 +45,10 @@ def write_model(
             raw = save({key: t.detach().cpu().contiguous() for key, t in named.items()})
             digest = digest_of(raw)
             files[name] = {"file": f"{name}-{digest[:12]}{SUFFIX}", "sha256": digest}
-            with atomic_path(folder / files[name]["file"]) as temporary:
-                temporary.write_bytes(raw)
+            write_bytes(folder / files[name]["file"], raw)
         written = {file["file"] for file in files.values()}
-        write_json(folder / MODEL, {"format": FORMAT, **content, "files": files})
+        sealed = pack_sealed({"format": FORMAT, **content, "files": files})
+        write_bytes(folder / MODEL, sealed)
         for path in folder.iterdir():
             if TENSORS.fullmatch(path.name) and path.name not in written:
                 path.unlink(missing_ok=True)
@@ -67,7 +69,8 @@ def check_target(folder: Path) -> None:
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
     """What `write_model` wrote, checked against its digests."""
     try:
-        content = read_json(folder / MODEL)
+        raw = (folder / MODEL).read_bytes()
+        content = json.loads(raw)
     except (FileNotFoundError, NotADirectoryError):
         raise CanetError(
             f"no model at '{folder}': give the folder that save or --out named"
@@ -78,11 +81,18 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor
         raise damaged(folder) from None
     if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
         raise damaged(folder)
-    if content.get("format") != FORMAT:
+    if content.get("format") not in (FORMAT, UNSEALED):
         raise CanetError(
             f"'{folder}' holds a model of format {content.get('format')!r}, this version reads "
             f"{FORMAT}: update canet, or save the model again"
         )
+    try:
+        if content["format"] == FORMAT:
+            content = unpack_sealed(raw)
+        elif SEAL in content:
+            raise damaged(folder)
+    except ValueError:
+        raise damaged(folder) from None
     return content, {name: _tensors(folder, file) for name, file in content["files"].items()}
 
 

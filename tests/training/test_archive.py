@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError
-from canet.files import write_json
+from canet.files import sha256, write_json
 from canet.report.results import read_results
 from canet.training import RunFolder, find_runs, runs_at, unpack_archive, write_archive
-from canet.training.checkpoint import MARKER, METRICS, WEIGHTS
+from canet.training.checkpoint import METRICS, RESULT, WEIGHTS
+from canet.training.record import MARKER, read_record, write_record
 from tests.finished import make_config, write_run
 
 
@@ -54,15 +55,40 @@ def test_the_same_runs_give_the_same_bytes(runs: Path, archive: Path, tmp_path: 
     assert (tmp_path / "again.tar.xz").read_bytes() == archive.read_bytes()
 
 
+def test_an_archive_keeps_the_checksums_of_what_it_keeps(runs: Path, tmp_path: Path) -> None:
+    for place in find_runs(runs):
+        names = [path.name for path in place.path.iterdir() if path.name != MARKER]
+        write_record(place.path, {name: sha256(place.path / name) for name in names})
+    write_archive(find_runs(runs), tmp_path / "runs.tar.xz")
+    unpack_archive(tmp_path / "runs.tar.xz", tmp_path / "again")
+    for place in find_runs(tmp_path / "again"):
+        kept = {path.name: sha256(path) for path in place.path.iterdir() if path.name != MARKER}
+        assert read_record(place.path) == kept
+        assert place.read_result()["scores"]
+    write_archive(find_runs(tmp_path / "again"), tmp_path / "again.tar.xz")
+    assert sha256(tmp_path / "again.tar.xz") == sha256(tmp_path / "runs.tar.xz")
+
+
+def test_a_damaged_run_does_not_get_into_an_archive(runs: Path, tmp_path: Path) -> None:
+    place = find_runs(runs)[0]
+    names = [path.name for path in place.path.iterdir() if path.name != MARKER]
+    write_record(place.path, {name: sha256(place.path / name) for name in names})
+    result = (place.path / RESULT).read_bytes()
+    (place.path / RESULT).write_bytes(result.replace(b"99", b"89"))
+    with pytest.raises(CanetError, match="is damaged or was changed"):
+        write_archive(find_runs(runs), tmp_path / "runs.tar.xz")
+    assert not (tmp_path / "runs.tar.xz").exists()
+
+
 def test_a_finished_run_is_not_replaced_and_an_unfinished_one_is(runs: Path, archive: Path) -> None:
     first, second, _ = find_runs(runs)
-    write_json(first.path / "result.json", {"mine": True})
+    write_json(first.path / "result.json", {"scores": {"mine": 1.0}})
     (second.path / MARKER).unlink()
     write_json(second.path / "result.json", {"half": True})
     unpack_archive(archive, runs)
-    assert first.read_result() == {"mine": True}
+    assert first.read_result() == {"scores": {"mine": 1.0}}
     assert second.finished
-    assert "scores" in second.read_result()
+    assert second.read_result()["scores"].keys() > {"ood/a"}
 
 
 def test_a_folder_of_runs_is_read_where_it_is(runs: Path) -> None:

@@ -1,4 +1,6 @@
+import hashlib
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -7,23 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from canet.errors import CanetError
-from canet.training import checkpoint
-from canet.training.checkpoint import (
-    CHECKPOINT,
-    CONFIG,
-    MARKER,
-    METRICS,
-    RESULT,
-    WEIGHTS,
-    RunConfig,
-    RunFolder,
-    find_runs,
-    optimizer_tensors,
-    read_tensors,
-    restore_optimizer,
-    write_tensors,
-)
+import canet
+from canet.data.digest import DataDigest
+from canet.errors import CanetError, InputWarning
+from canet.training import RunConfig, RunFolder, checkpoint, find_runs
+from canet.training.checkpoint import CONFIG, METRICS, RESULT, WEIGHTS
+from canet.training.record import MARKER, read_record
 
 CONFIGURATION = RunConfig(
     task="tiny",
@@ -38,11 +29,12 @@ CONFIGURATION = RunConfig(
 )
 METRIC_CURVES = {"loss": [1.5, 0.1 + 0.2], "valid": [50.0, 200 / 3]}
 RESULTS = {"scores": {"train": 75.0}, "selection": "best validation"}
+DATA = DataDigest("graph", "labels", "splits", "features", (1.0, -2.0, 10.0))
 
 
 def finished_run(path: Path, config: RunConfig = CONFIGURATION) -> RunFolder:
     place = RunFolder(path)
-    place.begin(config)
+    place.begin(config, DATA)
     place.finish(nn.Linear(3, 2).state_dict(), METRIC_CURVES, RESULTS)
     return place
 
@@ -55,14 +47,31 @@ def one_line(caught: pytest.ExceptionInfo[CanetError]) -> str:
 
 def test_finished_run_holds_every_file_and_no_other(tmp_path: Path) -> None:
     place = RunFolder(tmp_path / "run")
-    place.begin(CONFIGURATION)
+    place.begin(CONFIGURATION, DATA)
     place.save_checkpoint({"epoch": torch.tensor(1)})
     assert not place.finished
     finished_run(place.path)
     assert place.finished
     names = sorted(path.name for path in place.path.iterdir())
     assert names == sorted([CONFIG, METRICS, RESULT, WEIGHTS, MARKER])
-    assert (place.path / MARKER).read_bytes() == b""
+
+
+def test_the_record_has_the_checksum_of_every_file(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    assert place.read_record() == {
+        name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+        for name in (CONFIG, METRICS, RESULT, WEIGHTS)
+    }
+
+
+def test_files_have_the_rights_that_files_usually_get(tmp_path: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        place = finished_run(tmp_path / "run")
+        place.save_checkpoint({"epoch": torch.tensor(1)})
+    finally:
+        os.umask(umask)
+    assert {path.stat().st_mode & 0o777 for path in place.path.iterdir()} == {0o644}
 
 
 def test_everything_written_comes_back_exactly(tmp_path: Path) -> None:
@@ -76,22 +85,6 @@ def test_everything_written_comes_back_exactly(tmp_path: Path) -> None:
     assert first.weight.equal(second.weight)
 
 
-def test_tensors_come_back_bit_by_bit_with_their_types(tmp_path: Path) -> None:
-    tensors = {
-        "single": torch.tensor([0.1, -0.0, torch.inf, torch.nan]),
-        "double": torch.tensor(1 / 3, dtype=torch.double),
-        "whole": torch.tensor(2**60),
-        "bytes": torch.get_rng_state(),
-        "transposed": torch.arange(6.0).view(2, 3).t(),
-        "learning": nn.Parameter(torch.ones(2)),
-    }
-    write_tensors(tmp_path / "file.safetensors", tensors)
-    read = read_tensors(tmp_path / "file.safetensors")
-    assert read.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        torch.testing.assert_close(read[name], tensor.detach(), rtol=0, atol=0, equal_nan=True)
-
-
 @pytest.mark.parametrize("crashing", [WEIGHTS, METRICS, RESULT])
 def test_crash_between_two_writes_leaves_a_run_that_is_not_finished(
     crashing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -100,10 +93,10 @@ def test_crash_between_two_writes_leaves_a_run_that_is_not_finished(
     place.begin(CONFIGURATION)
     place.save_checkpoint({"epoch": torch.tensor(1)})
 
-    def crash(path: Path, content: Any, write: Any) -> None:
+    def crash(path: Path, content: Any, write: Any) -> str:
         if path.name == crashing:
             raise KeyboardInterrupt
-        write(path, content)
+        return write(path, content)
 
     for name in ("write_json", "write_tensors"):
         write = getattr(checkpoint, name)
@@ -111,7 +104,7 @@ def test_crash_between_two_writes_leaves_a_run_that_is_not_finished(
     with pytest.raises(KeyboardInterrupt):
         place.finish(nn.Linear(3, 2).state_dict(), METRIC_CURVES, RESULTS)
     assert not place.finished
-    assert place.read_checkpoint() is not None
+    assert len(place.checkpoints) == 1
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
 
@@ -120,15 +113,112 @@ def test_marker_is_written_when_all_else_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     present: list[set[str]] = []
-    touch = Path.touch
+    write = checkpoint.write_record
 
-    def look_and_touch(path: Path) -> None:
-        present.append({other.name for other in path.parent.iterdir()})
-        touch(path)
+    def look_and_write(folder: Path, files: dict[str, str]) -> None:
+        present.append({path.name for path in folder.iterdir()} - {".lock"})
+        write(folder, files)
 
-    monkeypatch.setattr(Path, "touch", look_and_touch)
+    monkeypatch.setattr(checkpoint, "write_record", look_and_write)
     finished_run(tmp_path)
     assert present == [{CONFIG, METRICS, RESULT, WEIGHTS}]
+
+
+def test_a_run_is_finished_once(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    place.finish(nn.Linear(3, 2).state_dict(), METRIC_CURVES, RESULTS | {"seconds": 1})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_added_to_a_finished_run_is_in_its_record(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    place.add_json("extra.json", {"a": 1})
+    place.add_tensors("extra.safetensors", {"a": torch.ones(2)})
+    assert place.read_json("extra.json") == {"a": 1}
+    assert place.read_tensors("extra.safetensors")["a"].tolist() == [1, 1]
+    record = read_record(tmp_path)
+    assert record is not None
+    assert record.keys() == {CONFIG, METRICS, RESULT, WEIGHTS, "extra.json", "extra.safetensors"}
+    (tmp_path / "extra.json").write_text('{"a": 2}')
+    with pytest.raises(CanetError, match="is damaged or was changed"):
+        place.read_json("extra.json")
+
+
+def test_an_edited_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    for name, read in (
+        (CONFIG, place.read_config),
+        (METRICS, place.read_metrics),
+        (RESULT, place.read_result),
+        (WEIGHTS, lambda: place.load_weights(nn.Linear(3, 2))),
+    ):
+        content = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
+        with pytest.raises(CanetError, match=f"{name}' is damaged or was changed") as caught:
+            read()
+        one_line(caught)
+        (tmp_path / name).write_bytes(content)
+        read()
+
+
+def test_a_run_older_than_checksums_is_read(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    (tmp_path / CONFIG).write_text(json.dumps(asdict(CONFIGURATION)))
+    (tmp_path / MARKER).write_bytes(b"")
+    assert place.read_record() is None
+    assert place.read_config() == CONFIGURATION
+    assert place.read_result() == RESULTS
+    place.add_json("extra.json", 1)
+    assert (tmp_path / MARKER).read_bytes() == b""
+
+
+def test_an_emptied_marker_of_a_run_with_checksums_is_refused(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    (tmp_path / MARKER).write_bytes(b"")
+    with pytest.raises(CanetError, match="done' is damaged"):
+        place.read_result()
+
+
+# The data of a run
+
+
+def test_other_data_is_refused_by_name_and_the_same_is_not(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    place.begin(CONFIGURATION, DATA)
+    place.check_data(DATA)
+    far = replace(DATA, features="other", feature_sums=(1.1, -2.0, 10.0))
+    for other, part in (
+        (replace(DATA, graph="other"), "another graph"),
+        (replace(DATA, labels="other"), "other labels"),
+        (replace(DATA, splits="other"), "other splits"),
+        (far, "other features"),
+    ):
+        for attempt in (place.check_data, lambda data: place.begin(CONFIGURATION, data)):
+            with pytest.raises(CanetError, match=rf"a run on other data \({part}\)") as caught:
+                attempt(other)
+            assert str(tmp_path) in one_line(caught)
+
+
+def test_features_that_differ_by_rounding_are_remarked(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    with pytest.warns(InputWarning, match="in their last bits"):
+        place.check_data(replace(DATA, features="other", feature_sums=(1.0 + 1e-4, -2.0, 10.0)))
+
+
+def test_a_run_that_does_not_tell_its_data_is_taken_up_with_a_remark(tmp_path: Path) -> None:
+    RunFolder(tmp_path).begin(CONFIGURATION)
+    with pytest.warns(InputWarning, match="older than digests"):
+        RunFolder(tmp_path).begin(CONFIGURATION, DATA)
+
+
+def test_a_run_of_another_version_is_remarked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = finished_run(tmp_path)
+    monkeypatch.setattr(canet, "__version__", "99.1")
+    with pytest.warns(InputWarning, match=r"some runs were begun by canet .*, this is 99\.1"):
+        place.check_data(DATA)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +246,8 @@ def test_folder_of_another_run_is_refused_and_left_alone(
 def test_folder_of_the_same_run_is_taken_up_again(tmp_path: Path) -> None:
     RunFolder(tmp_path).begin(CONFIGURATION)
     RunFolder(tmp_path).begin(CONFIGURATION)
-    assert json.loads((tmp_path / CONFIG).read_text()) == asdict(CONFIGURATION)
+    content = json.loads((tmp_path / CONFIG).read_text())
+    assert content == asdict(CONFIGURATION) | {"canet": canet.__version__}
 
 
 def test_folder_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -166,32 +257,59 @@ def test_folder_that_cannot_be_made_is_refused_in_one_line(tmp_path: Path) -> No
     one_line(caught)
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", b'{"task": "cora"}', b"[1, 2]"])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"{", b"\xff\xfe", b'{"task": "cora"}', b"[1, 2]", b"null", b"[" * 100_000]
+    + [
+        json.dumps(asdict(CONFIGURATION) | wrong).encode()
+        for wrong in (
+            {"task": 3},
+            {"settings": None},
+            {"seed": "1"},
+            {"data": []},
+            {"data": {"graph": 1}},
+        )
+    ],
+)
 def test_damaged_config_is_told_in_one_line_with_the_mend(damage: bytes, tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
+    place = RunFolder(tmp_path)
     (tmp_path / CONFIG).write_bytes(damage)
     with pytest.raises(CanetError, match=r"config\.json' is damaged: delete") as caught:
-        place.read_config()
+        place.begin(CONFIGURATION, DATA)
     one_line(caught)
 
 
-def test_damaged_or_missing_results_are_told_in_one_line(tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
-    (tmp_path / RESULT).write_text('{"scores": ')
-    (tmp_path / METRICS).unlink()
+@pytest.mark.parametrize(
+    "content",
+    ['{"scores": ', "[]", "null", "{}", '{"scores": []}', '{"scores": {"train": "75"}}']
+    + [f'{{"scores": {{"train": {score}}}}}' for score in ("null", "true", "1e308", "-1", "[1]")],
+)
+def test_damaged_results_are_told_in_one_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / RESULT).write_text(content)
     with pytest.raises(CanetError, match=r"result\.json' is damaged") as caught:
-        place.read_result()
+        RunFolder(tmp_path).read_result()
     one_line(caught)
+
+
+def test_damaged_or_missing_curves_are_told_in_one_line(tmp_path: Path) -> None:
+    place = finished_run(tmp_path)
+    (tmp_path / METRICS).unlink()
     with pytest.raises(CanetError, match=r"not a finished run: it has no metrics\.json") as caught:
         place.read_metrics()
     one_line(caught)
+    unfinished = RunFolder(tmp_path / "unfinished")
+    unfinished.path.mkdir()
+    for content in ("[]", '{"loss": 3}', "{"):
+        (unfinished.path / METRICS).write_text(content)
+        with pytest.raises(CanetError, match=r"metrics\.json' is damaged"):
+            unfinished.read_metrics()
 
 
 @pytest.mark.parametrize("kept", [0, 3, 20, -4], ids=["empty", "start", "header", "most"])
 def test_damaged_weights_are_told_in_one_line(kept: int, tmp_path: Path) -> None:
     place = finished_run(tmp_path)
     (tmp_path / WEIGHTS).write_bytes((tmp_path / WEIGHTS).read_bytes()[:kept])
-    with pytest.raises(CanetError, match=r"weights\.safetensors' is damaged: delete") as caught:
+    with pytest.raises(CanetError, match=r"weights\.safetensors' is damaged") as caught:
         place.load_weights(nn.Linear(3, 2))
     one_line(caught)
 
@@ -207,17 +325,6 @@ def test_weights_of_another_model_are_told_in_one_line(model: nn.Module, tmp_pat
     with pytest.raises(CanetError, match="does not fit the model") as caught:
         finished_run(tmp_path).load_weights(model)
     one_line(caught)
-
-
-def test_checkpoint_that_is_absent_or_torn_is_none(tmp_path: Path) -> None:
-    place = RunFolder(tmp_path)
-    assert place.read_checkpoint() is None
-    place.save_checkpoint({"epoch": torch.tensor(7)})
-    assert place.read_checkpoint() == {"epoch": torch.tensor(7)}
-    whole = (tmp_path / CHECKPOINT).read_bytes()
-    for torn in (b"", whole[:5], whole[:-1]):
-        (tmp_path / CHECKPOINT).write_bytes(torn)
-        assert place.read_checkpoint() is None
 
 
 def test_find_runs_gives_the_finished_ones_at_or_below_a_folder(tmp_path: Path) -> None:
@@ -249,29 +356,3 @@ def test_runs_share_a_folder_name_if_and_only_if_they_differ_in_the_seed_alone()
         replace(CONFIGURATION, settings=CONFIGURATION.settings | {"hidden": 9}),
     ]
     assert len({name, *(other.name for other in others)}) == 4
-
-
-def test_restored_optimizer_takes_the_same_next_step() -> None:
-    def make() -> tuple[nn.Linear, torch.optim.Adam]:
-        model = nn.Linear(3, 1)
-        with torch.no_grad():
-            model.weight.fill_(1.0)
-            model.bias.fill_(0.0)
-        groups = [{"params": [model.weight], "lr": 0.1}, {"params": [model.bias], "lr": 0.01}]
-        return model, torch.optim.Adam(groups, weight_decay=0.1)
-
-    def step(model: nn.Linear, adam: torch.optim.Adam) -> None:
-        adam.zero_grad()
-        model(torch.tensor([[1.0, 2.0, 3.0]])).square().sum().backward()
-        adam.step()
-
-    model, adam = make()
-    for _ in range(3):
-        step(model, adam)
-    copy, restored = make()
-    copy.load_state_dict(model.state_dict())
-    restore_optimizer(restored, {k: v.clone() for k, v in optimizer_tensors(adam).items()})
-    step(model, adam)
-    step(copy, restored)
-    assert model.weight.equal(copy.weight)
-    assert model.bias.equal(copy.bias)

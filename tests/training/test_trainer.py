@@ -14,13 +14,16 @@ from torch import Tensor
 
 import canet
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.settings import recorded
 from canet.training import Run, RunFolder, Trainer, checkpoint, loop, trainer
-from canet.training.checkpoint import CHECKPOINT, MARKER, WEIGHTS, read_tensors
+from canet.training.checkpoint import WEIGHTS
+from canet.training.record import MARKER
+from canet.training.states import read_state, save_state
+from canet.training.tensors import read_tensors, without_prefix
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
 
@@ -194,7 +197,8 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
     for epoch in (selected - 1, selected):
         place = RunFolder(tmp_path / str(epoch))
         run_until(epoch + 1, place.path, make(name=name), seed=run.config.seed)
-        kept.append(checkpoint.without_prefix("method", place.read_checkpoint() or {}))
+        saved = read_state(place.checkpoints[0]) if place.checkpoints else {}
+        kept.append(without_prefix("method", saved))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
     assert run.result["scores"] == make(name=name).scores(run.method)
@@ -311,15 +315,22 @@ def test_loss_that_is_not_finite_stops_the_run_in_one_line(
     assert not RunFolder(tmp_path).finished
 
 
+def diverging(**settings: Any) -> Trainer:
+    """A trainer whose learning rate is one that no user can give."""
+    of = make(**settings)
+    object.__setattr__(of.settings, "learning_rate", 1e30)
+    return of
+
+
 def test_learning_rate_far_too_large_stops_the_run_in_one_line() -> None:
     with pytest.raises(CanetError, match="the loss is not finite at epoch 2") as caught:
-        make(learning_rate=1e30).run()
+        diverging().run()
     one_line(caught)
 
 
 def test_weights_that_explode_at_the_last_epoch_are_no_result() -> None:
     with pytest.raises(CanetError, match=r"never a number.*lower learning_rate") as caught:
-        make(learning_rate=1e30, epochs=1).run()
+        diverging(epochs=1).run()
     one_line(caught)
 
 
@@ -412,10 +423,24 @@ def test_folder_of_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
         make(epochs=2).run(seed=1, folder=tmp_path)
 
 
+def test_folder_of_a_run_on_other_data_is_refused(tmp_path: Path) -> None:
+    task = tiny_task()
+    make(task, epochs=2).run(folder=tmp_path / "finished")
+    run_until(9, tmp_path / "unfinished", make(task))
+    y = task.data.y.clone()
+    y[50] = (y[50] + 1) % 3
+    other = with_data(task, y=y)
+    for epochs, name in ((2, "finished"), (30, "unfinished")):
+        with pytest.raises(CanetError, match=rf"{name}' holds a run on other data \(other labels"):
+            make(other, epochs=epochs).run(folder=tmp_path / name)
+    with pytest.raises(CanetError, match="other data"):
+        make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
+
+
 def test_damaged_weights_of_a_finished_run_are_told_in_one_line(tmp_path: Path) -> None:
     make(epochs=2).run(folder=tmp_path)
     (tmp_path / WEIGHTS).write_bytes(b"\x10")
-    with pytest.raises(CanetError, match="is damaged: delete") as caught:
+    with pytest.raises(CanetError, match="is damaged or was changed") as caught:
         make(epochs=2).run(folder=tmp_path)
     one_line(caught)
 
@@ -425,14 +450,14 @@ def test_damaged_weights_of_a_finished_run_are_told_in_one_line(tmp_path: Path) 
 def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: Path) -> None:
     whole = make(name=name).run(folder=tmp_path / "whole")
     run_until(killed_at, tmp_path / "killed", make(name=name))
-    assert (tmp_path / "killed" / CHECKPOINT).exists() == (killed_at > 1)
+    assert RunFolder(tmp_path / "killed").checkpoints
     resumed = make(name=name).run(folder=tmp_path / "killed")
     assert same_run(whole, resumed)
     files = [RunFolder(tmp_path / kind) for kind in ("whole", "killed")]
     assert files[0].read_metrics() == files[1].read_metrics()
     saved = [(place.path / WEIGHTS).read_bytes() for place in files]
     assert saved[0] == saved[1]
-    assert not (tmp_path / "killed" / CHECKPOINT).exists()
+    assert not RunFolder(tmp_path / "killed").checkpoints
 
 
 def test_resumed_run_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,11 +480,46 @@ def test_run_killed_again_and_again_ends_in_the_same_bits(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kept", [0, 100, -1], ids=["empty", "start", "most"])
-def test_torn_checkpoint_is_ignored_and_the_run_starts_over(kept: int, tmp_path: Path) -> None:
+def test_run_with_a_torn_checkpoint_goes_on_from_the_one_before(kept: int, tmp_path: Path) -> None:
     run_until(9, tmp_path, make())
-    (tmp_path / CHECKPOINT).write_bytes((tmp_path / CHECKPOINT).read_bytes()[:kept])
-    assert same_run(make().run(folder=tmp_path), make().run())
-    assert not (tmp_path / CHECKPOINT).exists()
+    newest, before = RunFolder(tmp_path).checkpoints
+    newest.write_bytes(newest.read_bytes()[:kept])
+    with pytest.warns(InputWarning, match=f"'{newest}' cannot be used.* goes on after epoch 7"):
+        resumed = make().run(folder=tmp_path)
+    assert same_run(resumed, make().run())
+    assert not RunFolder(tmp_path).checkpoints
+    assert not before.exists()
+
+
+def test_run_without_any_good_checkpoint_says_so_and_starts_over(tmp_path: Path) -> None:
+    run_until(9, tmp_path, make())
+    for path in RunFolder(tmp_path).checkpoints:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(InputWarning, match="' and '.*: the run starts over"):
+        assert same_run(make().run(folder=tmp_path), make().run())
+
+
+def test_checkpoint_of_another_run_is_refused_in_one_line(tmp_path: Path) -> None:
+    run_until(9, tmp_path, make())
+    newest, before = RunFolder(tmp_path).checkpoints
+    good = read_state(newest)
+    before.unlink()
+    wrong: list[dict[str, Tensor]] = [
+        good | {"epoch": torch.tensor(number)} for number in (0, 30, 31, 2**40)
+    ]
+    needed = [name for name in good if name != "epoch" and not name.startswith("adam.")]
+    wrong += [{n: t for n, t in good.items() if n != gone} for gone in needed]
+    wrong += [good | {name: torch.zeros(2, 2)} for name in good if name != "epoch"]
+    wrong += [good | {"other": torch.zeros(1)}, good | {"adam.99.step": torch.zeros(())}]
+    wrong += [good | {"rng.cpu": torch.zeros_like(good["rng.cpu"])}]
+    whole = make().run()
+    for number, content in enumerate(wrong):
+        folder = tmp_path / str(number)
+        RunFolder(folder).begin(make().config(), make().task.digest)
+        save_state(folder, {"epoch": torch.tensor(8)} | content)
+        with pytest.warns(InputWarning, match="damaged or of another run: the run starts over"):
+            resumed = make().run(folder=folder)
+        assert number > 1 or same_run(resumed, whole)
 
 
 def test_crash_while_the_result_is_written_costs_nothing(
@@ -467,10 +527,10 @@ def test_crash_while_the_result_is_written_costs_nothing(
 ) -> None:
     write = checkpoint.write_json
 
-    def crash(path: Path, content: Any) -> None:
+    def crash(path: Path, content: Any) -> str:
         if path.name == checkpoint.RESULT:
             raise Killed
-        write(path, content)
+        return write(path, content)
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "write_json", crash)
@@ -558,7 +618,7 @@ def test_scores_come_from_the_saved_weights_in_a_new_process(tmp_path: Path) -> 
 def test_run_killed_in_another_process_resumes_to_the_same_bits(tmp_path: Path) -> None:
     process = in_new_process(TRAIN_AND_DIE, tmp_path)
     assert process.returncode == -signal.SIGKILL, process.stderr
-    assert (tmp_path / CHECKPOINT).exists()
+    assert RunFolder(tmp_path).checkpoints
     resumed = Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run(folder=tmp_path)
     assert same_run(resumed, Trainer(tiny_task(), "erm", "gcn", QUICK, "cpu").run())
 

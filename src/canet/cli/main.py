@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from contextlib import suppress
 from typing import Any
 
 import typer
 
 from canet.cli.app import app
 from canet.errors import CanetError
+from canet.interruption import NOTHING_LOST, Interrupted, heeded, requested
 from canet.memory import keep_freed_memory
 
 ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
@@ -18,28 +20,46 @@ NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overf
 
 
 def main() -> None:
-    """Run the command line; whatever a user can cause ends in one line and exit code 2."""
+    """Run the command line; whatever a user can cause ends in one line and exit code 2.
+
+    A signal that says to stop ends in one line, too, and in the exit code that shells give it.
+    """
     keep_freed_memory()
     warnings.showwarning = _warn
+    with heeded():
+        try:
+            code = _run()
+        except Interrupted as told:
+            code = _complain(str(told), told.exit_code)
+        except BaseException:
+            number = requested()  # an import that is interrupted may fail with an error of its own
+            if number is None:
+                raise
+            code = _complain(NOTHING_LOST, Interrupted(number).exit_code)
+    sys.exit(code or 0)
+
+
+def _run() -> Any:
+    """The exit code of the command."""
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
         if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
             raise KeyboardInterrupt
     except CanetError as error:
-        code = _complain(str(error))
+        return _complain(str(error))
     except ParserError as error:
-        code = _complain(error.format_message())
+        return _complain(error.format_message())
     except (typer.Abort, KeyboardInterrupt):
-        code = _complain("interrupted; the same command goes on where it stopped", INTERRUPTED)
+        return _complain(NOTHING_LOST, INTERRUPTED)
     except OSError as error:
-        code = _complain(f"cannot read or write ({error}): check the folder, its rights and space")
+        return _complain(f"cannot read or write ({error}): check the folder, its rights and space")
     except RuntimeError as error:
         if not any(sign in str(error) for sign in NO_MEMORY):
             raise
-        code = _complain(
+        return _complain(
             "not enough memory: lower hidden or num_layers, or choose another --device"
         )
-    sys.exit(code or 0)
+    return code
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -48,5 +68,6 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _complain(message: str, code: int = 2) -> int:
-    print(f"canet: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # a terminal that hung up reads nothing
+        print(f"canet: {' '.join(message.split())}", file=sys.stderr)
     return code

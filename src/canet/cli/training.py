@@ -28,9 +28,10 @@ from canet.cli.options import (
     TaskName,
     changed_settings,
 )
-from canet.errors import CanetError
+from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:
+    from canet.data import ShiftTask
     from canet.training import RunConfig
     from canet.training.summary import Scored
 
@@ -91,7 +92,8 @@ def train(
     loaded = load_task(task, data_root, data_seed, protocol, features, inductive, generator)
     trainer = Trainer(loaded, method, backbone, settings, device.value)
     folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
-    _check_folder(folder, [trainer.config(seed, ood_curves) for seed in range(seeds)])
+    configs = [trainer.config(seed, ood_curves) for seed in range(seeds)]
+    _check_folder(folder, configs, loaded)
     finished = sum(RunFolder(folder / f"seed-{seed}").finished for seed in range(seeds))
     groups = [list(range(seeds))] if trainer.together else [[seed] for seed in range(seeds)]
     runs: list[Scored] = []
@@ -124,15 +126,14 @@ def evaluate(
     data_root: DataRoot = None,
     as_json: Json = False,
 ) -> None:
-    """Score finished runs again from their saved weights."""
+    """Score finished runs again from their saved weights; fail where a score is another one."""
     from canet.console import METRIC_NAMES, print_table, summary_rows
     from canet.runs.evaluate import evaluate_runs
 
     summaries = evaluate_runs(run, device.value, data_root)
     if as_json:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
-        return
-    for summary in summaries:
+    for summary in [] if as_json else summaries:
         title = (
             f"{summary['task']} ({summary['protocol']}, data seed {summary['data_seed']}, "
             f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
@@ -140,10 +141,15 @@ def evaluate(
         rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
         column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
         print_table(title, ["split", column], summary_rows(summary))
+    if differing := [line for summary in summaries for line in summary.get("differences", [])]:
+        raise CanetError(
+            f"scores are not those of training: {listed(differing)}; the code, the machine or the "
+            "data changed, or the weights are damaged"
+        )
 
 
-def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
-    """Refuse a folder with other runs before the first of ours is trained."""
+def _check_folder(folder: Path, configs: list[RunConfig], task: ShiftTask) -> None:
+    """Refuse a folder with other runs, or on other data, before the first of ours is trained."""
     from canet.training.checkpoint import CONFIG, RunFolder
 
     if (folder / CONFIG).exists():
@@ -151,4 +157,4 @@ def _check_folder(folder: Path, configs: list[RunConfig]) -> None:
     for config in configs:
         place = RunFolder(folder / f"seed-{config.seed}")
         if (place.path / CONFIG).exists():
-            place.begin(config)
+            place.begin(config, task.digest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from canet.data.checks import (
     check_metric,
     check_nodes,
 )
+from canet.data.digest import DataDigest, digest_task
 from canet.data.labels import check_labels
 from canet.errors import InputError
 from canet.sparse import components
@@ -118,6 +120,11 @@ class ShiftTask:
     @property
     def num_classes(self) -> int:
         return int(self.data.y.max()) + 1
+
+    @cached_property
+    def digest(self) -> DataDigest:
+        """What tells this task's graph, features, labels and splits from others; computed once."""
+        return digest_task(self)
 
     @property
     def has_environments(self) -> bool:

@@ -21,7 +21,6 @@ from canet.diagnosis import expected_score
 from canet.diagnosis.graph import read
 from canet.diagnosis.reliance import exchanged
 from canet.estimator import NodeClassifier
-from canet.files import read_json, write_json
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -96,7 +95,7 @@ class Diagnoses(Experiment):
                 if not (place.path / DIAGNOSIS).exists():
                     trainer = open_trainer(place.read_config(), device, self.scope.data_root)
                     content = examine(trainer, place, case.is_spurious)
-                    write_json(place.path / DIAGNOSIS, content)
+                    place.add_json(DIAGNOSIS, content)
 
     def tables(self, finished: Finished) -> list[Table]:
         return [self._reliance(finished), self._errors(finished), self._expected(finished)]
@@ -290,7 +289,7 @@ def _expected_scores(model: NodeClassifier, task: ShiftTask) -> dict[str, dict[s
 
 
 def _diagnosis(place: RunFolder) -> dict[str, Any]:
-    content: dict[str, Any] = read_json(place.path / DIAGNOSIS)
+    content: dict[str, Any] = place.read_json(DIAGNOSIS)
     return content
 
 

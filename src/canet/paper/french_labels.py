@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.files import write_json
 from canet.report.context import ExtraSet
 from canet.report.results import results_of
 from canet.runs.evaluate import open_trainer
@@ -53,4 +52,4 @@ def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | No
             with torch.no_grad():
                 logits = trainer.load(run.place).predict(batch)
             score = float(trainer.metric(logits, shifted(batch.y)))
-            write_json(run.place.path / SHIFTED_FR.file, {SHIFTED: score})
+            run.place.add_json(SHIFTED_FR.file, {SHIFTED: score})

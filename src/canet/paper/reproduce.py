@@ -12,8 +12,9 @@ from canet.errors import CanetError, unknown_name
 from canet.paper import EXPERIMENTS, Experiment, Finished, Scope
 from canet.paper.finished import serving_folder, with_curves
 from canet.runs import FailedJob, job_folder, run_jobs
+from canet.runs.data import compare_data
 from canet.training import RunConfig, RunFolder, unpack_archive
-from canet.training.checkpoint import MARKER
+from canet.training.record import MARKER
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
@@ -52,11 +53,10 @@ def reproduce(
         unpack_archive(archive, out / RUNS)
     scope = replace(scope or Scope(), features_at_hand=features_at_hand(out / RUNS))
     experiments = choose(what, scope)
-    configs = [
-        config
-        for config in jobs_of(experiments)
-        if serving_folder(out / RUNS, config).path == job_folder(out / RUNS, config).path
-    ]
+    wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(experiments)}
+    serving = {path: serving_folder(out / RUNS, config) for path, config in wanted.items()}
+    configs = [config for path, config in wanted.items() if serving[path].path == path]
+    compare_data([s for path, s in serving.items() if s.path != path], scope.data_root, quiet=True)
     if not quiet:
         _announce(experiments, configs, out)
     failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet, ray)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from canet.files import read_json, write_json
 from canet.methods import get_method
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -21,7 +20,7 @@ from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.settings import override
 from canet.training import RunConfig, RunFolder
-from canet.training.checkpoint import WEIGHTS, read_tensors, write_tensors
+from canet.training.checkpoint import WEIGHTS
 from canet.training.trainer import seeded
 
 LAYERS = ("first layer", "last layer")
@@ -52,18 +51,18 @@ class Weights(Experiment):
                 places = finished.places(self._jobs(subject, backbone))
                 for place in places:
                     if not (place.path / MEASURES).exists():
-                        write_json(place.path / MEASURES, measures(place))
+                        place.add_json(MEASURES, measures(place))
                 for place in places[:1]:
                     if not (place.path / DRAWN).exists():
                         tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
-                        write_tensors(place.path / DRAWN, tensors)
+                        place.add_tensors(DRAWN, tensors)
 
     def tables(self, finished: Finished) -> list[Table]:
         rows: list[list[Cell]] = []
         for subject in self.subjects:
             for backbone in PAPER_BACKBONES:
                 jobs = self._jobs(subject, backbone)
-                found = [read_json(place.path / MEASURES) for place in finished.places(jobs)]
+                found = [place.read_json(MEASURES) for place in finished.places(jobs)]
                 for layer in LAYERS:
                     scores = [
                         Score(
@@ -90,7 +89,7 @@ class Weights(Experiment):
                 for place in finished.places(self._jobs(subject, backbone)[:1]):
                     name = self.file_name(f"{subject.task}-{backbone}")
                     title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
-                    tensors = read_tensors(place.path / DRAWN)
+                    tensors = place.read_tensors(DRAWN)
                     draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
 
     def _jobs(self, subject: Subject, backbone: str) -> list[RunConfig]:
@@ -112,12 +111,12 @@ def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
 
 def branch_weights(place: RunFolder) -> list[Tensor]:
     """W_D $[K, H, H]$ of a finished run's first and last layer."""
-    return _first_and_last(read_tensors(place.path / WEIGHTS))
+    return _first_and_last(place.read_tensors(WEIGHTS))
 
 
 def branch_weights_at_start(place: RunFolder) -> list[Tensor]:
     """The same as the run began with them, drawn again from its seed."""
-    config, trained = place.read_config(), read_tensors(place.path / WEIGHTS)
+    config, trained = place.read_config(), place.read_tensors(WEIGHTS)
     method = get_method(config.method)
     settings = override(method.settings_type(), config.settings)
     num_features = trained["model.phi_in.weight"].shape[1]

@@ -13,17 +13,21 @@ import signal
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
 from canet.errors import CanetError
+from canet.interruption import SIGNALS, Interrupted, heed
 
 T = TypeVar("T")
 LINES_OF_FAILURE = 12
+SECONDS_TO_STOP = 60.0  # that a worker has to keep what it did
 
 
 class WorkerDied(Exception):
@@ -55,14 +59,21 @@ class Engine(ABC):
     def renew(self, slot: int) -> None:  # noqa: B027
         """Give a free slot a new process, where the one it has may be unsound."""
 
+    def interrupt(self) -> None:  # noqa: B027
+        """Have tasks that are under way keep what they have and end; wait until they did."""
+
     def close(self) -> None:  # noqa: B027
         """End the workers, in the middle of a task too."""
 
     def __enter__(self) -> Engine:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if isinstance(error, Interrupted):
+                self.interrupt()
+        finally:
+            self.close()
 
 
 class Here(Engine):
@@ -98,6 +109,10 @@ class Processes(Engine):
     def renew(self, slot: int) -> None:
         self._slots[slot].kill()
 
+    def interrupt(self) -> None:
+        tasks = [task for slot in self._slots if (task := slot.interrupt())]
+        wait(tasks, SECONDS_TO_STOP)
+
     def close(self) -> None:
         for slot in self._slots:
             slot.kill()
@@ -110,24 +125,37 @@ class _Slot:
         self._threads = threads
         self._executor: ProcessPoolExecutor | None = None
         self._errors: Any = None
+        self._task: Future[Any] | None = None
+        self._told_to_stop = False
         self._context = _Context()
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        if self._told_to_stop:
+            self.kill()
         if self._executor is None:
             self._errors = tempfile.NamedTemporaryFile(prefix="canet-")  # noqa: SIM115 - as long
             self._executor = ProcessPoolExecutor(
                 1, self._context, _begin, (self._errors.name, self._threads)
             )
         answer: Future[T] = Future()
-        self._executor.submit(function, *arguments).add_done_callback(
-            lambda done: self._pass_on(done, answer)
-        )
+        self._task = answer
+        with _signals_held():  # they reach a new process when it knows what to do with them
+            task = self._executor.submit(function, *arguments)
+        task.add_done_callback(lambda done: self._pass_on(done, answer))
         return answer
+
+    def interrupt(self) -> Future[Any] | None:
+        """Ask the process to end its task; the task, if there is one."""
+        if self._executor is None or self._task is None or self._task.done():
+            return None
+        for process in self._context.started:
+            process.terminate()
+        return self._task
 
     def kill(self) -> None:
         """End the process at once."""
         if self._executor is not None:
-            executor, self._executor = self._executor, None
+            executor, self._executor, self._told_to_stop = self._executor, None, False
             for process in self._context.started:
                 process.kill()
             executor.shutdown(wait=True, cancel_futures=True)
@@ -139,6 +167,9 @@ class _Slot:
             error = WorkerDied(self._last_lines())
             self._executor = None
             self._forget()
+        elif isinstance(error, Interrupted):
+            self._told_to_stop = True
+            error = WorkerDied([f"worker process was told to stop by signal {error.number}"])
         if error is not None:
             answer.set_exception(error)
         else:
@@ -171,9 +202,13 @@ class _Context(SpawnContext):
 
 def _begin(errors: str, threads: int | None) -> None:
     """The first thing that a worker process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    for number in SIGNALS:  # what a terminal sends is for the parent, which then sends SIGTERM
+        signal.signal(number, signal.SIG_IGN)
+    heed([signal.SIGTERM])
     with open(errors, "ab") as file:
         os.dup2(file.fileno(), 2)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if threads is not None:
         import torch
@@ -182,6 +217,20 @@ def _begin(errors: str, threads: int | None) -> None:
 
         keep_freed_memory()
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let signals wait for the end of the block, and in a process that is started there longer."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # or else it starts inside the block, and ends the wait
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with_parent() -> None:

@@ -1,7 +1,9 @@
-"""Finished runs scored again from their saved weights."""
+"""Finished runs scored again from their saved weights, and beside what they said then."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,22 @@ from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer, find_runs
 from canet.training.summary import Scored, summarise
+from canet.training.trainer import device_name, versions
 
 WITHOUT_SPURIOUS = "without spurious columns"
 """Features of the ceiling: a model that never sees what would mislead it."""
+SAME_HARDWARE, OTHER_HARDWARE = 0.001, 0.5
+"""Percentage points by which scores may differ from those of training, on the same device and
+version of torch, and on another, whose rounding moves a few nodes."""
 
 
 def evaluate_runs(
     path: Path, device: str = "auto", data_root: Path | None = None
 ) -> list[dict[str, Any]]:
-    """A summary, as `canet train` gives it, for each configuration at or below `path`."""
+    """A summary, as `canet train` gives it, for each configuration at or below `path`.
+
+    Where scores are not those of training, its `differences` has a line for each run.
+    """
     groups: dict[str, list[RunFolder]] = {}
     for place in find_runs(path):
         groups.setdefault(repr(replace(place.read_config(), seed=0)), []).append(place)
@@ -30,23 +39,44 @@ def evaluate_runs(
 
 def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
     trainer = open_trainer(places[0].read_config(), device, data_root)
-    runs = []
+    runs, differences = [], []
+    hardware = device_name(trainer.device), versions()["torch"]
     for place in sorted(places, key=lambda place: place.read_config().seed):
+        result = place.read_result()
         scores = trainer.scores(trainer.load(place))
-        runs.append(Scored(place.read_config(), place.read_result() | {"scores": scores}))
-    return summarise(runs, trainer.task.metric)
+        before = result.get("device"), result.get("versions", {}).get("torch")
+        tolerance = SAME_HARDWARE if hardware == before else OTHER_HARDWARE
+        if told := difference(scores, result["scores"], tolerance):
+            differences.append(f"'{place.path}': {told}")
+        runs.append(Scored(place.read_config(), result | {"scores": scores}))
+    summary = summarise(runs, trainer.task.metric)
+    return summary | ({"differences": differences} if differences else {})
+
+
+def difference(now: Mapping[str, float], then: Mapping[str, float], tolerance: float) -> str:
+    """Where scores differ most, by more than the tolerance; nothing if they do not."""
+    gaps = {
+        split: math.inf if math.isnan(score) != math.isnan(now[split]) else abs(score - now[split])
+        for split, score in then.items()
+        if split in now and not (math.isnan(score) and math.isnan(now[split]))
+    }
+    worst = max(gaps, key=lambda split: gaps[split], default=None)
+    if worst is None or gaps[worst] <= tolerance:
+        return ""
+    return f"{worst} scores {now[worst]:.2f}, where its result says {then[worst]:.2f}"
 
 
 def open_trainer(
     config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
 ) -> Trainer:
     """The trainer whose run `config` describes, with its task loaded unless it is given."""
-    task = task or _load(config, data_root)
+    task = task or load_task_of(config, data_root)
     settings = override(get_method(config.method).settings_type(), config.settings)
     return Trainer(task, config.method, config.backbone, settings, device)
 
 
-def _load(config: RunConfig, data_root: Path | None) -> ShiftTask:
+def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
+    """The task of a run, as it was."""
     ceiling = config.features == WITHOUT_SPURIOUS
     features = None if ceiling or config.features == "original" else config.features
     task = load_task(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from canet.files import full_disk_told
+
 LOCK = ".lock"
 
 
@@ -18,10 +20,11 @@ def alone_in(folder: Path, quiet: bool = False) -> Iterator[None]:
 
     The lock is the operating system's: it is free as soon as its owner has ended, however.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / LOCK)
     try:
-        lock.acquire(timeout=0)
+        with full_disk_told(folder / LOCK):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
     except Timeout:
         if not quiet:
             print(f"another command works in '{folder}': waiting for it", file=sys.stderr)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
+from canet.errors import InputWarning
 from canet.files import read_json, write_json
 from canet.methods import get_method
 from canet.progress import Display
+from canet.runs.data import compare_data
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.runs.lock import alone_in
 from canet.runs.worker import (
@@ -50,6 +53,8 @@ def run_jobs(
 ) -> list[FailedJob]:
     """Train every run that is not finished yet; return when each is finished or has failed.
 
+    Finished runs on other data than there is now are refused, where it can be looked at.
+
     Args:
         configs: The runs, in the order in which to start them.
         root: Folder of all of them. Another command that works there is waited for.
@@ -61,7 +66,9 @@ def run_jobs(
         ray: Address of a Ray cluster that trains, or `auto`.
     """
     together = ray is None and pick_device(device).type == "cuda"
-    with open_engine(jobs, ray, device) as engine, alone_in(root, quiet):
+    engine = open_engine(jobs, ray, device)
+    with alone_in(root, quiet), engine:
+        compare_data([job_folder(root, config) for config in configs], data_root, quiet)
         many = ManyRuns(configs, root, device, data_root, together)
         if retry:
             many.forget_failures()
@@ -74,6 +81,8 @@ def read_failure(place: RunFolder) -> list[str] | None:
         lines: list[str] = read_json(place.path / FAILURE)["lines"]
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError):
+        return [f"'{place.path / FAILURE}' is damaged: --retry runs the job again"]
     return lines
 
 
@@ -169,6 +178,8 @@ class ManyRuns:
         except WorkerDied as death:
             self._bury([place.path for place in places.values()], death.lines)
             return
+        for remark in outcome.remarks:
+            warnings.warn(remark, InputWarning, stacklevel=2)
         for seed, files in outcome.files.items():
             write_files(places[seed], files)
         for seed, lines in outcome.failures.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import traceback
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import Any
 
 import torch
 
-from canet.errors import CanetError
-from canet.files import atomic_path
+from canet.errors import CanetError, InputWarning
+from canet.files import WriteError, write_bytes
 from canet.runs.engine import LINES_OF_FAILURE
 from canet.runs.evaluate import open_trainer
 from canet.training import RunConfig, RunFolder, Trainer
-from canet.training.checkpoint import MARKER
 from canet.training.loop import Progress
+from canet.training.record import MARKER
 
 FAILURE = "failed.json"
 
@@ -31,11 +32,13 @@ class Outcome:
     Args:
         failures: Seed → the last lines of a run that failed.
         files: Seed → name and content of the files of a finished run, where they must travel.
+        remarks: What a user should know of the runs, a line each.
         sound: False after an error that may have left the process or its device unusable.
     """
 
     failures: dict[int, list[str]] = field(default_factory=dict)
     files: dict[int, Files] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
     sound: bool = True
 
 
@@ -68,7 +71,10 @@ def train_here(
     One that was stopped goes on from its checkpoint.
     """
     outcome = Outcome()
-    _train(configs, root, device, data_root, on_progress, outcome)
+    with warnings.catch_warnings(record=True, category=InputWarning) as caught:
+        warnings.simplefilter("always", InputWarning)
+        _train(configs, root, device, data_root, on_progress, outcome)
+    outcome.remarks = list(dict.fromkeys(str(warning.message) for warning in caught))
     return outcome
 
 
@@ -89,8 +95,7 @@ def train_elsewhere(configs: Sequence[RunConfig], device: str, data_root: Path |
 def write_files(place: RunFolder, files: Files) -> None:
     """Write a run's files as they were elsewhere, the marker last."""
     for name in sorted(files, key=lambda name: name == MARKER):
-        with atomic_path(place.path / name) as temporary:
-            temporary.write_bytes(files[name])
+        write_bytes(place.path / name, files[name])
 
 
 def _train(
@@ -110,6 +115,8 @@ def _train(
         trainer = _Warm.open(configs[0], device, data_root)
         trainer.run_together(folders, configs[0].ood_curves, on_progress)
         return
+    except WriteError:  # no run's own fault: all of them go on when there is room
+        raise
     except Exception as error:
         _Warm.trainer = None
         outcome.sound &= isinstance(error, CanetError)

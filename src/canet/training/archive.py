@@ -1,7 +1,8 @@
 """Many finished runs in one small file: all that tables, figures and reports are made of.
 
 An archive is a `.tar.xz` of run folders without their weights and, unless a run scored every split
-at every epoch, without its curves. The same runs give the same file, byte for byte.
+at every epoch, without its curves. What is kept has the checksums that it had; a damaged file is
+refused. The same runs give the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tempfile import TemporaryDirectory
 
 from canet.errors import CanetError
 from canet.files import atomic_path
-from canet.training.checkpoint import CHECKPOINT, MARKER, METRICS, WEIGHTS, RunFolder
+from canet.training.checkpoint import METRICS, WEIGHTS, RunFolder
+from canet.training.record import MARKER, pack_record
+from canet.training.states import is_state
 
 SUFFIX = ".tar.xz"
 
@@ -28,19 +31,20 @@ def write_archive(places: Sequence[RunFolder], target: Path) -> None:
     """
     if not target.name.endswith(SUFFIX):
         raise CanetError(f"'{target}' is no name for an archive: let it end in {SUFFIX}")
-    kept: dict[str, list[Path]] = {}
+    kept: dict[str, tuple[RunFolder, list[str]]] = {}
     for place in places:
         config = place.read_config()
-        kept.setdefault(f"{config.name}/seed-{config.seed}", _kept(place, config.ood_curves))
+        names = _kept(place, config.ood_curves)
+        kept.setdefault(f"{config.name}/seed-{config.seed}", (place, names))
     with (
         atomic_path(target) as temporary,
         lzma.open(temporary, "wb", preset=9) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,
     ):
-        for name, files in sorted(kept.items()):
-            for file in files:
-                content = file.read_bytes()
-                member = tarfile.TarInfo(f"{name}/{file.name}")
+        for folder, (place, names) in sorted(kept.items(), key=lambda item: item[0]):
+            for name in names:
+                content = _content(place, name, names)
+                member = tarfile.TarInfo(f"{folder}/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
 
@@ -77,11 +81,22 @@ def runs_at(path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _kept(place: RunFolder, curves: bool) -> list[Path]:
-    """A run's files that an archive holds, by name."""
-    left_out = {WEIGHTS, CHECKPOINT} | (set() if curves else {METRICS})
+def _kept(place: RunFolder, curves: bool) -> list[str]:
+    """Names of a run's files that an archive holds, in their order."""
+    left_out = {WEIGHTS} | (set() if curves else {METRICS})
     return sorted(
-        file
+        file.name
         for file in place.path.iterdir()
-        if file.is_file() and not file.name.startswith(".") and file.name not in left_out
+        if file.is_file()
+        and not file.name.startswith(".")
+        and file.name not in left_out
+        and not is_state(file.name)
     )
+
+
+def _content(place: RunFolder, name: str, names: Sequence[str]) -> bytes:
+    """A file as the archive holds it; the record is that of the files that are kept."""
+    record = place.read_record() if name == MARKER else None
+    if record is None:
+        return place.read_bytes(name)
+    return pack_record({kept: digest for kept, digest in record.items() if kept in names})

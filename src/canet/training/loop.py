@@ -17,11 +17,19 @@ import torch
 from torch import Tensor
 
 from canet.errors import CanetError
+from canet.interruption import Interrupted, requested
 from canet.methods import Batch, Method, Settings
-from canet.training import checkpoint
 from canet.training.checkpoint import RunFolder
+from canet.training.tensors import (
+    adam_shapes,
+    optimizer_tensors,
+    prefixed,
+    restore_optimizer,
+    without_prefix,
+)
 
 CHECKPOINT_SECONDS = 30.0
+USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
 EPOCHS_BETWEEN_LOOKS = 20  # on a GPU, where looking at a number waits for the device
 EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the optimiser's state
 
@@ -169,11 +177,11 @@ class Loop:
         if self.device.type == "cuda":
             self._stream.synchronize()
         state = {
-            **checkpoint.prefixed("method", self.method.state_dict()),
-            **checkpoint.prefixed("training", self.method.training_state()),
-            **checkpoint.prefixed("best", self.best.tensors),
-            **checkpoint.prefixed("adam", checkpoint.optimizer_tensors(self.optimizer)),
-            **checkpoint.prefixed("history", self.history),
+            **prefixed("method", self.method.state_dict()),
+            **prefixed("training", self.method.training_state()),
+            **prefixed("best", self.best.tensors),
+            **prefixed("adam", optimizer_tensors(self.optimizer)),
+            **prefixed("history", self.history),
             "best_score": self.best_score,
             "epoch": torch.tensor(self.epoch),
             "rng.cpu": torch.get_rng_state(),
@@ -183,14 +191,15 @@ class Loop:
         return state
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Go back to a state that `tensors` gave."""
-        self.method.load_state_dict(checkpoint.without_prefix("method", saved))
+        """Go back to a state that `tensors` gave; one of another run is refused."""
+        self._check(saved)
+        self.method.load_state_dict(without_prefix("method", saved))
         for name, tensor in self.method.training_state().items():
             tensor.detach().copy_(saved[f"training.{name}"])
-        checkpoint.restore_optimizer(self.optimizer, checkpoint.without_prefix("adam", saved))
-        for name, tensor in checkpoint.without_prefix("best", saved).items():
+        restore_optimizer(self.optimizer, without_prefix("adam", saved))
+        for name, tensor in without_prefix("best", saved).items():
             self.best.tensors[name].copy_(tensor)
-        for name, tensor in checkpoint.without_prefix("history", saved).items():
+        for name, tensor in without_prefix("history", saved).items():
             self.history[name] = tensor.to(self.device)
         self.best_score = saved["best_score"].to(self.device)
         self.epoch = int(saved["epoch"])
@@ -200,6 +209,25 @@ class Loop:
             self._stream.wait_stream(torch.cuda.current_stream(self.device))
             if "rng.cuda" in saved:
                 self._generator.set_state(saved["rng.cuda"])
+
+    def _check(self, saved: Mapping[str, Tensor]) -> None:
+        """Refuse a state whose names, shapes, types or epoch are not those of this run."""
+        own = self.tensors()
+        optional = {f"adam.{name}": shape for name, shape in adam_shapes(self.optimizer).items()}
+        optional["rng.cuda"] = own["rng.cuda"].shape if "rng.cuda" in own else torch.Size([16])
+
+        def forms(state: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+            return {n: (t.shape, t.dtype) for n, t in state.items() if n not in optional}
+
+        fits = forms(saved) == forms(own) and all(
+            saved[name].shape == optional[name] for name in optional.keys() & saved.keys()
+        )
+        if not fits or not 0 < int(saved["epoch"]) < self.settings.epochs:
+            raise CanetError("the state is that of another run")
+        try:
+            torch.Generator().set_state(saved["rng.cpu"])
+        except RuntimeError:
+            raise CanetError("the state has no random generator's") from None
 
 
 class Snapshot:
@@ -226,13 +254,45 @@ class Snapshot:
         return torch.cat([state[name].reshape(-1) for name in names])
 
 
+class Checkpoints:
+    """Says when a checkpoint is due, so that all of them take under 2 % of a run's time."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self._pause = CHECKPOINT_SECONDS
+
+    @property
+    def due(self) -> bool:
+        passed = time.perf_counter() - self._last
+        if passed < 0:  # a clock that jumped back must not put the next one off
+            self._last = time.perf_counter()
+        return passed > self._pause
+
+    def save(self, loops: Sequence[Loop], places: Sequence[RunFolder | None]) -> None:
+        """Write the states of the runs that have not ended."""
+        begin = time.perf_counter()
+        for loop, place in zip(loops, places, strict=True):
+            if place and not loop.ended and loop.epoch:
+                place.save_checkpoint(loop.tensors())
+        self._last = time.perf_counter()
+        self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / USUAL_SECONDS)
+
+
 def go(
     loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
 ) -> None:
-    """Train until each run's last epoch or until its patience ends, the runs side by side."""
-    begin = saved = time.perf_counter()
+    """Train until each run's last epoch or until its patience ends, the runs side by side.
+
+    A process that is told to stop does so between two epochs, with a checkpoint.
+    """
+    begin, checkpoints = time.perf_counter(), Checkpoints()
     running = list(loops)
     while running := [loop for loop in running if not loop.ended]:
+        if (number := requested()) is not None:
+            for loop in running:
+                loop.look()
+            checkpoints.save(loops, places)
+            raise Interrupted(number, _how_to_go_on(running[0], kept=all(places)))
         for loop in running:
             loop.advance()
         first = running[0]
@@ -241,11 +301,8 @@ def go(
                 loop.look(on_progress if loop is first else None)
         for loop in running:
             loop.end_without_patience()
-        if time.perf_counter() - saved > CHECKPOINT_SECONDS:
-            for loop, place in zip(loops, places, strict=True):
-                if place and not loop.ended:
-                    place.save_checkpoint(loop.tensors())
-            saved = time.perf_counter()
+        if checkpoints.due:
+            checkpoints.save(loops, places)
     for loop in loops:
         loop.look()
         if not torch.isfinite(loop.best_score):
@@ -255,6 +312,15 @@ def go(
             )
     for loop in loops:
         loop.seconds = (time.perf_counter() - begin) / len(loops)
+
+
+def _how_to_go_on(loop: Loop, kept: bool) -> str:
+    if not kept:
+        return "interrupted; the run under way was not kept, and the same command begins it anew"
+    return (
+        f"interrupted after epoch {loop.epoch} of {loop.settings.epochs}; the same command goes on "
+        "from there"
+    )
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from canet.errors import CanetError
-from canet.training.checkpoint import RunConfig
+from canet.training.config import RunConfig
 
 OOD, LEFT_OUT = "ood/", "left_out/"
 NEEDED = {
@@ -34,8 +35,9 @@ class Scored:
 
     @property
     def ood_mean(self) -> float:
-        """Mean score over the OOD sets."""
-        return mean(score for name, score in self.scores.items() if name.startswith(OOD))
+        """Mean score over the OOD sets; NaN where there are none."""
+        scores = [score for name, score in self.scores.items() if name.startswith(OOD)]
+        return mean(scores) if scores else math.nan
 
 
 def deviation(values: Sequence[float]) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import platform
-import resource
-import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,15 +15,19 @@ from torch import Tensor
 
 import canet
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
+from canet.interruption import deferred, stop_if_requested
+from canet.memory import peak_resident_mb
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
 from canet.settings import recorded
-from canet.training.checkpoint import RunConfig, RunFolder
+from canet.training.checkpoint import RunFolder
+from canet.training.config import RunConfig
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, go
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
+from canet.training.states import read_state
 
 
 @dataclass(frozen=True)
@@ -151,12 +154,14 @@ class Trainer:
         places = {seed: RunFolder(path) if path else None for seed, path in folders.items()}
         for seed, place in places.items():
             if place:
-                place.begin(self.config(seed, ood_curves))
+                place.begin(self.config(seed, ood_curves), self.task.digest)
         open_seeds = [seed for seed, place in places.items() if not (place and place.finished)]
         finished: dict[int, Run] = {}
         batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
         for seeds in filter(None, batches):
-            finished |= self._train({s: places[s] for s in seeds}, ood_curves, on_progress)
+            with deferred():  # a run that is being finished is finished first
+                finished |= self._train({s: places[s] for s in seeds}, ood_curves, on_progress)
+            stop_if_requested()
         return [finished.get(seed) or self._read(seed, ood_curves, places) for seed in places]
 
     def _train(
@@ -184,9 +189,8 @@ class Trainer:
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
         loop = Loop(method, self.settings, self.fields.batch("train"), self.score, curves, lane)
-        saved = place.read_checkpoint() if place else None
-        if saved:
-            loop.restore(saved)
+        if place:
+            resume(loop, place)
         return loop
 
     def _finish(
@@ -214,6 +218,7 @@ class Trainer:
 
     def load(self, place: RunFolder) -> Method:
         """The trained method of a finished run of this task, method and settings."""
+        place.check_data(self.task.digest)
         with seeded(0, self.device):
             method = self._new_method().to(self.device)
         place.load_weights(method)
@@ -275,6 +280,26 @@ class Trainer:
         return Run(config, place.read_result(), place.read_metrics(), self.load(place))
 
 
+def resume(loop: Loop, place: RunFolder) -> None:
+    """Bring a loop to the newest checkpoint that is whole; say so where one is not."""
+    refused: list[Path] = []
+    for path in place.checkpoints:
+        try:
+            loop.restore(read_state(path))
+        except CanetError:
+            refused.append(path)
+        else:
+            break
+    if refused:
+        names = " and ".join(f"'{path}'" for path in refused)
+        how = f"goes on after epoch {loop.epoch}" if loop.epoch else "starts over"
+        warnings.warn(
+            f"{names} cannot be used, damaged or of another run: the run {how}",
+            InputWarning,
+            stacklevel=2,
+        )
+
+
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """Run a block with torch's generators seeded, and put the caller's state back afterwards."""
@@ -305,8 +330,7 @@ def peak_memory_mb(device: torch.device) -> float:
     """Largest memory so far: allocated on the GPU, or resident of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+    return peak_resident_mb()
 
 
 def versions() -> dict[str, str]:
