@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -222,8 +223,8 @@ def test_one_affected_file_is_named_and_several_are_counted(
 
 
 def test_rows_of_a_summary_follow_the_protocol() -> None:
-    def spread(mean: float) -> dict[str, float]:
-        return {"mean": mean, "std": 1.0}
+    def spread(mean: float) -> dict[str, Any]:
+        return {"mean": mean, "std": 1.0, "values": [mean - 1, mean, mean + 1]}
 
     scores = {
         "train": spread(99),
@@ -237,5 +238,8 @@ def test_rows_of_a_summary_follow_the_protocol() -> None:
         *("train", "valid", "test_id", "test_ood near", "test_ood far", "test_ood mean")
     ]
     assert rows[-1][1] == "60.50 ± 1.00"
+    of_one_run = {"mean": 60.5, "std": 0.0, "values": [60.5]}
+    single = summary_rows({"scores": scores | {"test_ood_mean": of_one_run}})
+    assert single[-1] == ("test_ood mean", "60.50")
     with_more = summary_rows({"scores": scores | {"left_out": {"gap": spread(1)}}})
     assert with_more == [*rows, ("left out gap", "1.00 ± 1.00")]

@@ -78,8 +78,9 @@ def _console() -> Console:
 
 
 def spread_text(spread: dict[str, Any]) -> str:
-    """`{"mean": 96.391, "std": 0.432}` → `96.39 ± 0.43`."""
-    return f"{spread['mean']:.2f} ± {spread['std']:.2f}"
+    """`{"mean": 96.391, "std": 0.432, "values": […]}` → `96.39 ± 0.43`; no spread of one run."""
+    several = f" ± {spread['std']:.2f}" if len(spread["values"]) > 1 else ""
+    return f"{spread['mean']:.2f}{several}"
 
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:

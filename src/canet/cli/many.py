@@ -11,6 +11,9 @@ import typer
 
 from canet.cli.app import app
 from canet.cli.options import (
+    MOST_JOBS,
+    MOST_SEEDS,
+    MOST_TRIALS,
     BackboneName,
     DataRoot,
     DataSeed,
@@ -27,6 +30,7 @@ from canet.cli.options import (
     TaskName,
     names,
 )
+from canet.settings import LARGEST
 
 
 class Sampler(StrEnum):
@@ -41,14 +45,19 @@ def search(
     method: MethodName = "canet",
     backbone: BackboneName = "gcn",
     trials: Annotated[
-        int, typer.Option(min=1, help="Trials in all, those of earlier calls included.")
+        int,
+        typer.Option(
+            min=1, max=MOST_TRIALS, help="Trials in all, those of earlier calls included."
+        ),
     ] = 32,
     sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Epochs of each run. Default: as in training.")
+        int | None,
+        typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: as in training."),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Runs of each trial; their mean score counts.")
+        int,
+        typer.Option(min=1, max=MOST_SEEDS, help="Runs of each trial; their mean score counts."),
     ] = 1,
     data_seed: DataSeed = 0,
     protocol: Protocol = "paper",
@@ -59,7 +68,7 @@ def search(
         str | None,
         typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes.")] = 1,
     ray: RayAddress = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
@@ -124,7 +133,9 @@ def reproduce(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Worker processes, also on one GPU.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")
+    ] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
     ] = False,

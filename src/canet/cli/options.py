@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from canet.settings import LARGEST
+
 LARGEST_SEED = 2**32 - 1
+MOST_SEEDS = 1000
+MOST_JOBS = 1024
+MOST_TRIALS = 100_000
+MOST_REPEATS = 1000
+"""More of them is a slip of the finger: it would take years, or all memory."""
 
 
 class Device(StrEnum):
@@ -92,6 +99,7 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
 ]
+Epochs = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Short for --set epochs=N.")]
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", help="File with settings, such as best.json of a search."),

@@ -12,11 +12,13 @@ import typer
 from canet.cli.app import app
 from canet.cli.options import (
     LARGEST_SEED,
+    MOST_REPEATS,
     Assignments,
     BackboneName,
     Device,
     DeviceOption,
     EnvironmentColumn,
+    Epochs,
     GraphPath,
     IdColumn,
     Json,
@@ -72,7 +74,7 @@ def fit(
     ] = None,
     method: MethodName = "canet",
     backbone: BackboneName = "gcn",
-    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
+    epochs: Epochs = None,
     metric: Annotated[
         str, typer.Option(help="accuracy, macro_f1, or roc_auc for two classes.")
     ] = "accuracy",
@@ -166,7 +168,9 @@ def diagnose(
     ] = None,
     label: LabelColumn = None,
     id_: IdColumn = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Draws of each random change.")] = 10,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=MOST_REPEATS, help="Draws of each random change.")
+    ] = 10,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page of it, such as page.html.")
     ] = None,
