@@ -104,6 +104,7 @@ def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
         ood = sum(size for split, size in d.splits.items() if split.startswith("ood/"))
         counts = [f"{n:,}" for n in d.statistics]
         counts[0] += copies
+        counts[-1] += f"+{d.spurious}" if d.spurious else ""
         sizes = [id_sizes or "–", f"{ood:,}" if d.splits else "–"]
         rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
     shown = range(len(columns)) if _console().width >= WIDTH_OF_TASKS else (0, 1, 2, 3, 4, -1)
@@ -123,9 +124,11 @@ def show_task(description: TaskDescription) -> None:
     d = description
     nodes, edges, classes, features = d.statistics
     copies = f" in each of {d.domains} domains" if d.domains > 1 else ""
-    counted = "counted" if d.state == "present" else "as published"
+    added = f" and {d.spurious} spurious ones" if d.spurious else ""
+    counted = "counted" if d.state == "present" else "of the official files"
     print(f"{d.name}: {d.description}")
-    print(f"{nodes:,} nodes, {edges:,} edges{copies}, {classes} classes, {features:,} features")
+    print(f"{nodes:,} nodes, {edges:,} edges{copies}")
+    print(f"{classes} classes, {features:,} features{added}")
     print(f"({counted}); shift: {d.shift}; metric: {METRIC_NAMES[d.metric]}")
     print(f"protocols: {', '.join(d.protocols)}")
     if d.features:

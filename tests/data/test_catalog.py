@@ -59,11 +59,11 @@ def test_misspelt_choices_are_refused_with_the_valid_ones(options: dict, message
         load_task(**options)
 
 
-def test_task_without_files_is_described_as_published(fresh_cache: Path) -> None:
+def test_task_without_files_is_described_by_the_official_ones(fresh_cache: Path) -> None:
     for name in ("cora", "twitch", "arxiv", "elliptic"):
         description = describe(name)
         assert description.state == "missing"
-        assert description.statistics == CATALOG[name].published
+        assert description.statistics == CATALOG[name].counts
         assert description.splits == {}
         assert {file.state for file in file_status(name)} == {"missing"}
     assert not fresh_cache.exists()
@@ -87,11 +87,22 @@ def test_damaged_file_is_told_and_nothing_is_counted(data_root: Path, fresh_cach
     assert next(file for file in description.files if file.state == "damaged").location == path
 
 
+@pytest.mark.parametrize("name", CATALOG)
+def test_counts_are_the_same_with_files_and_without(name: str, data_root: Path) -> None:
+    described = describe(name, data_root)
+    if described.state != "present" or not described.files:
+        pytest.skip("files are missing, or none are needed")
+    assert described.statistics == CATALOG[name].counts
+    task = load_task(name, data_root)
+    assert task.num_features == described.statistics.features + described.spurious
+    assert task.num_nodes == described.statistics.nodes * described.domains
+
+
 @pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed"])
 def test_real_citation_graphs_have_the_published_statistics(name: str, data_root: Path) -> None:
     description = describe(name, data_root)
     assert description.state == "present"
-    assert description.statistics == CATALOG[name].published
+    assert description.statistics == CATALOG[name].counts
     nodes = description.statistics.nodes
     assert sum(size for split, size in description.splits.items()) == 6 * nodes
     assert description.splits["train"] == 3 * nodes // 2

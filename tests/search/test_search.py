@@ -321,7 +321,10 @@ def test_without_grpc_the_mend_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(search, "open_engine", lambda jobs, ray, device: Elsewhere(jobs))
     monkeypatch.setattr(storage_module, "find_spec", lambda name: None)
     code, _, err = call(tmp_path, *QUIET, "--ray", "auto", "--out", "mine")
-    assert (code, err) == (2, "canet: --ray needs grpcio: pip install 'canet[ray]'\n")
+    assert (code, err) == (
+        2,
+        "canet: --ray needs grpcio: pip install -e '.[ray]' in the checkout of canet\n",
+    )
 
 
 def test_several_seeds_count_with_their_mean(tmp_path: Path) -> None:
@@ -409,5 +412,8 @@ def test_without_optuna_the_mend_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, f"canet.search{name}")
     code, _, err = call(tmp_path, *SEARCH)
     assert code == 2
-    assert err == "canet: canet search needs Optuna: pip install 'canet[search]'\n"
+    assert (
+        err
+        == "canet: canet search needs Optuna: pip install -e '.[search]' in the checkout of canet\n"
+    )
     assert not any(tmp_path.iterdir())

@@ -23,7 +23,9 @@ GENERATORS = ("shared", "redrawn", "resampled")
 
 
 class Statistics(NamedTuple):
-    """Size of a graph; of one domain, its edges without direction, where a task has domains."""
+    """Size of a graph; of one domain, its edges without direction and its features without the
+    spurious ones, where a task has domains.
+    """
 
     nodes: int
     edges: int
@@ -50,11 +52,12 @@ class Entry:
         description: One line for listings.
         shift, metric: As in `ShiftTask`.
         load: Reads the task.
-        measure: Counts as the paper does, from the loaded task and the data root.
-        published: The paper's table of statistics; None for a task that is not in the paper.
+        measure: Counts from the loaded task and the data root.
+        counts: What `measure` gives for the official files; None for a task that needs no files.
         protocols: Ways to split it.
         features: Feature sets it offers besides its own.
         domains: Number of copies of the graph.
+        spurious: Columns that are added to the features.
     """
 
     description: str
@@ -62,18 +65,20 @@ class Entry:
     metric: Metric
     load: Callable[[Request], ShiftTask]
     measure: Callable[[ShiftTask, Path | None], Statistics]
-    published: Statistics | None
+    counts: Statistics | None
     protocols: tuple[str, ...] = ("paper",)
     features: tuple[str, ...] = ()
     domains: int = 1
+    spurious: int = 0
 
 
 @dataclass(frozen=True)
 class TaskDescription:
     """What `canet datasets` tells about a task.
 
-    `statistics` are counted from the files if `state` is "present", else they are the published
-    ones. `splits` maps the name of each node set to its size, and is empty unless counted.
+    `statistics` are counted from the files if `state` is "present", else they are those of the
+    official files. A model reads `spurious` columns besides the features. `splits` maps the name of
+    each node set to its size, and is empty unless counted.
     """
 
     name: str
@@ -83,6 +88,7 @@ class TaskDescription:
     state: str
     statistics: Statistics
     domains: int
+    spurious: int
     protocols: tuple[str, ...]
     features: tuple[str, ...]
     splits: dict[str, int] = field(default_factory=dict)
@@ -127,7 +133,7 @@ def _count_domain(task: ShiftTask, data_root: Path | None) -> Statistics:
     return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
 
 
-def _citation(name: str, title: str, published: Statistics) -> Entry:
+def _citation(name: str, title: str, counts: Statistics) -> Entry:
     def load(request: Request) -> ShiftTask:
         from canet.data.planetoid import planetoid_task
 
@@ -148,9 +154,10 @@ def _citation(name: str, title: str, published: Statistics) -> Entry:
         metric="accuracy",
         load=load,
         measure=measure,
-        published=published,
+        counts=counts,
         protocols=SPURIOUS_PROTOCOLS,
         domains=6,
+        spurious=10,
     )
 
 
@@ -161,9 +168,10 @@ CATALOG: dict[str, Entry] = {
         metric="accuracy",
         load=_load_synthetic,
         measure=_count_domain,
-        published=None,
+        counts=None,
         protocols=SPURIOUS_PROTOCOLS,
         domains=6,
+        spurious=10,
     ),
     "cora": _citation("cora", "Cora", Statistics(2708, 5429, 7, 1433)),
     "citeseer": _citation("citeseer", "Citeseer", Statistics(3327, 4732, 6, 3703)),
@@ -174,7 +182,7 @@ CATALOG: dict[str, Entry] = {
         metric="roc_auc",
         load=_load_twitch,
         measure=_count,
-        published=Statistics(34120, 892346, 2, 2545),
+        counts=Statistics(34118, 892344, 2, 3170),
         features=("multi-hot",),
     ),
     "arxiv": Entry(
@@ -183,7 +191,7 @@ CATALOG: dict[str, Entry] = {
         metric="accuracy",
         load=_load_arxiv,
         measure=_count,
-        published=Statistics(169343, 1166243, 40, 128),
+        counts=Statistics(169343, 1166243, 40, 128),
         features=("structural",),
     ),
     "elliptic": Entry(
@@ -192,7 +200,7 @@ CATALOG: dict[str, Entry] = {
         metric="macro_f1",
         load=_load_elliptic,
         measure=_count,
-        published=Statistics(203769, 234355, 2, 165),
+        counts=Statistics(203769, 234355, 2, 165),
         features=("structural",),
     ),
 }
@@ -242,7 +250,7 @@ def file_status(name: str, data_root: str | Path | None = None) -> list[FileStat
 
 
 def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
-    """Size, splits and files of a task; counted if its files are here, and as published if not."""
+    """Size, splits and files of a task, counted where its files are here."""
     entry = _entry(name)
     files = file_status(name, data_root)
     states = {file.state for file in files}
@@ -253,8 +261,9 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
         shift=entry.shift,
         metric=entry.metric,
         state=state,
-        statistics=entry.published or Statistics(0, 0, 0, 0),
+        statistics=entry.counts or Statistics(0, 0, 0, 0),
         domains=entry.domains,
+        spurious=entry.spurious,
         protocols=entry.protocols,
         features=entry.features,
         files=files,

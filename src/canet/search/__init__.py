@@ -5,4 +5,6 @@ from canet.errors import CanetError
 try:
     import optuna as _  # noqa: F401
 except ModuleNotFoundError:
-    raise CanetError("canet search needs Optuna: pip install 'canet[search]'") from None
+    raise CanetError(
+        "canet search needs Optuna: pip install -e '.[search]' in the checkout of canet"
+    ) from None

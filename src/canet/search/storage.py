@@ -46,7 +46,7 @@ def open_storage(place: str) -> BaseStorage:
 def serve(storage: BaseStorage) -> Iterator[BaseStorage]:
     """A storage that other machines can be sent: it asks a server here, which has the given one."""
     if find_spec("grpc") is None:
-        raise CanetError("--ray needs grpcio: pip install 'canet[ray]'")
+        raise CanetError("--ray needs grpcio: pip install -e '.[ray]' in the checkout of canet")
     host = _own_address()
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
