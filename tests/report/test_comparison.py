@@ -47,12 +47,12 @@ def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_ha
     tmp_path: Path,
 ) -> None:
     write(tmp_path, 50.0, seed=0, data_seed=0)
-    write(tmp_path, 99.0, seed=1, data_seed=0)
+    write(tmp_path, 90.0, seed=1, data_seed=0)
     write(tmp_path, 60.0, seed=0, data_seed=1)
     found = contestant(tmp_path)
     assert found.basis == "2 draws"
     assert found.score(OOD_MEAN).values == [50.0, 60.0]
-    assert found.score_over_runs(OOD_MEAN).values == [50.0, 99.0]
+    assert found.score_over_runs(OOD_MEAN).values == [50.0, 90.0]
     assert len(found.runs) == 3
 
 
@@ -86,7 +86,7 @@ def test_a_score_that_is_not_a_number_wins_nothing_and_ends_nothing(tmp_path: Pa
 def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
     tmp_path: Path,
 ) -> None:
-    write(tmp_path, 99.0, "canet", num_environments=5)
+    write(tmp_path, 90.0, "canet", num_environments=5)
     write(tmp_path, 50.0, "canet", epochs=20)
     write(tmp_path, 70.0, "canet", tau=3.0, hidden=8)
     comparison = only(tmp_path)
