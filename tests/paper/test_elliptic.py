@@ -10,6 +10,7 @@ from canet.paper import elliptic as elliptic_module
 from canet.paper.elliptic import Elliptic
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
+from canet.report.figures import QUIET
 from canet.training import RunConfig
 from tests.paper.made_up import names, write_runs
 from tests.searches import SearchCaNet
@@ -61,7 +62,8 @@ def test_a_panel_shows_one_method_beside_canet_and_the_others_in_grey(
     panels = [axes for axes in drawn[0].axes if axes.axison]
     assert len(panels) == 2 * 5
     for axes, method in zip(panels, 2 * methods[:-1], strict=True):
-        _, labels = axes.get_legend_handles_labels()
+        handles, labels = axes.get_legend_handles_labels()
+        assert {handle.get_color() for handle in handles[:4]} == {QUIET}
         assert labels == [*["other methods"] * 4, "CaNet", METHODS[method].label]
 
 
