@@ -117,7 +117,7 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
     took.
     """
     found = sorted({path for folder in folders for path in folder.rglob(BEST)})
-    searches = [read_json(path) for path in found]
+    searches = [_read_search(path) for path in found]
     if not searches:
         raise CanetError("no finished search there: give the folders of searches")
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
@@ -137,6 +137,20 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
         "hardware": ", ".join(sorted({search["hardware"] for search in searches})),
         "tasks": tasks,
     }
+
+
+def _read_search(path: Path) -> dict[str, Any]:
+    """What a search left in its folder, or an error where that is something else."""
+    texts = ("task", "backbone", "method", "command", "date", "hardware")
+    try:
+        search = read_json(path)
+        sound = all(isinstance(search[name], str) for name in texts)
+        sound = sound and {"valid", "trials", "epochs", "features"} <= search.keys()
+        if sound and isinstance(search["settings"], dict):
+            return dict(search)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    raise CanetError(f"'{path}' is damaged: the same search again writes it anew")
 
 
 def _template(search: dict[str, Any]) -> str:

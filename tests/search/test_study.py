@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import optuna
@@ -369,3 +371,38 @@ def test_database_that_cannot_be_opened_is_told_in_one_line(url: str) -> None:
     with pytest.raises(CanetError, match="cannot open the storage") as caught:
         open_storage(url)
     assert "\n" not in str(caught.value)
+
+
+ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from subprocess import PIPE, Popen
+from tests.search.test_study import Landscape, plan_of, search, smooth
+
+os.fsync = lambda file: None
+print("ready", flush=True)
+sys.stdin.readline()
+search(plan_of("random"), Path(sys.argv[1]), 12, Landscape(smooth))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_journal_and_try_nothing_twice(tmp_path: Path) -> None:
+    both = [
+        Popen([sys.executable, "-c", ELSEWHERE, tmp_path], stdin=PIPE, stdout=PIPE, text=True)
+        for _ in range(2)
+    ]
+    for process in both:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
+    for process in both:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    study = open_study(plan_of("random"), open_storage(str(tmp_path / "journal.log")))
+    done = done_trials(study)
+    assert len(done) == 12
+    assert len({str(sorted(trial.params.items())) for trial in done}) == 12

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data import sources, structural
+from canet.data.graph_files.chunks import first_line
 from canet.data.processed import Arrays, processed
 from canet.data.raw import RawFiles, find, obtain
 from canet.data.splits import split_50_25_25
@@ -118,12 +119,14 @@ def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
 def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
     """Edges $[2, E]$ and labels $[N]$, and the transactions $[N]$ in the order of the nodes."""
     path = raw.paths[CLASSES]
-    rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()[1:]]
     try:
-        transactions = np.array([int(transaction) for transaction, _ in rows])
+        rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()[1:]]
+        transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
         y = np.array([LABELS[label] for _, label in rows])
-    except (ValueError, KeyError) as error:
-        raise CanetError(f"'{path}' cannot be read ({error}): replace it") from error
+    except (ValueError, KeyError, OverflowError) as error:
+        raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
+    if not rows:
+        raise CanetError(f"'{path}' names no transaction: replace it")
     ends = read_table(raw.paths[EDGES], 2, np.int64, header=True)
     edge_index = _positions(transactions, ends.T, raw.paths[EDGES])
     return {"edge_index": edge_index, "y": y}, transactions

@@ -23,6 +23,7 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops
 
 from canet.data import sources
+from canet.data.graph_files.chunks import first_line
 from canet.data.processed import Arrays, processed
 from canet.data.raw import RawFiles, obtain
 from canet.data.spurious import spurious_task
@@ -94,8 +95,8 @@ def load_pickle(path: Path, digest: str | None) -> Any:
         warnings.simplefilter("ignore")  # dtypes spelt as in old pickles
         try:
             return _Unpickler(io.BytesIO(content), encoding="latin1").load()
-        except pickle.UnpicklingError as error:
-            raise CanetError(f"'{path}' is not opened: {error}; replace it") from error
+        except Exception as error:  # what is damaged fails in many ways
+            raise CanetError(f"'{path}' is not opened: {first_line(error)}; replace it") from error
 
 
 class _Unpickler(pickle.Unpickler):

@@ -17,6 +17,7 @@ import torch
 from torch_geometric.data import Data
 
 from canet.data import sources
+from canet.data.graph_files.chunks import first_line
 from canet.data.processed import Arrays, processed
 from canet.data.raw import RawFiles, obtain
 from canet.data.splits import split_50_25_25
@@ -86,8 +87,7 @@ def read_region(
         Edges with both directions and one self-loop per node $[2, E]$, multi-hot features
         $[n, 3170]$, and labels (1: mature) $[n]$.
     """
-    with target.open(newline="", encoding="utf-8") as file:
-        labels = {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
+    labels = _read_labels(target)
     n = len(labels)
     if set(labels) != set(range(n)):
         raise CanetError(f"'{target}' does not number its users 0 to {n - 1}: replace the file")
@@ -97,12 +97,34 @@ def read_region(
     loops = np.tile(np.arange(n), (2, 1))
     edge_index = np.concatenate([listed, listed[::-1], loops], axis=1)
 
-    games = json.loads(features.read_text(encoding="utf-8"))
+    games = _read_games(features)
     owned = [sorted(set(games.get(str(user), ()))) for user in range(n)]
     rows = np.concatenate([[0], np.cumsum([len(ids) for ids in owned])])
     columns = np.array([game for ids in owned for game in ids], dtype=np.int64)
     ones = np.ones(len(columns), dtype=np.float32)
     return edge_index, sp.csr_array((ones, columns, rows), shape=(n, NUM_FEATURES)), y
+
+
+def _read_labels(path: Path) -> dict[int, bool]:
+    """User → whether the stream is mature; of a user that is repeated, the last row."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
+
+
+def _read_games(path: Path) -> dict[str, list[int]]:
+    """User, as text → the games, by their number."""
+    try:
+        games = json.loads(path.read_text(encoding="utf-8"))
+        known = range(NUM_FEATURES)
+        if all(type(game) is int and game in known for owned in games.values() for game in owned):
+            return dict(games)
+        cause = f"games are numbered 0 to {NUM_FEATURES - 1}"
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        cause = first_line(error)
+    raise CanetError(f"'{path}' cannot be read ({cause}): replace it")
 
 
 def _parse(raw: RawFiles) -> Arrays:

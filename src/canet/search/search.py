@@ -144,7 +144,14 @@ def _begin(plan: Plan, out: Path) -> None:
     path = out / PLAN
     if not path.exists():
         write_json(path, content)
-    elif read_json(path) != content:
+        return
+    try:
+        there = read_json(path)
+    except (ValueError, RecursionError):
+        raise CanetError(
+            f"'{path}' is damaged: remove it if the search is this one, or choose another --out"
+        ) from None
+    if there != content:
         raise CanetError(f"'{out}' holds another search: choose another folder for --out")
 
 

@@ -18,6 +18,11 @@ import numpy as np
 from canet.data.graph_files.chunks import check_memory, first_line
 from canet.errors import InputError
 
+OLD_FILES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""How files begin that torch wrote before it wrote archives."""
+LONGEST_COMPLAINT = 4000
+"""Of torch's, which quote what they found."""
+
 
 def open_arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of a file by name: numpy arrays of a `.npz`, what a `Data` has of a `.pt`."""
@@ -83,7 +88,11 @@ def _attributes(path: Path) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except Exception:  # of old files, which are no archives, torch says what is wrong
+    except Exception as error:  # an old file, which is no archive, or a damaged one
+        if not _is_old(path):
+            raise InputError(
+                f"'{path}' cannot be read (torch.save did not write it): save a PyG Data again"
+            ) from error
         size = path.stat().st_size
     check_memory(size, f"'{path}'")
     allowed = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
@@ -104,8 +113,20 @@ def _attributes(path: Path) -> dict[str, Any]:
         raise InputError(f"'{path}' holds a damaged PyG Data: save it again") from error
 
 
+def _is_old(path: Path) -> bool:
+    """Whether torch wrote a file before it wrote archives; its complaints of others take long."""
+    with path.open("rb") as file:
+        return file.read(len(OLD_FILES)) == OLD_FILES
+
+
 def _not_opened(path: Path, error: Exception) -> InputError:
-    name = re.search(r"(?:GLOBAL|global|class|function) '?([\w.]+\.[\w.]+)", str(error))
+    said = str(error)[:LONGEST_COMPLAINT]
+    name = re.search(r"(?:GLOBAL|global|class|function) '?([\w.]{1,200}\.[\w.]{1,200})", said)
+    if name is None and said.startswith("Weights only load failed"):
+        return InputError(
+            f"'{path}' is not opened, for it holds more than tensors: save a PyG Data that has "
+            "tensors only, or write a .npz"
+        )
     if name is None:
         return InputError(f"'{path}' cannot be read ({first_line(error)}): save a PyG Data again")
     if name[1].startswith("numpy"):

@@ -83,7 +83,7 @@ class ArrayGraph:
             return None
         try:
             return Encoding.from_json(json.loads(str(written)))
-        except (ValueError, CanetError) as error:
+        except (ValueError, RecursionError, CanetError) as error:
             raise InputError(f"'{self.path}' has a damaged encoding: write it again") from error
 
     def parts(self, num_nodes: int, refuse: Refuse) -> GraphParts:

@@ -20,6 +20,7 @@ import numpy as np
 from canet.errors import InputError
 
 Chunk = dict[str, np.ndarray]
+LONGEST_NAME = 200
 CELLS = 2**20
 """Cells that a chunk has at most, unless a single row has more."""
 MOST_ROWS = 2**16
@@ -198,6 +199,12 @@ def _check_header(table: Table) -> None:
     columns = table.columns
     if not columns:
         raise InputError(f"'{table.path}' is empty: its first line must name the columns")
+    long = [name for name in columns if len(name) > LONGEST_NAME]
+    if long:
+        raise InputError(
+            f"'{table.path}' has a column name of {len(long[0]):,} characters: its first line must "
+            "name the columns"
+        )
     if len(columns) == 1 and re.search("[;\t]", columns[0]):
         raise InputError(f"'{table.path}' has the header {columns[0]!r}: separate cells by commas")
     if "" in columns:

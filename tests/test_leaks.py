@@ -1,0 +1,73 @@
+"""A service that loads and predicts all day keeps its memory and its files."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import canet
+from canet.data.graph_files.arrays import write_npz
+from canet.errors import InputError
+from tests.own_graphs import own_graph
+from tests.own_tables import ROLES, write_folder
+
+TIMES = 200
+MEGABYTES = 48
+"""That the process may grow by: far less than 200 copies of anything read here, and of torch."""
+
+
+def open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def resident_megabytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def check_bounded(act: Callable[[], object], times: int = TIMES) -> None:
+    """Doing it often leaves no file open, and hardly more memory than doing it a few times."""
+    for _ in range(times // 4):
+        act()
+    gc.collect()
+    files, memory = open_files(), resident_megabytes()
+    for _ in range(times):
+        act()
+    gc.collect()
+    assert open_files() <= files
+    assert resident_megabytes() - memory < MEGABYTES
+
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="the system does not tell in /proc"
+)
+
+
+@pytest.mark.slow
+def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
+    data = own_graph()
+    fitted = canet.NodeClassifier(epochs=1, hidden=64, num_environments=2, device="cpu", verbose=0)
+    fitted.fit(data).save(tmp_path / "model")
+    check_bounded(lambda: canet.load(tmp_path / "model").predict_proba(data))
+
+
+def test_a_graph_is_read_many_times(tmp_path: Path) -> None:
+    write_npz(tmp_path / "graph.npz", own_graph())
+    write_folder(tmp_path / "graph")
+    check_bounded(lambda: canet.read_graph(tmp_path / "graph.npz"), 60)
+    check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 60)
+
+
+def test_a_file_that_is_refused_many_times_stays_closed(tmp_path: Path) -> None:
+    for name in ("graph.npz", "graph.pt"):
+        (tmp_path / name).write_bytes(b"PK\x03\x04 and then nothing")
+
+        def read(path: Path = tmp_path / name) -> None:
+            with pytest.raises(InputError):
+                canet.read_graph(path)
+
+        check_bounded(read, 60)
