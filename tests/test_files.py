@@ -1,13 +1,26 @@
+import errno
 import hashlib
 import math
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from canet.files import atomic_path, cache_dir, read_json, sha256, write_json
+from canet.errors import CanetError
+from canet.files import (
+    WriteError,
+    atomic_path,
+    cache_dir,
+    pack_sealed,
+    read_json,
+    sha256,
+    unpack_sealed,
+    write_bytes,
+    write_json,
+)
 
 
 def test_file_appears_only_when_the_block_ends(tmp_path: Path) -> None:
@@ -99,3 +112,56 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
     assert not left.exists()
     assert alive.exists()
     assert elsewhere.exists()
+
+
+def test_a_written_file_has_the_digest_that_writing_gave(tmp_path: Path) -> None:
+    assert write_bytes(tmp_path / "a", b"content") == sha256(tmp_path / "a")
+    assert write_json(tmp_path / "b", {"τ": 0.1}) == sha256(tmp_path / "b")
+
+
+def test_a_sealed_object_comes_back_and_no_bit_of_it_changes_unseen() -> None:
+    content = {"text": "τ", "number": 0.1 + 0.2, "nan": math.nan, "list": [1, None, True]}
+    raw = pack_sealed(content)
+    assert repr(unpack_sealed(raw)) == repr(content)
+    for place in range(8 * len(raw)):
+        changed = bytearray(raw)
+        changed[place // 8] ^= 1 << place % 8
+        with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
+            unpack_sealed(bytes(changed))
+    for other in (b"", b"[]", b"{}", b'{"sha256": 3}', raw[:-1], raw + b" "):
+        with pytest.raises(ValueError):  # noqa: PT011
+            unpack_sealed(other)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
+def test_a_full_disk_is_told_in_one_line_with_the_file_and_leaves_nothing(
+    code: int, tmp_path: Path
+) -> None:
+    def write() -> None:
+        with atomic_path(tmp_path / "file") as temporary:
+            temporary.write_text("half")
+            raise OSError(code, os.strerror(code))
+
+    with pytest.raises(WriteError) as caught:
+        write()
+    assert isinstance(caught.value, CanetError)
+    assert isinstance(caught.value, OSError)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (
+        str(again)
+        == str(caught.value)
+        == (
+            f"cannot write '{tmp_path / 'file'}' ({os.strerror(code)}): make room there, and the same "
+            "command goes on"
+        )
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_errors_of_a_block_stay_what_they_are(tmp_path: Path) -> None:
+    def read_nothing() -> None:
+        with atomic_path(tmp_path / "file"):
+            (tmp_path / "absent").read_bytes()
+
+    with pytest.raises(FileNotFoundError):
+        read_nothing()

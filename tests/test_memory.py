@@ -1,12 +1,15 @@
-"""Memory that a process keeps."""
+"""Memory that a process keeps, and how much it had."""
 
 from __future__ import annotations
 
+import math
 import resource
 import subprocess
 import sys
 
 import pytest
+
+from canet import memory
 
 PROGRAM = """
 import resource, torch
@@ -29,3 +32,9 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
     program = PROGRAM.format("keep_freed_memory()")
     faults = int(subprocess.check_output([sys.executable, "-c", program], text=True))
     assert faults < 0.01 * 20 * 2**24 * 4 / resource.getpagesize()
+
+
+def test_peak_memory_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 10 < memory.peak_resident_mb() < 2**20
+    monkeypatch.setattr(memory, "resource", None)
+    assert math.isnan(memory.peak_resident_mb())

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +8,12 @@ from canet.data import load_task, synthetic
 from canet.data.spurious import without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.files import sha256
 from canet.methods import get_method
-from canet.runs.evaluate import evaluate_runs, open_trainer
+from canet.runs.evaluate import difference, evaluate_runs, open_trainer
 from canet.settings import override
 from canet.training import Run, Trainer
+from canet.training.record import read_record, write_record
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +56,33 @@ def test_scores_come_from_the_weights_and_not_from_the_result(
     other = train(task, tmp_path / "b", seed=1)
     weights = "weights.safetensors"
     (tmp_path / "a" / weights).write_bytes((tmp_path / "b" / weights).read_bytes())
+    record = read_record(tmp_path / "a")
+    assert record is not None
+    write_record(tmp_path / "a", record | {weights: sha256(tmp_path / "b" / weights)})
     (summary,) = evaluate_runs(tmp_path / "a", "cpu")
     assert summary["scores"]["test_id"]["values"] == [other.result["scores"]["test_id"]]
+    (line,) = summary["differences"]
+    assert line.startswith(f"'{tmp_path / 'a'}': ")
+    assert ", where its result says " in line
+
+
+def test_a_run_on_other_data_is_refused(
+    task: ShiftTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(task, tmp_path / "run")
+    monkeypatch.setattr(synthetic, "NUM_USERS", 301)
+    with pytest.raises(CanetError, match=r"run' holds a run on other data \(another graph\)"):
+        evaluate_runs(tmp_path, "cpu")
+
+
+def test_differences_within_the_tolerance_are_none() -> None:
+    then = {"train": 50.0, "valid": math.nan, "ood/a": 30.0}
+    assert difference(then, then, 0.0) == ""
+    assert difference(then | {"train": 50.4, "ood/a": 29.6}, then, 0.5) == ""
+    assert difference(then | {"train": 50.4, "ood/a": 29.0}, then, 0.5) == (
+        "ood/a scores 29.00, where its result says 30.00"
+    )
+    assert "valid scores 3.00" in difference(then | {"valid": 3.0}, then, 0.5)
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_summary_in_the_order_of_seeds(

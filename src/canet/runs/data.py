@@ -38,7 +38,7 @@ def compare_data(
                 by_data.setdefault(data_of(config), []).append((place, config))
     for runs in by_data.values():
         config = runs[0][1]
-        data = _data_now(config, data_root)
+        data = data_now(config, data_root)
         if data is None:
             absent += len(runs)
         else:
@@ -49,7 +49,7 @@ def compare_data(
         _tell(absent, "finished runs were trained on data that is not here")
 
 
-def _data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
+def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
     """The digest of a run's data as it is now; None where files are missing or cannot be read."""
     files = sources.FILES.get(config.task)
     if files is None:

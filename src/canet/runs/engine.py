@@ -202,9 +202,9 @@ class _Context(SpawnContext):
 
 def _begin(errors: str, threads: int | None) -> None:
     """The first thing that a worker process does."""
-    for number in SIGNALS:  # what a terminal sends is for the parent, which then sends SIGTERM
-        signal.signal(number, signal.SIG_IGN)
     heed([signal.SIGTERM])
+    for number in set(SIGNALS) - {signal.SIGTERM}:  # what a terminal sends is for the parent
+        signal.signal(number, signal.SIG_IGN)
     with open(errors, "ab") as file:
         os.dup2(file.fileno(), 2)
     if hasattr(signal, "pthread_sigmask"):

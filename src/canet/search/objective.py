@@ -45,6 +45,7 @@ class Objective:
     def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
         trainer = open_trainer(base, device, data_root)
         self.task = blind(trainer.task)
+        self.data = trainer.task.digest
         self._base = base
         self._start = trainer.settings
         self._seeds = seeds

@@ -27,12 +27,14 @@ from canet.errors import CanetError
 from canet.files import read_json, write_json
 from canet.presets import BEST
 from canet.progress import Display
+from canet.runs.data import data_now
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.search.objective import Objective
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import (
     ERROR,
     Plan,
+    check_data,
     done_trials,
     enqueue_start,
     importances,
@@ -64,6 +66,7 @@ class Worker:
         reach(self.storage)
         study = open_study(self.plan, self.storage)
         objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
+        check_data(study, objective.data)
         optimize(study, self.plan, self.wanted, objective, dead, look)
         return device_name(pick_device(self.device))
 
@@ -101,6 +104,8 @@ def run_search(
     wanted = min(trials, len(plan.points))
     done = len(done_trials(study))
     if done >= wanted:
+        if data := data_now(plan.base, data_root):
+            check_data(study, data)
         hardware = device_name(pick_device(device))
     else:
         with (

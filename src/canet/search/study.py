@@ -18,6 +18,7 @@ from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from canet.data.digest import DataDigest
 from canet.errors import CanetError
 from canet.methods import get_method
 from canet.search.objective import Progress
@@ -28,6 +29,7 @@ SamplerName = Literal["tpe", "random", "grid"]
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
 MOST_REPEATS = 10  # draws of settings that were tried before, until one that was not is looked up
 ERROR = "error"  # the attribute of a trial whose settings cannot be trained
+DATA = "data"  # the attribute of a study with the digest of what it is searched on
 SKIPPED = math.nan  # the score of a trial that is not done, which Optuna takes for failed
 
 Score = Callable[[Mapping[str, Any], Progress], float]
@@ -100,6 +102,18 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
         direction="maximize",
         load_if_exists=True,
     )
+
+
+def check_data(study: optuna.Study, data: DataDigest) -> None:
+    """Keep what data the trials are made on, and refuse to add some on other data."""
+    known = study.user_attrs.get(DATA)
+    if known is None:
+        study.set_user_attr(DATA, data.to_json())
+    elif DataDigest.from_json(known).differs_in(data) not in (None, "last bits"):
+        raise CanetError(
+            f"the trials of '{study.study_name}' were made on other data: give the data they were "
+            "made on, or choose another folder for --out"
+        )
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:

@@ -1,0 +1,97 @@
+"""The digest of a task's data: what changes it, and what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.training.tiny import tiny_task
+
+from canet.data import digest
+from canet.data.digest import DataDigest
+from canet.data.task import ShiftTask
+
+
+def changed(task: ShiftTask, name: str, place: tuple[int, ...]) -> ShiftTask:
+    """The task with one number of a column or matrix changed."""
+    data = task.data.clone()
+    data[name][place] = (data[name][place] + 1) % 3
+    return replace(task, data=data)
+
+
+def test_the_same_data_has_the_same_digest_and_goes_through_json() -> None:
+    first, second = tiny_task().digest, tiny_task().digest
+    assert first == second
+    assert first.differs_in(second) is None
+    assert DataDigest.from_json(first.to_json()) == first
+    assert len(first.feature_sums) == 9
+
+
+def test_each_changed_number_shows_in_its_part() -> None:
+    task = tiny_task()
+    nodes = torch.arange(60)
+    for other, part in (
+        (changed(task, "edge_index", (0, 3)), "graph"),
+        (replace(task, data=task.data.clone().update({"batch": nodes // 30})), "graph"),
+        (changed(task, "y", (55,)), "labels"),
+        (changed(task, "environment", (55,)), "labels"),
+        (replace(task, valid=task.valid[:-1]), "splits"),
+        (replace(task, valid=task.valid.flip(0)), "splits"),
+        (replace(task, test_ood={"near": nodes[40:50], "further": nodes[50:60]}), "splits"),
+        (replace(task, in_distribution=nodes < 41), "splits"),
+        (replace(task, metric="macro_f1"), "splits"),
+        (changed(task, "x", (59, 7)), "features"),
+    ):
+        assert task.digest.differs_in(other.digest) == part
+
+
+def test_a_sparse_number_that_changed_shows() -> None:
+    task = tiny_task(sparse=True)
+    other = tiny_task(sparse=True)
+    other.data.x.values()[17] += 1
+    assert task.digest.differs_in(other.digest) == "features"
+
+
+def test_features_that_differ_by_rounding_are_told_from_others() -> None:
+    task = tiny_task()
+    data = task.data.clone()
+    data.x = data.x * (1 + 2e-7)
+    assert not data.x.equal(task.data.x)
+    rounded = replace(task, data=data)
+    assert task.digest.differs_in(rounded.digest) == "last bits"
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_sums_are_those_of_a_loop_whatever_the_layout(sparse: bool) -> None:
+    task = tiny_task(sparse=sparse)
+    x = task.data.x.to_dense() if sparse else task.data.x
+    rows, columns = digest._signs(60), digest._signs(8)
+    expected = [
+        sum(float(x[i, j] * rows[i, k] * columns[j, k]) for i in range(60) for j in range(8))
+        for k in range(8)
+    ]
+    *sums, norm = task.digest.feature_sums
+    assert sums == pytest.approx(expected, rel=1e-5)
+    assert norm == pytest.approx(float(x.norm()))
+
+
+def test_pieces_and_strides_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense, sparse = tiny_task().digest, tiny_task(sparse=True).digest
+    monkeypatch.setattr(digest, "CHUNK", 64)
+    task = tiny_task()
+    data = task.data.clone()
+    data.x = data.x.t().contiguous().t()
+    assert not data.x.is_contiguous()
+    for whole, cut in (
+        (dense, replace(task, data=data).digest),
+        (sparse, tiny_task(sparse=True).digest),
+    ):
+        assert whole.differs_in(cut) is None
+        assert whole.feature_sums == pytest.approx(cut.feature_sums)
+
+
+def test_signs_are_the_same_on_every_machine_and_about_even() -> None:
+    signs = digest._signs(1000)
+    assert signs[:4, :3].tolist() == [[1, -1, 1], [1, 1, -1], [1, 1, 1], [1, -1, 1]]
+    assert signs.double().mean().abs() < 0.05

@@ -1,0 +1,138 @@
+"""`canet verify`: what is whole, what is not, and what it says of both."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from canet.errors import CanetError
+from canet.files import read_json, write_json
+from canet.methods import METHODS
+from canet.model_folder import write_model
+from canet.training import RunFolder, Trainer, find_runs, write_archive
+from canet.training.checkpoint import CONFIG, METRICS, RESULT, WEIGHTS
+from canet.training.record import MARKER, read_record, write_record
+from canet.verify import verify
+from tests.finished import make_config, write_run
+from tests.test_cli import call
+from tests.training.tiny import tiny_task
+
+ARCHIVE = Path(__file__).parents[1] / "docs" / "results" / "backbones" / "runs.tar.xz"
+
+
+def train(folder: Path, method: str = "erm", backbone: str = "gcn") -> RunFolder:
+    settings = METHODS[method].settings_type(hidden=4, epochs=2)
+    Trainer(tiny_task(), method, backbone, settings, "cpu").run(folder=folder)
+    return RunFolder(folder)
+
+
+def resealed(place: RunFolder, name: str, content: object) -> None:
+    """Change a file as somebody does who changes its checksum, too."""
+    record = read_record(place.path)
+    assert record is not None
+    write_record(place.path, record | {name: write_json(place.path / name, content)})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_whole_runs_of_every_method_have_nothing_wrong(method: str, tmp_path: Path) -> None:
+    train(tmp_path, method)
+    found = verify(tmp_path)
+    assert found.problems == []
+    assert found.count == "1 finished run(s): nothing wrong"
+
+
+def test_each_damaged_file_is_a_line_and_the_other_runs_are_counted(tmp_path: Path) -> None:
+    for number in range(5):
+        train(tmp_path / "runs" / str(number), backbone="gat")
+    for number, name in enumerate((CONFIG, METRICS, RESULT, WEIGHTS)):
+        path = tmp_path / "runs" / str(number) / name
+        path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
+    (tmp_path / "runs/0" / WEIGHTS).unlink()
+    answer = call(tmp_path, "verify", "runs")
+    assert (answer.code, answer.err) == (2, "")
+    *lines, count = answer.out.splitlines()
+    damage = "is damaged or was changed after the run"
+    assert lines == [
+        f"'runs/0/{WEIGHTS}' is missing",
+        f"'runs/0/{CONFIG}' {damage}",
+        f"'runs/1/{METRICS}' {damage}",
+        f"'runs/2/{RESULT}' {damage}",
+        f"'runs/3/{WEIGHTS}' {damage}",
+    ]
+    assert count == "5 finished run(s): 5 problem(s)"
+
+
+def test_a_damaged_marker_is_a_line(tmp_path: Path) -> None:
+    for number, content in enumerate((b"", b"{}", b"torn")):
+        place = train(tmp_path / str(number))
+        (place.path / MARKER).write_bytes(content)
+    found = verify(tmp_path)
+    assert len(found.problems) == found.finished == 3
+    assert all("done' is damaged" in line for line in found.problems)
+
+
+def test_what_is_whole_but_cannot_be_used_is_a_line(tmp_path: Path) -> None:
+    first = train(tmp_path / "a")
+    resealed(first, RESULT, first.read_result() | {"scores": {}})
+    second = train(tmp_path / "b")
+    content = read_json(second.path / CONFIG)
+    resealed(second, CONFIG, content | {"settings": content["settings"] | {"hidden": 5}})
+    third = train(tmp_path / "c")
+    resealed(third, CONFIG, read_json(third.path / CONFIG) | {"method": "magic"})
+    tables, fit, name = verify(tmp_path).problems
+    assert "'" + str(first.path) in tables
+    assert "does not fit the model" in fit
+    assert "unknown method 'magic'" in name
+
+
+def test_runs_without_checksums_are_counted_as_such(tmp_path: Path) -> None:
+    write_run(tmp_path, make_config(), {"test_id": 50.0, "ood/a": 40.0})
+    train(tmp_path / "new")
+    assert verify(tmp_path).count == (
+        "2 finished run(s), 1 of them without checksums: nothing wrong"
+    )
+
+
+def test_an_unfinished_run_is_counted_and_its_damaged_checkpoint_is_a_line(tmp_path: Path) -> None:
+    place = RunFolder(tmp_path / "run")
+    place.begin(make_config())
+    for epoch in (3, 4):
+        place.save_checkpoint({"epoch": torch.tensor(epoch)})
+    assert verify(tmp_path).count == "0 finished run(s), 1 unfinished run(s): nothing wrong"
+    place.checkpoints[0].write_bytes(b"torn")
+    (line,) = verify(tmp_path).problems
+    assert line.startswith(f"'{place.checkpoints[0]}' is damaged: the run goes on from")
+
+
+def test_saved_models_are_looked_at(tmp_path: Path) -> None:
+    write_model(tmp_path / "model", {"params": {}}, {"weights": {"a": torch.ones(3)}})
+    answer = call(tmp_path, "verify", "model")
+    assert answer.code == 2
+    assert answer.out.splitlines() == [
+        "the model at 'model' is damaged: save or fit it again",
+        "0 finished run(s), 1 model(s): 1 problem(s)",
+    ]
+
+
+def test_an_archive_is_looked_through(tmp_path: Path) -> None:
+    train(tmp_path / "runs" / "a")
+    write_archive(find_runs(tmp_path), tmp_path / "runs.tar.xz")
+    shutil.rmtree(tmp_path / "runs")
+    answer = call(tmp_path, "verify", "runs.tar.xz")
+    assert (answer.code, answer.out) == (0, "1 finished run(s): nothing wrong\n")
+
+
+def test_runs_of_a_committed_archive_are_whole() -> None:
+    found = verify(ARCHIVE)
+    assert found.problems == []
+    assert found.without_checksums == found.finished > 100
+
+
+@pytest.mark.parametrize("where", ["nowhere", "empty"])
+def test_where_there_is_nothing_to_look_at_is_told(where: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CanetError, match="no run and no model at"):
+        verify(tmp_path / where)
