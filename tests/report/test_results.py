@@ -85,15 +85,15 @@ def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_run_is_left_out_and_named(tmp_path: Path) -> None:
     write_run(tmp_path, make_config(seed=0), scores(50.0))
     damaged = write_run(tmp_path, make_config(seed=1), scores(60.0))
-    (damaged.path / "result.json").write_text("[]")
+    write_json(damaged.path / "result.json", damaged.read_result() | {"epochs": []})
     with pytest.warns(InputWarning, match="left out a run") as caught:
         found = find_results(tmp_path)
     assert [run.config.seed for run in found.results[0].runs] == [0]
     (line,) = found.left_out
     folder = damaged.path.relative_to(tmp_path)
     assert line == (
-        f"'{folder}/result.json' is damaged (it holds []): delete '{folder}' and train the run "
-        "again"
+        f"'{folder}/result.json' is damaged (its epochs is []): delete '{folder}' and train the "
+        "run again"
     )
     assert [str(warning.message) for warning in caught] == [f"left out a run: {line}"]
 
@@ -118,6 +118,8 @@ def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
 def test_runs_that_are_named_one_by_one_must_all_be_sound(tmp_path: Path) -> None:
     places = [write_run(tmp_path, make_config(seed=seed), scores(50.0)) for seed in (0, 1)]
     assert len(results_of(places)[0].runs) == 2
-    (places[1].path / "result.json").write_text("{}")
+    result = places[1].read_result()
+    del result["device"]
+    write_json(places[1].path / "result.json", result)
     with pytest.raises(CanetError, match="lacks device"):
         results_of(places)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from canet.errors import CanetError, InputWarning
 from canet.report.context import ExtraSet
 from canet.report.score import Score
-from canet.report.soundness import check_config, check_metrics, check_result
+from canet.report.soundness import check_metrics, check_result
 from canet.training import RunConfig, RunFolder, find_runs
 from canet.training.summary import Scored
 
@@ -125,9 +125,7 @@ def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedR
         CanetError: A file of it is damaged, or holds what no run can have.
     """
     try:
-        config = place.read_config()
-        check_config(config, place.path)
-        result = place.read_result()
+        config, result = place.read_config(), place.read_result()
         check_result(result, place.path)
         if place.has_metrics:
             check_metrics(place.read_metrics(), place.path)
@@ -135,7 +133,7 @@ def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedR
             if extra.task == config.task and (found := extra.read(place)):
                 check_result({**result, "scores": result["scores"] | found}, place.path)
                 result["scores"] |= found
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise CanetError(
             f"the run in '{place.path}' cannot be read ({type(error).__name__}): delete the "
             "folder and train the run again"

@@ -11,28 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from canet.errors import CanetError
-from canet.training import RunConfig
-from canet.training.checkpoint import CONFIG, METRICS, RESULT
+from canet.training.checkpoint import METRICS, RESULT
 from canet.training.summary import NEEDED, OOD
 
-LARGEST_SCORE = 1000.0
-"""Far beyond any percentage: what no metric gives, either way."""
+ROUNDING = 1e-6
+"""That a percentage may lie beyond 0 or 100."""
+HIGHEST_POINT = 1000.0
+"""Of a curve of scores, either way: a picture of more shows nothing."""
 LARGEST = 1e15
 """Of what is counted or measured in a run."""
-
-
-def check_config(config: RunConfig, folder: Path) -> None:
-    """Refuse a config whose fields are not of their types."""
-    texts = ("task", "protocol", "features", "method", "backbone", "generator")
-    for name, value in vars(config).items():
-        sound = (
-            (name not in texts or isinstance(value, str))
-            and (name not in ("seed", "data_seed") or _is_count(value))
-            and (name not in ("inductive", "ood_curves") or isinstance(value, bool))
-            and (name != "settings" or isinstance(value, dict))
-        )
-        if not sound:
-            raise _damaged(folder / CONFIG, f"its {name} is {_shown(value)}")
 
 
 def check_result(result: Any, folder: Path) -> None:
@@ -77,7 +64,7 @@ def check_metrics(metrics: Any, folder: Path) -> None:
     if not isinstance(metrics, dict):
         raise _damaged(path, f"it holds {_shown(metrics)}")
     for name, curve in metrics.items():
-        if not _are(curve, _is_number if name == "loss" else _is_score):
+        if not _are(curve, _is_number if name == "loss" else _can_be_drawn):
             raise _damaged(path, f"its '{name}' is no curve")
     if len({len(curve) for name, curve in metrics.items() if name.startswith(OOD)}) > 1:
         raise _damaged(path, "its curves under shift are not equally long")
@@ -124,9 +111,13 @@ def _is_amount(value: Any) -> bool:
 
 
 def _is_score(value: Any) -> bool:
-    """Whether a value can be a percentage, or NaN: a set that has one class has no ROC-AUC."""
+    """Whether a value is a percentage, or NaN: a set that has one class has no ROC-AUC."""
     no_number = isinstance(value, float) and math.isnan(value)
-    return no_number or (_is_number(value) and abs(value) <= LARGEST_SCORE)
+    return no_number or (_is_number(value) and -ROUNDING <= value <= 100 + ROUNDING)
+
+
+def _can_be_drawn(value: Any) -> bool:
+    return _is_number(value) and not abs(value) > HIGHEST_POINT
 
 
 def _shown(value: Any) -> str:
