@@ -32,7 +32,7 @@ from canet.search.search import Worker
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study
 from canet.settings import recorded
-from canet.training import RunConfig
+from canet.training import RunConfig, Trainer
 from tests.search.test_objective import with_garbage_test_labels
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")
@@ -150,7 +150,7 @@ def test_same_command_again_reads_and_a_larger_one_goes_on(
     folder = found[0]
     before = trials_of(folder / "mine")
     with monkeypatch.context() as patch:
-        patch.setattr(evaluate, "load_task", lambda *_: pytest.fail("loaded again"))
+        patch.setattr(Trainer, "run_together", lambda *_: pytest.fail("trained again"))
         _, out, _ = call(folder, *SEARCH, "--trials", 4, "--out", "mine", "--json")
     assert json.loads(out) == read(folder / "mine")
     call(folder, *QUIET, "--trials", 6, "--out", "more")
