@@ -146,15 +146,11 @@ def test_a_full_disk_is_told_in_one_line_with_the_file_and_leaves_nothing(
         write()
     assert isinstance(caught.value, CanetError)
     assert isinstance(caught.value, OSError)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert (
-        str(again)
-        == str(caught.value)
-        == (
-            f"cannot write '{tmp_path / 'file'}' ({os.strerror(code)}): make room there, and the same "
-            "command goes on"
-        )
+    line = (
+        f"cannot write '{tmp_path / 'file'}' ({os.strerror(code)}): "
+        "make room there, and the same command goes on"
     )
+    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == line
     assert list(tmp_path.iterdir()) == []
 
 
