@@ -1,7 +1,7 @@
 """Faults that happen: bits flip, files are cut, disks are full, clocks jump, processes are killed.
 
-The counts of what was done and what was found are properties of the tests (`--junitxml` shows
-them).
+The counts of what was done and what was found are properties of the tests, which
+`pytest --junitxml=FILE -o junit_family=xunit1` writes to a file.
 """
 
 from __future__ import annotations
