@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from canet.paper.sensitivity import Sensitivity
 from canet.report.figures import DemoLine, draw_demo
 from tests.paper.made_up import write_runs
 
+SOURCES = Path(__file__).parents[1] / "src" / "canet"
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OF_METHODS = {method.label: method.colour.light for method in METHODS.values()}
 OF_BACKBONES = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}
@@ -120,3 +122,10 @@ def test_measurements_are_drawn_in_the_colours_of_what_was_measured(
     }
     draw(results, tmp_path, "picture")
     assert colours(drawn) == expected
+
+
+def test_no_figure_names_a_colour_of_its_own() -> None:
+    rooms = [SOURCES / "demo.py", *(SOURCES / room for room in ("report", "paper", "bench"))]
+    files = [file for room in rooms for file in ([room] if room.is_file() else room.rglob("*.py"))]
+    assert len(files) > 30
+    assert [file.name for file in files if re.search(r"#[0-9a-fA-F]{6}\b", file.read_text())] == []

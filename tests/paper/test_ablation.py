@@ -39,7 +39,7 @@ def test_variants_are_compared_with_the_full_model_draw_by_draw(
     assert rows["GAT", "w/o Para Env"][-1] == "0.00 ± 0.00"
 
 
-def test_curves_and_bars_are_drawn_with_and_without_runs(quick: Ablation, tmp_path: Path) -> None:
+def test_curves_and_scores_are_drawn_with_and_without_runs(quick: Ablation, tmp_path: Path) -> None:
     quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
     quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
     parts = ("bars", "curves")

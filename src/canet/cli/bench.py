@@ -29,7 +29,7 @@ def bench(
         bool, typer.Option("--growth", help="Only how cost grows with the graph and the model.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="About how long to time each contestant.")
+        float | None, typer.Option(min=0, max=3600, help="About how long to time each contestant.")
     ] = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,

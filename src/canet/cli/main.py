@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from canet.cli.app import app
+from canet.cli.terminal import write_everywhere
 from canet.errors import CanetError
 from canet.interruption import NOTHING_LOST, Interrupted, heeded, requested
 from canet.memory import keep_freed_memory
@@ -25,6 +26,7 @@ def main() -> None:
     A signal that says to stop ends in one line, too, and in the exit code that shells give it.
     """
     keep_freed_memory()
+    write_everywhere()
     warnings.showwarning = _warn
     with heeded():
         try:
@@ -53,8 +55,8 @@ def _run() -> Any:
         return _complain(NOTHING_LOST, INTERRUPTED)
     except OSError as error:
         return _complain(f"cannot read or write ({error}): check the folder, its rights and space")
-    except RuntimeError as error:
-        if not any(sign in str(error) for sign in NO_MEMORY):
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not any(sign in str(error) for sign in NO_MEMORY):
             raise
         return _complain(
             "not enough memory: lower hidden or num_layers, or choose another --device"

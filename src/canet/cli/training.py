@@ -11,12 +11,14 @@ import typer
 
 from canet.cli.app import app
 from canet.cli.options import (
+    MOST_SEEDS,
     Assignments,
     BackboneName,
     DataRoot,
     DataSeed,
     Device,
     DeviceOption,
+    Epochs,
     Features,
     GeneratorName,
     Inductive,
@@ -53,13 +55,15 @@ def train(
     task: TaskName,
     method: MethodName = "canet",
     backbone: BackboneName = "gcn",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, …")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
+    ] = 1,
     data_seed: DataSeed = 0,
     protocol: Protocol = "paper",
     features: Features = None,
     inductive: Inductive = False,
     generator: GeneratorName = "shared",
-    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=N.")] = None,
+    epochs: Epochs = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
     out: Annotated[

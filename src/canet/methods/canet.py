@@ -27,7 +27,7 @@ class CaNetSettings(InterventionSettings):
     """Settings of CaNet."""
 
     num_environments: int = setting(
-        3, "K, pseudo environments and branches", minimum=1, search=(3, 5, 10)
+        3, "K, pseudo environments and branches", minimum=1, maximum=1000, search=(3, 5, 10)
     )
     tau: float = setting(
         1.0, "temperature of the Gumbel-Softmax sample", above=0, search=(1, 3, 5, 10)

@@ -57,7 +57,7 @@ class InterventionSettings(Settings):
         recorded_at_default=False,
     )
     num_groups: int = setting(
-        6, "groups to infer for interventions", minimum=2, recorded_at_default=False
+        6, "groups to infer for interventions", minimum=2, maximum=1000, recorded_at_default=False
     )
 
 

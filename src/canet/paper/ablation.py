@@ -1,4 +1,4 @@
-"""The ablations: learning curves with and without the regulariser, bars for each part left out."""
+"""The ablations: learning curves with and without the regulariser, scores without each part."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import numpy as np
 
 from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject, split_label
 from canet.report.figures import (
-    ACCENT,
-    PALETTE,
     Style,
     draw_band,
-    draw_bars,
+    draw_rows,
     new_figure,
     save_figure,
     share_legend,
@@ -41,7 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 """A variant → what it changes, under the paper's names; the last, without any environment, is ours.
 """
-COLOURS = (ACCENT, *PALETTE[:5])
+OURS, LESSENED = METHODS["canet"].colour.light, "0.45"
+"""The colours of CaNet, and of CaNet without one of its parts."""
 
 
 class Ablation(Experiment):
@@ -66,7 +66,7 @@ class Ablation(Experiment):
 
     def draw(self, finished: Finished, folder: Path) -> None:
         for subject in self.subjects:
-            self._draw_bars(finished, subject, folder)
+            self._draw_parts(finished, subject, folder)
             if _has_curves(subject):
                 self._draw_curves(finished, subject, folder)
 
@@ -106,30 +106,29 @@ class Ablation(Experiment):
             notes,
         )
 
-    def _draw_bars(self, finished: Finished, subject: Subject, folder: Path) -> None:
-        figure = new_figure(1, 2, 5.2, 3.8)
-        panels = figure.subplots(1, 2, sharey=True)
+    def _draw_parts(self, finished: Finished, subject: Subject, folder: Path) -> None:
+        """A panel for each OOD set and backbone, a row for each variant."""
         splits = OOD_SETS[subject.task]
-        limits: list[tuple[float, float]] = []
-        for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
-            bars = []
-            for variant, colour in zip(VARIANTS, COLOURS, strict=True):
-                jobs = self._jobs(subject, backbone, variant)
-                bars.append((variant, colour, [finished.scores(jobs, split) for split in splits]))
-            draw_bars(axes, list(map(split_label, splits)), bars)
-            limits.append(axes.get_ylim())
-            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}")
-        panels[0].set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-        metric = METRIC_NAMES[CATALOG[subject.task].metric]
-        panels[0].set_ylabel(f"OOD {metric} % (axis does not begin at 0)")
-        share_legend(figure, panels[0], columns=len(VARIANTS))
+        figure = new_figure(len(splits), 2, 5.2, 2.1)
+        panels = figure.subplots(len(splits), 2, sharex="row", sharey=True, squeeze=False)
+        for row, split in zip(panels, splits, strict=True):
+            for axes, backbone in zip(row, PAPER_BACKBONES, strict=True):
+                rows = []
+                for variant in VARIANTS:
+                    scores = finished.scores(self._jobs(subject, backbone, variant), split)
+                    rows.append((variant, OURS if variant == FULL else LESSENED, scores))
+                draw_rows(axes, rows)
+                tidy(axes, f"CaNet-{backbone_label(backbone)}, {split_label(split)}")
+        figure.suptitle(subject.label, x=0.01, ha="left", fontsize="medium")
+        for axes in panels[-1]:
+            axes.set_xlabel(f"OOD {METRIC_NAMES[CATALOG[subject.task].metric]} %")
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
 
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
         figure = new_figure(1, 2, 5.2, 3.8)
         panels = figure.subplots(1, 2, sharey=True)
         for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
-            for variant, colour in ((FULL, ACCENT), (NO_REGULARISER, PALETTE[0])):
+            for variant, colour in ((FULL, OURS), (NO_REGULARISER, LESSENED)):
                 places = finished.places(self._jobs(subject, backbone, variant))
                 histories = [place.read_metrics() for place in places]
                 words = f"{'with' if variant == FULL else 'without'} regulariser"

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
+from canet.colour import CEILING as CEILING_COLOUR
 from canet.data.catalog import SPURIOUS_PROTOCOLS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
@@ -20,8 +21,6 @@ from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.training import SELECTION_RULES, RunConfig
-
-CEILING_COLOUR = "#999999"
 
 
 class ProtocolRow(NamedTuple):
@@ -97,13 +96,12 @@ class Protocols(Experiment):
     def _draw_panel(self, finished: Finished, axes: Any, subject: Subject, backbone: str) -> None:
         bars = []
         for contestant in self._contestants():
-            own = METHODS[contestant.method].colour.light
-            colour = CEILING_COLOUR if contestant == CEILING else own
+            colour = CEILING_COLOUR if contestant == CEILING else METHODS[contestant.method].colour
             values = [
                 finished.scores(self._jobs(subject, protocol, backbone, contestant), OOD_MEAN)
                 for protocol in SPURIOUS_PROTOCOLS
             ]
-            bars.append((contestant.label, colour, values))
+            bars.append((contestant.label, colour.light, values))
         draw_bars(axes, SPURIOUS_PROTOCOLS, bars)
         axes.set_ylim(0, 100)
         tidy(axes, f"{backbone_label(backbone)}, {subject.label}")

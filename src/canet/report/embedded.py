@@ -55,8 +55,16 @@ def failures(out: Path) -> list[Failure]:
         if (place.path / CONFIG).exists():
             config = place.read_config()
             name = f"{config.task} {config.method}-{config.backbone}, seed {config.seed} ({name})"
-        found.append(Failure(name, read_json(path)["lines"]))
+        found.append(Failure(name, _lines(path)))
     return found
+
+
+def _lines(path: Path) -> list[str]:
+    """The last lines that a failed job left; that there are none where its file is damaged."""
+    try:
+        return [str(line) for line in read_json(path)["lines"]]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ["what it left is damaged"]
 
 
 def _title(stem: str) -> str:

@@ -13,9 +13,6 @@ from matplotlib.figure import Figure
 
 from canet.files import atomic_path
 
-PALETTE = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#000000", "#999999")
-"""Colours that colour-blind readers can tell apart (Okabe and Ito), but for the accent."""
-ACCENT = "#d55e00"
 MARKERS = "osD^vPX*p"
 QUIET = "0.8"
 """The grey of lines that stand behind those a panel is about."""

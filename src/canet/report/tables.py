@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from canet.errors import CanetError
 from canet.files import atomic_path, read_json
 from canet.report.score import GAP, Published, Score, rank
 
@@ -54,9 +55,12 @@ class Table:
     @classmethod
     def read(cls, path: Path) -> Table:
         """The table whose JSON `write` left at `path`."""
-        content = read_json(path)
-        rows = [[_cell(cell) for cell in row] for row in content["rows"]]
-        return cls(**content | {"rows": rows})
+        try:
+            content = read_json(path)
+            rows = [[_cell(cell) for cell in row] for row in content["rows"]]
+            return cls(**content | {"rows": rows})
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise CanetError(f"'{path}' is damaged: `canet reproduce` writes it anew") from None
 
     def write(self, folder: Path) -> None:
         """FOLDER/NAME.md, FOLDER/NAME.csv and FOLDER/NAME.json."""

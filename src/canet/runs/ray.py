@@ -13,7 +13,7 @@ from canet.runs.engine import Engine, WorkerDied
 try:
     import ray
 except ModuleNotFoundError:
-    raise CanetError("--ray needs Ray: pip install 'canet[ray]'") from None
+    raise CanetError("--ray needs Ray: pip install -e '.[ray]' in the checkout of canet") from None
 from ray.exceptions import RayError, RayTaskError
 
 T = TypeVar("T")
