@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import load_task
-from canet.data.spurious import without_spurious_columns
+from canet.data.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
@@ -15,7 +15,10 @@ from canet.training import RunConfig, RunFolder, Trainer, find_runs
 from canet.training.summary import Scored, summarise
 
 WITHOUT_SPURIOUS = "without spurious columns"
-"""Features of the ceiling: a model that never sees what would mislead it."""
+"""Features of a blind model, which never sees what would mislead it."""
+CENTRED = "centred"
+"""Features of a control: each column less its mean over a domain."""
+_VIEWS = {WITHOUT_SPURIOUS: without_spurious_columns, CENTRED: centred}
 
 
 def evaluate_runs(
@@ -47,8 +50,8 @@ def open_trainer(
 
 
 def _load(config: RunConfig, data_root: Path | None) -> ShiftTask:
-    ceiling = config.features == WITHOUT_SPURIOUS
-    features = None if ceiling or config.features == "original" else config.features
+    view = _VIEWS.get(config.features)
+    features = None if view or config.features == "original" else config.features
     task = load_task(
         config.task,
         data_root,
@@ -58,4 +61,4 @@ def _load(config: RunConfig, data_root: Path | None) -> ShiftTask:
         config.inductive,
         config.generator,
     )
-    return without_spurious_columns(task) if ceiling else task
+    return view(task) if view else task
