@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from canet.bench.results import Results
+from canet.bench.tables import interventions
 from canet.paper import Finished, Scope
 from canet.paper.page import write_report
 from canet.paper.reproduce import RUNS, choose, features_at_hand
@@ -188,3 +190,8 @@ def test_the_page_of_the_interventions_shows_their_tables() -> None:
     for variant in {variant for variant, _ in ablation}:
         row = [text(cell, "+") for (name, _), cell in ablation.items() if name == variant][:-1]
         assert any(line.startswith(f"| {variant} | {' | '.join(row)} |") for line in page)
+    for device, where in (("cpu", "two CPU cores"), ("h200", "NVIDIA H200")):
+        for label, *measured in interventions(
+            Results.read(INTERVENTIONS / f"bench-{device}.json")
+        ).rows:
+            assert f"| {label.removesuffix(' K 3')}, {where} | {' | '.join(measured)} |" in page

@@ -82,8 +82,9 @@ def _growth_in_k(results: Results) -> Iterator[Check]:
 
 def _interventions(results: Results) -> Iterator[Check]:
     for case in _published():
-        name = f"{case.label}: with interventions ÷ without, epoch"
-        yield Check(name, results.intervening(case), 1.3, at_least=False)
+        if ratio := results.intervening(case):
+            name = f"{case.label}: with interventions ÷ without, epoch"
+            yield Check(name, ratio, 1.3, at_least=False)
 
 
 def _runs(results: Results) -> Iterator[Check]:
