@@ -34,6 +34,7 @@ def write_run(
     config: RunConfig,
     scores: Mapping[str, float],
     history: Mapping[str, Sequence[float]] | None = None,
+    findings: Mapping[str, Any] | None = None,
 ) -> RunFolder:
     """A finished run with these scores, in the folder of its job."""
     folder = root / config.name / f"seed-{config.seed}"
@@ -49,6 +50,8 @@ def write_run(
         "peak_memory_mb": 100.0,
         "device": "CPU",
         "versions": {"canet": "0", "python": "3", "torch": "2"},
+        "last_scores": {name: value - 1 for name, value in scores.items()},
+        "findings": dict(findings or {}),
     }
     write_json(folder / RESULT, result)
     (folder / MARKER).touch()

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from canet.bench.pictures import draw_growth, draw_ratios
 from canet.bench.results import Results
-from canet.colour import CEILING
+from canet.colour import BLIND
 from canet.demo import CONTESTANTS
 from canet.methods import BACKBONES, METHODS
 from canet.paper.ablation import Ablation
@@ -23,6 +23,7 @@ from canet.paper.backbones import Backbones
 from canet.paper.diagnosis import Diagnoses
 from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
+from canet.paper.interventions import Interventions
 from canet.paper.protocols import Protocols
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
@@ -61,7 +62,9 @@ def colours(figures: list[Figure]) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("kind", [Elliptic, Protocols, Diagnoses, Ablation, Sensitivity])
+@pytest.mark.parametrize(
+    "kind", [Elliptic, Protocols, Diagnoses, Ablation, Sensitivity, Interventions]
+)
 def test_an_experiment_draws_methods_in_their_colours(
     kind: type[Experiment], drawn: list[Figure], fresh_cache: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +99,7 @@ def test_the_demonstration_has_the_colours_of_every_other_figure(
     assert colours(drawn) == {
         "GCN (ERM)": {METHODS["erm"].colour.light},
         "CaNet-GCN": {METHODS["canet"].colour.light},
-        "GCN without the spurious columns": {CEILING.light},
+        "GCN without the spurious columns": {BLIND.light},
     }
 
 

@@ -23,7 +23,7 @@ from canet import cli
 from canet.data import load_task
 from canet.data.spurious import spurious_task
 from canet.data.task import ShiftTask
-from canet.methods import Batch, Settings, get_method
+from canet.methods import Batch, InterventionSettings, Settings, get_method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
 from canet.nn import environment as environment_module
@@ -418,7 +418,7 @@ def steps_11_to_42_are_eight_ood_sets_and_the_others_are_scored_apart(small_root
         *([6, 7, 8, 9, 10], [43, 44, 45, 46, 47, 48, 49]),
     ]
     assert [len(nodes) for nodes in task.test_ood.values()] == [24] * 8
-    trainer = Trainer(task, "erm", settings=Settings(hidden=2), device="cpu")
+    trainer = Trainer(task, "erm", settings=InterventionSettings(hidden=2), device="cpu")
     method = get_method("erm")(trainer.settings, "gcn", task.num_features, 2)
     scores = trainer.scores(method)
     apart = {name for name in scores if name.startswith("left_out/")}
@@ -443,7 +443,9 @@ def papers_before_2014_are_in_distribution_and_inductive_training_reads_no_later
         own = torch.cat([task.train, task.valid, task.test_id]).sort().values
         assert own.equal((arxiv_year(torch.arange(170)) < 2014).nonzero().flatten())
         assert (arxiv_year(torch.cat(list(task.test_ood.values()))) >= 2014).all()
-        trainer = Trainer(task, "erm", settings=Settings(hidden=2, num_layers=2), device="cpu")
+        trainer = Trainer(
+            task, "erm", settings=InterventionSettings(hidden=2, num_layers=2), device="cpu"
+        )
         read = trainer.fields.batch("train").x[:, 0].long()
         last_year_read[inductive] = arxiv_year(read).max().item()
     assert last_year_read == {False: 2020, True: 2013}
@@ -496,7 +498,7 @@ def labels_are_placed_by_new_id_and_shifted_ones_stand_beside_the_published_colu
 @check("five runs")
 def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_path: Path) -> None:
     """One step of almost no length leaves the weights of the start."""
-    settings = Settings(hidden=4, epochs=1, learning_rate=1e-6, dropout=0.0)
+    settings = InterventionSettings(hidden=4, epochs=1, learning_rate=1e-6, dropout=0.0)
     weights: dict[tuple[int, int], Tensor] = {}
     drawn = {data_seed: ring(data_seed=data_seed) for data_seed in (0, 1)}
     assert not drawn[0].train.equal(drawn[1].train)

@@ -10,7 +10,7 @@ from canet import presets
 from canet.data.catalog import CATALOG
 from canet.errors import CanetError
 from canet.files import read_json, write_json
-from canet.methods import BACKBONES, METHODS, Settings
+from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
@@ -121,10 +121,10 @@ def write_best(folder: Path, **given: Any) -> None:
 def test_without_a_search_competitors_keep_their_defaults_but_for_what_a_task_shares(
     searched: Path,
 ) -> None:
-    assert preset("cora", "erm", "gcn") == Settings()
-    assert preset("twitch", "erm", "gat") == Settings(loss="binary_cross_entropy")
-    assert preset("arxiv", "erm", "gcn") == Settings(direction="against")
-    elliptic = Settings(direction="against", loss="binary_cross_entropy")
+    assert preset("cora", "erm", "gcn") == InterventionSettings()
+    assert preset("twitch", "erm", "gat") == InterventionSettings(loss="binary_cross_entropy")
+    assert preset("arxiv", "erm", "gcn") == InterventionSettings(direction="against")
+    elliptic = InterventionSettings(direction="against", loss="binary_cross_entropy")
     assert preset("elliptic", "erm", "gat") == elliptic
 
 

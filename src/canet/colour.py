@@ -12,5 +12,7 @@ class Colour(NamedTuple):
     dark: str
 
 
-CEILING = Colour("#5f6b70", "#7d8b92")
+BLIND = Colour("#5f6b70", "#7d8b92")
 """That of a model which never sees the misleading columns: no method of its own."""
+CENTRED = Colour("#a9b4b8", "#4d585d")
+"""That of a model for which every domain's columns are centred, likewise."""

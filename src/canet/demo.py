@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from canet.colour import CEILING
+from canet.colour import BLIND
 from canet.console import Reporter, print_table
 from canet.data import load_task
 from canet.data.spurious import without_spurious_columns
@@ -34,7 +34,7 @@ class DemoModel(NamedTuple):
     @property
     def colour(self) -> str:
         """Its method's, as in every figure."""
-        colour = METHODS[self.method].colour if self.sees_spurious else CEILING
+        colour = METHODS[self.method].colour if self.sees_spurious else BLIND
         return colour.light
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -11,13 +12,52 @@ from torch import Tensor
 
 from canet.data.own import OwnGraph
 from canet.data.task import ShiftTask
-from canet.methods import Method
+from canet.errors import CanetError
+from canet.methods import InterventionSettings, Method, Settings, TrainingView
+from canet.methods.interventions import (
+    FEWEST_OF_A_CLASS,
+    LARGE_EFFECT,
+    groups_of,
+    spread_between,
+)
+from canet.nn import SparseMatrix
 from canet.sparse import from_scipy, to_scipy
 from canet.training.inference import forward
 
 MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
+MOST_ENVIRONMENTS = 50
+"""Given environments that are groups of a screen; more have few nodes each."""
+CHANCE_DRAWS = 5
+
+
+@dataclass(frozen=True)
+class ColumnScreen:
+    r"""Which feature columns move between groups of training nodes of the same class.
+
+    Nothing of validation or test nodes is in it. Groups are found in the features, so that those
+    of the largest variance move between them; a share tells no cause.
+
+    Args:
+        spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
+        share: Of the variance within a class that lies between groups $[D]$, η².
+        chance: The largest share of all columns, a scalar, where the nodes of each class are dealt
+            to groups at random.
+        num_groups: How many groups there are, a scalar.
+        given: Whether groups are environments that were given, a scalar; else they were inferred.
+    """
+
+    spread: Tensor
+    share: Tensor
+    chance: Tensor
+    num_groups: Tensor
+    given: Tensor
+
+    @property
+    def clear(self) -> Tensor:
+        """Mask $[D]$ of the columns whose effect is large, and larger than chance makes it."""
+        return (self.share >= LARGE_EFFECT) & (self.share > self.chance)
 
 
 @dataclass(frozen=True)
@@ -34,6 +74,8 @@ class Reference:
         train_label_counts: Training nodes $[C]$ of each class.
         homophily: Share of the edges between training nodes that join equal labels, a scalar; NaN
             where there is no such edge.
+        screen: Which columns move between groups of the training nodes; None where there are too
+            few of them, and in models that were saved before it was kept.
     """
 
     x: Tensor
@@ -45,6 +87,7 @@ class Reference:
     valid_embedding: Tensor
     train_label_counts: Tensor
     homophily: Tensor
+    screen: ColumnScreen | None = None
 
     def unlike_training(self, embedding: Tensor) -> Tensor:
         r"""How unlike training each node is $[n]$, for representations $[n, H]$.
@@ -60,7 +103,10 @@ class Reference:
 
     def tensors(self) -> dict[str, Tensor]:
         """All of it as dense tensors, as files hold them."""
-        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "x"}
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        del named["x"]
+        if (screen := named.pop("screen")) is not None:
+            named |= {f"screen.{f.name}": getattr(screen, f.name) for f in fields(screen)}
         if self.x.layout != torch.sparse_csr:
             return named | {"x": self.x}
         return named | {
@@ -73,7 +119,7 @@ class Reference:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
         """The reference whose `tensors` these are."""
-        parts: dict[str, Any] = {name: t for name, t in tensors.items() if "x." not in name}
+        parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
             parts["x"] = torch.sparse_csr_tensor(
                 tensors["x.crow_indices"],
@@ -82,6 +128,9 @@ class Reference:
                 tuple(tensors["x.shape"].tolist()),
                 check_invariants=True,
             )
+        place = "screen."
+        if screen := {n.removeprefix(place): t for n, t in tensors.items() if n.startswith(place)}:
+            parts["screen"] = ColumnScreen(**screen)
         return cls(**parts)
 
     def _distance(self, embedding: Tensor) -> Tensor:
@@ -103,17 +152,88 @@ def remember(task: ShiftTask, method: Method, seed: int) -> Reference:
     y[task.train] = task.data.y[task.train]
     degree = torch.bincount(own.edge_index[1], minlength=own.num_nodes)
     of_valid = forward(method, own, valid)
+    x = rows_of(own.x, train)
+    environment = task.data.environment[train] if task.has_environments else train[:0]
     return Reference(
-        x=rows_of(own.x, train),
+        x=x,
         embedding=forward(method, own, train).embedding,
         degree=degree[train],
-        environment=task.data.environment[train] if task.has_environments else train[:0],
+        environment=environment,
         valid_logits=of_valid.logits,
         valid_y=task.data.y[valid],
         valid_embedding=of_valid.embedding,
         train_label_counts=torch.bincount(y[task.train], minlength=task.num_classes),
         homophily=homophily(own.edge_index, y),
+        screen=screen_columns(x, y[train], environment, method.settings),
     )
+
+
+def screen_columns(
+    x: Tensor, y: Tensor, environment: Tensor, settings: Settings
+) -> ColumnScreen | None:
+    """Which columns of features $[r, D]$ move between groups of nodes with class ids $[r]$.
+
+    Groups are those of the interventions in the method's settings; where it has none, the
+    environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
+    the features.
+
+    Returns:
+        None where nodes or columns are too few for groups, or no class has nodes enough in two of
+        them. A screen is an extra: a model is fitted whatever comes of it.
+    """
+    nodes = torch.arange(y.numel())
+    features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+    view = TrainingView(
+        x=features,
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        observed=nodes,
+        train=nodes,
+        y=y,
+        read=lambda some: (features, ()),
+        field=lambda: nodes,
+        environment=environment if environment.numel() else None,
+    )
+    chosen = _group_settings(settings, environment)
+    random = torch.Generator().manual_seed(0)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            group, count = groups_of(chosen, view)
+            moved = spread_between(features, nodes, y, group, count)
+            dealt = [_dealt(group, y, random) for _ in range(CHANCE_DRAWS)]
+            shares = [spread_between(features, nodes, y, other, count).share for other in dealt]
+    except (CanetError, RuntimeError, ValueError):
+        return None
+    sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
+    compared = (sizes.view(-1, count) >= FEWEST_OF_A_CLASS).sum(dim=1) >= 2
+    if not compared.any() or not torch.stack(moved).isfinite().all():
+        return None
+    return ColumnScreen(
+        spread=moved.spread,
+        share=moved.share,
+        chance=torch.stack([share.max() for share in shares]).median(),
+        num_groups=torch.tensor(count),
+        given=torch.tensor(chosen.interventions == "given"),
+    )
+
+
+def _group_settings(settings: Settings, environment: Tensor) -> InterventionSettings:
+    """How the nodes of a screen are grouped."""
+    if not isinstance(settings, InterventionSettings):
+        settings = InterventionSettings()
+    if settings.interventions != "none":
+        return settings
+    ids = environment.unique()
+    given = 2 <= ids.numel() <= MOST_ENVIRONMENTS and bool(ids[0] >= 0)
+    return replace(settings, interventions="given" if given else "inferred")
+
+
+def _dealt(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
+    """Groups $[n]$, exchanged at random between nodes of the same class $[n]$."""
+    shuffled = torch.randperm(y.numel(), generator=random)
+    others = shuffled[y[shuffled].argsort(stable=True)]
+    dealt = torch.empty_like(group)
+    dealt[y.argsort(stable=True)] = group[others]
+    return dealt
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:

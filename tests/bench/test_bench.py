@@ -146,7 +146,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 def test_the_command_shows_every_measurement(answer: tuple[Path, str, str]) -> None:
     out, printed, progress = answer
     assert read_json(out)["command"] == COMMAND
-    for title in ("Epoch: ", "Peak memory", "Least work of an epoch"):
+    for title in ("Epoch: ", "Epoch with interventions", "Peak memory", "Least work of an epoch"):
         assert title in printed
     assert "synthetic GAT K 3 plain:" in progress
 
@@ -162,6 +162,7 @@ def test_the_harness_measures_every_contestant(answer: tuple[Path, str, str]) ->
         assert of["peak_mb"] >= of["level_mb"] > 0
     assert results.ratio(case) is not None
     assert results.beside_erm(case) is not None
+    assert results.intervening(case) is not None
     assert (results.fraction_of_ceiling(case) or 0) > 0
     assert (results.least_beside_erm(case) or 0) > 1
     assert results.hardware["threads"] == 1

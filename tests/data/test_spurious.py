@@ -9,6 +9,8 @@ from torch_geometric.nn import GCNConv
 from canet.data.spurious import (
     GENERATORS,
     NOISE_STD,
+    NUM_DOMAINS,
+    centred,
     grow_regions,
     spurious_columns,
     spurious_task,
@@ -156,6 +158,16 @@ def test_resampled_domains_have_no_copies_so_their_protocol_is_disjoint() -> Non
         spurious_task("ring", X, EDGES, Y, 0, "paper", "resampled")
     with pytest.raises(CanetError, match="did you mean 'redrawn'"):
         spurious_task("ring", X, EDGES, Y, 0, "paper", "redrown")
+
+
+def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_differences() -> None:
+    task = make()
+    x, own = task.data.x.to_dense(), centred(task).data.x
+    for domain in range(NUM_DOMAINS):
+        nodes = task.data.environment == domain
+        torch.testing.assert_close(own[nodes].mean(dim=0), torch.zeros(x.shape[1]))
+        torch.testing.assert_close(own[nodes] - own[nodes][0], x[nodes] - x[nodes][0])
+    assert centred(task).features == "centred"
 
 
 def test_a_generator_is_part_of_what_a_run_is() -> None:

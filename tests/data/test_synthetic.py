@@ -2,7 +2,6 @@ import builtins
 import io
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 from canet.data.spurious import without_spurious_columns
 from canet.data.synthetic import NUM_WORDS, synthetic_task
 from canet.data.task import ShiftTask
-from canet.methods import Settings
 from canet.training import Trainer
 
 
@@ -82,6 +80,6 @@ def test_no_file_is_read_or_written_and_no_network_used(monkeypatch: pytest.Monk
 def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> None:
     task = without_spurious_columns(synthetic_task(protocol="disjoint"))
     assert task.num_features == NUM_WORDS
-    run = Trainer(task, "erm", "gcn", replace(Settings(), epochs=100), device="cpu").run()
+    run = Trainer(task, "erm", "gcn", device="cpu", epochs=100).run()
     for name in ("test_id", "ood/domain 4", "ood/domain 5", "ood/domain 6"):
         assert 84 < run.result["scores"][name] < 92

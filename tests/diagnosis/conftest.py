@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
 
-from .planted import planted, random_graph, sign_of
+from .planted import moving, planted, random_graph, sign_of
 
 BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
 
@@ -17,12 +19,16 @@ def by_first_column(data: Data) -> list[np.ndarray]:
 
 
 def find(labelled: bool = True, training: bool = True) -> Diagnosis:
-    """A model that reads column 3, which is 2 higher in the new graph, and infers environments."""
+    """A model that reads column 3, which is 2 higher in the new graph, and infers environments.
+
+    Columns 3 and 5 moved between groups in training.
+    """
     data, new = random_graph(), random_graph(n=150, seed=1)
     new.x[:, 3] += 2
     if not labelled:
         del new.y
     model = planted(sign_of(3), data, posteriors=by_first_column)
+    model.reference_ = replace(model.reference_, screen=moving(6, 3, 5))
     return diagnose(model, data if training else None, new, blocks=BLOCKS, repeats=2)
 
 

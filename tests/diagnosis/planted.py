@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.errors import InputError
-from canet.reference import Reference
+from canet.reference import ColumnScreen, Reference
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
@@ -107,6 +107,14 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
         train_label_counts=torch.bincount(data.y, minlength=classes),
         homophily=(first == second).double().mean(),
     )
+
+
+def moving(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
+    """A screen on which some columns clearly move between three groups, the first most."""
+    share, spread = torch.full((columns,), 0.02), torch.full((columns,), 0.1)
+    for i, number in enumerate(numbers):
+        share[number], spread[number] = 0.8 - 0.1 * i, 0.5
+    return ColumnScreen(spread, share, torch.tensor(0.05), torch.tensor(3), torch.tensor(given))
 
 
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:

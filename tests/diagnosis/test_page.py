@@ -60,9 +60,21 @@ def test_the_answer_comes_before_pictures_and_these_before_tables(complete: Diag
 def test_parts_that_are_not_known_have_no_section(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    sections = {"pictures", "reliance", "shift", "expected", "confidence", "environments"}
+    sections = {"pictures", "reliance", "shift", "groups", "expected", "confidence", "environments"}
     assert Parts(render(complete)).ids == sections
     assert Parts(render(training_alone)).ids == {"pictures", "reliance", "confidence"}
+
+
+def test_columns_that_move_between_groups_have_bars_and_a_table(
+    complete: Diagnosis, training_alone: Diagnosis
+) -> None:
+    section = render(complete).split('<section id="groups">')[1].split("</section>")[0]
+    assert section.count('class="row"') == 6
+    assert section.count('<tr><th scope="row">') == 6
+    assert section.count("of-warn") == 2
+    assert "mean less training's, in spreads" in section
+    assert "width:80.0%" in section
+    assert "#groups" not in render(training_alone)
 
 
 def evil() -> Diagnosis:

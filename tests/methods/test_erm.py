@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from canet.methods import BACKBONES, Batch, Settings
+from canet.methods import BACKBONES, Batch, InterventionSettings
 from canet.methods.erm import ERM
 from canet.nn import Graph
 
@@ -15,7 +15,9 @@ Y = torch.tensor([0, 1, 2, 2])
 def make(backbone: Any = "gcn", **settings: Any) -> tuple[ERM, Batch]:
     """A method in prediction mode (no dropout), and four of six nodes."""
     torch.manual_seed(0)
-    method = ERM(Settings(hidden=8, **settings), backbone, num_features=5, num_classes=3)
+    method = ERM(
+        InterventionSettings(hidden=8, **settings), backbone, num_features=5, num_classes=3
+    )
     graph = Graph(EDGES, N, method.model.operators)
     field = graph.receptive_field(torch.arange(4), method.model.num_layers)
     return method.eval(), Batch(torch.randn(N, 5)[field.nodes], field.blocks, Y)

@@ -12,6 +12,7 @@ import canet
 from canet.data.spurious import NUM_SPURIOUS
 from canet.data.synthetic import synthetic_task
 from canet.errors import CanetError
+from canet.methods import get_method
 from canet.methods.base import TrainingView
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.methods.interventions import (
@@ -22,7 +23,7 @@ from canet.methods.interventions import (
     spread_between,
 )
 from canet.nn import ShiftedFeatures, SparseMatrix
-from canet.settings import recorded
+from canet.settings import override, recorded
 from canet.training import Trainer
 from tests.training.tiny import tiny_task
 
@@ -160,11 +161,15 @@ def test_without_interventions_a_run_and_its_record_are_as_before() -> None:
     assert run.method.interventions is None
 
 
+@pytest.mark.parametrize("method", ["erm", "canet"])
 @pytest.mark.parametrize("kind", ["inferred", "given"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_garbage_at_test_nodes_changes_no_bit_of_training(kind: str, sparse: bool) -> None:
+def test_garbage_at_test_nodes_changes_no_bit_of_training(
+    method: str, kind: str, sparse: bool
+) -> None:
     task = tiny_task(inductive=True, sparse=sparse)
-    settings = CaNetSettings(hidden=8, epochs=6, interventions=kind, num_groups=2)  # type: ignore[arg-type]
+    changes = {"hidden": 8, "epochs": 6, "interventions": kind, "num_groups": 2}
+    settings = override(get_method(method).settings_type(), changes)
     outside = ~task.in_distribution
     data = task.data.clone()
     dense = data.x.to_dense()
@@ -174,7 +179,7 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(kind: str, sparse: boo
     data.environment = torch.where(outside, 99, data.environment)
     spoilt = replace(task, data=data)
     first, second = (
-        Trainer(t, "canet", "gcn", settings, "cpu").run(0).method.state_dict()
+        Trainer(t, method, "gcn", settings, "cpu").run(0).method.state_dict()
         for t in (task, spoilt)
     )
     assert all(first[name].equal(second[name]) for name in first)
@@ -206,6 +211,22 @@ def test_given_interventions_need_environments() -> None:
     settings = CaNetSettings(hidden=8, epochs=2, interventions="given")
     with pytest.raises(CanetError, match="interventions=inferred needs none"):
         Trainer(replace(task, data=data), "canet", "gcn", settings, "cpu").run(0)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+def test_a_result_names_the_columns_that_were_moved(method: str) -> None:
+    changes = {"hidden": 8, "epochs": 2, "interventions": "given"}
+    settings = override(get_method(method).settings_type(), changes)
+    task = tiny_task()
+    data = task.data.clone()
+    data.x[:, 5] += 9 * data.environment
+    run = Trainer(replace(task, data=data), method, "gcn", settings, "cpu").run(0)
+    found = run.result["findings"]
+    assert found["num_columns"] == data.x.shape[1]
+    assert found["moved_columns"][0] == 5
+    assert found["share"] == sorted(found["share"], reverse=True)
+    assert found["share"][-1] >= LARGE_EFFECT
+    assert Trainer(task, method, "gcn", None, "cpu", 2).run(0).result["findings"] == {}
 
 
 def test_too_few_nodes_for_the_groups_are_refused() -> None:

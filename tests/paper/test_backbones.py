@@ -38,7 +38,7 @@ def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -
 
 def test_it_is_asked_for_by_name_only(fresh_cache: Path) -> None:
     assert [type(e) for e in choose("backbones", Scope())] == [Backbones]
-    assert len(choose("all", Scope())) == len(EXPERIMENTS) - 2
+    assert len(choose("all", Scope())) == len(EXPERIMENTS) - 3
     assert Backbones not in [type(e) for e in choose("all", Scope())]
 
 

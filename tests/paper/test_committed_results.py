@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from canet.bench.results import Results
+from canet.bench.tables import interventions
 from canet.paper import Finished, Scope
 from canet.paper.page import write_report
 from canet.paper.reproduce import RUNS, choose, features_at_hand
@@ -18,6 +20,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 REPRODUCTION = DOCS / "results" / "reproduction"
 BACKBONES = DOCS / "results" / "backbones"
 DIAGNOSIS = DOCS / "results" / "diagnosis"
+INTERVENTIONS = DOCS / "results" / "interventions"
 README = DOCS.parent / "README.md"
 
 
@@ -85,7 +88,9 @@ def test_the_readme_shows_table_1_of_the_archive() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("committed", [BACKBONES, DIAGNOSIS], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "committed", [BACKBONES, DIAGNOSIS, INTERVENTIONS], ids=lambda folder: folder.name
+)
 def test_an_experiment_apart_is_made_of_its_own_archive(
     committed: Path, tmp_path: Path, fresh_cache: Path
 ) -> None:
@@ -139,3 +144,54 @@ def test_the_page_of_the_diagnosis_shows_its_tables() -> None:
             rows.setdefault(row, []).append(text)
         for row, texts in rows.items():
             assert f"| {' | '.join(row)} | {' | '.join(texts)} |" in lines
+
+
+def test_the_page_of_the_interventions_shows_their_tables() -> None:
+    """Every row of its tables, rounded from the committed ones."""
+    page = (DOCS / "results" / "interventions.md").read_text(encoding="utf-8").splitlines()
+
+    def cells(name: str, *keys: str) -> dict[tuple[str, ...], dict[str, str]]:
+        path = INTERVENTIONS / "tables" / f"{name}.csv"
+        with path.open(newline="", encoding="utf-8") as file:
+            return {tuple(r[key] for key in keys): r for r in csv.DictReader(file)}
+
+    def text(cell: dict[str, str], sign: str = "") -> str:
+        mean, std = float(cell["mean"]), float(cell["std"])
+        return f"{mean:{sign}.1f} ± {std:.1f}".replace("-", "−")
+
+    kinds, tasks, two = (
+        ("shared", "redrawn", "resampled"),
+        ("cora", "citeseer", "pubmed"),
+        ("GCN", "GAT"),
+    )
+    places = [(task, backbone) for task in tasks for backbone in two]
+    above = cells("interventions-blind", "generator", "task", "backbone", "selection", "score")
+    for kind in kinds:
+        for rule in ("best validation", "last epoch"):
+            row = [text(above[kind, *place, rule, "CaNet, inferred"], "+") for place in places]
+            assert f"| `{kind}`, {rule} | {' | '.join(row)} |" in page
+    seeds = cells("interventions-seeds", "task", "backbone", "score")
+    row = [text(seeds[*place, "best validation"], "+") for place in places]
+    assert f"| `resampled`, five runs on each draw | {' | '.join(row)} |" in page
+    scores = cells("interventions", "generator", "task", "backbone", "score")
+    (head,) = [line for line in page if line.startswith("| OOD, GCN |")]
+    arms = [arm.strip() for arm in head.split("|")[2:-1]]
+    for kind in kinds:
+        for task in ("synthetic", *tasks):
+            row = [text(scores[kind, task, "GCN", arm]) for arm in arms]
+            assert f"| `{kind}`, {task} | {' | '.join(row)} |" in page
+    real = cells("interventions-real", "task", "backbone", "score")
+    for task, backbone in {(task, backbone) for task, backbone, _ in real}:
+        shown = ["ERM", "ERM, inferred above: OOD", "ERM, inferred above: ID", "CaNet"]
+        shown += [f"CaNet, inferred above: {split}" for split in ("OOD", "OOD, last epoch", "ID")]
+        row = [text(real[task, backbone, s], "+" if "above" in s else "") for s in shown]
+        assert f"| {task}, {backbone} | {' | '.join(row)} |" in page
+    ablation = cells("interventions-ablation", "variant", "score")
+    for variant in {variant for variant, _ in ablation}:
+        row = [text(cell, "+") for (name, _), cell in ablation.items() if name == variant][:-1]
+        assert any(line.startswith(f"| {variant} | {' | '.join(row)} |") for line in page)
+    for device, where in (("cpu", "two CPU cores"), ("h200", "NVIDIA H200")):
+        for label, *measured in interventions(
+            Results.read(INTERVENTIONS / f"bench-{device}.json")
+        ).rows:
+            assert f"| {label.removesuffix(' K 3')}, {where} | {' | '.join(measured)} |" in page

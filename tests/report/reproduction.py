@@ -104,7 +104,7 @@ class Maker:
 
 
 def write_reproduction(out: Path) -> None:
-    """Tasks of every kind, a ceiling, variants, a failed job, tables and figures."""
+    """Tasks of every kind, controls, variants, a failed job, tables and figures."""
     maker = Maker(out / "runs")
     maker.runs(["cora"], draws=3)
     maker.runs(["cora"], ["erm"], level=95.0, draws=3, seeds=1, features=WITHOUT_SPURIOUS)

@@ -82,7 +82,7 @@ def test_no_dot_of_the_overview_hides_another(browser: Browser) -> None:
     browser.resize(DESKTOP)
     overlaps = browser.run(
         "[...document.querySelectorAll('.standing .track')].flatMap(track => {"
-        "const dots = [...track.querySelectorAll('.dot:not(.is-ceiling)')]"
+        "const dots = [...track.querySelectorAll('.dot:not(.is-control)')]"
         ".map(dot => dot.getBoundingClientRect());"
         "return dots.flatMap((a, i) => dots.slice(i + 1).map(b => Math.hypot("
         "(a.left + a.right - b.left - b.right) / 2, (a.top + a.bottom - b.top - b.bottom) / 2)"

@@ -10,7 +10,7 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.report.comparison import Comparison, Contestant, Lead, compare
 from canet.report.results import OOD_MEAN, read_results
-from canet.runs.evaluate import WITHOUT_SPURIOUS
+from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.training import RunConfig
 from tests.finished import make_config, write_run
 from tests.searches import SearchCaNet
@@ -118,8 +118,9 @@ def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Pa
     assert only(tmp_path).verdict("gcn")
 
 
-def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
+def test_controls_stand_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
     write(tmp_path, 95.0, fields={"features": WITHOUT_SPURIOUS})
+    write(tmp_path, 97.0, fields={"features": CENTRED})
     write(tmp_path, 60.0)
     write(tmp_path, 80.0, "canet")
     comparison = only(tmp_path)
@@ -127,15 +128,17 @@ def test_the_ceiling_stands_beside_the_others_but_cannot_win(tmp_path: Path) -> 
     assert verdict
     assert [best.config.method for best in verdict.best] == ["canet"]
     assert verdict.points == 20.0
-    assert [c.is_ceiling for c in comparison.of("gcn")] == [False, False, True]
+    assert [c.is_control for c in comparison.of("gcn")] == [False, False, True, True]
+    assert [c.label for c in comparison.of("gcn")[2:]] == ["ERM, centred", "ERM, blind"]
 
 
-def test_protocols_features_and_visibility_are_never_compared(tmp_path: Path) -> None:
+def test_protocols_features_visibility_and_generators_are_never_compared(tmp_path: Path) -> None:
     write(tmp_path, 60.0)
     write(tmp_path, 60.0, fields={"protocol": "disjoint"})
     write(tmp_path, 60.0, fields={"features": "structural"})
     write(tmp_path, 60.0, fields={"inductive": True})
-    assert len(compare(read_results(tmp_path))) == 4
+    write(tmp_path, 60.0, fields={"generator": "redrawn"})
+    assert len(compare(read_results(tmp_path))) == 5
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
     for text in (
         *("Cora, disjoint", "Arxiv, structural", "Elliptic, structural", "Twitch"),
         *("protocol disjoint", "structural features", "best validation", "paper 96.12 ± 1.04"),
-        *("ERM ceiling", "num_environments = 5", "NVIDIA H200", "torch 2.11.0"),
+        *("ERM, blind", "num_environments = 5", "NVIDIA H200", "torch 2.11.0"),
         *("2.31", "match with the true ones 0.42", "Elliptic: gcn", "1 job failed."),
         *("cora eerm-gcn, seed 3", "paper: CaNet, 3.4 above Mixup", "not in the paper"),
     ):

@@ -139,18 +139,32 @@ def test_nobody_is_best_on_an_extra_test_set(tmp_path: Path) -> None:
     assert shown.below[list(shown.table.columns).index(SHIFTED)] == "no result"
 
 
-def test_the_best_of_each_column_is_marked_and_the_ceiling_never(tmp_path: Path) -> None:
+def test_moved_columns_are_named_by_how_many_runs_and_how_much(tmp_path: Path) -> None:
+    for seed, columns in enumerate(([7, 3], [3])):
+        config = replace(make_config(method="canet", interventions="inferred"), seed=seed)
+        found = {"num_columns": 9, "moved_columns": columns, "share": [0.9, 0.5][: len(columns)]}
+        write_run(tmp_path, config, SCORES, findings=found)
+    (note,) = [note for note in section(tmp_path).notes if "Columns that move" in note]
+    assert note.endswith("CaNet, GCN, inferred groups: 3 (70 %), 7 (90 %).")
+
+
+def test_another_generator_is_told_in_the_title(tmp_path: Path) -> None:
+    write(tmp_path, replace(make_config(), protocol="disjoint", generator="redrawn"))
+    assert section(tmp_path).title == "Synthetic, disjoint, redrawn"
+
+
+def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) -> None:
     write(tmp_path, make_config(method="erm"), test_id=95.0)
     write(tmp_path, make_config(method="canet"), **{"ood/domain 4": 70.0})
-    ceiling = replace(make_config(method="erm"), features=WITHOUT_SPURIOUS)
-    write(tmp_path, ceiling, **{"ood/domain 4": 99.0})
+    blind = replace(make_config(method="erm"), features=WITHOUT_SPURIOUS)
+    write(tmp_path, blind, **{"ood/domain 4": 99.0})
     heads = ["OOD mean", "domain 4", "domain 5", "ID"]
     found = scores(tmp_path)
     best = {name: [row[head].rank == 1 for head in heads] for name, row in found.items()}
     assert best == {
         "CaNet": [True, True, True, False],
         "ERM": [False, False, True, True],
-        "ERM ceiling": [False] * 4,
+        "ERM, blind": [False] * 4,
     }
 
 

@@ -1,16 +1,22 @@
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from canet.data import load_task, synthetic
-from canet.data.spurious import without_spurious_columns
+from canet.data.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.files import sha256
 from canet.methods import get_method
-from canet.runs.evaluate import difference, evaluate_runs, open_trainer
+from canet.runs.evaluate import (
+    CENTRED,
+    WITHOUT_SPURIOUS,
+    difference,
+    evaluate_runs,
+    open_trainer,
+)
 from canet.settings import override
 from canet.training import Run, Trainer
 from canet.training.record import read_record, write_record
@@ -122,12 +128,17 @@ def test_task_is_loaded_as_it_was(features: str | None, inductive: bool, small_r
     assert again.task.train.equal(task.train)
 
 
-def test_task_without_its_spurious_columns_is_loaded_as_it_was(
-    task: ShiftTask, tmp_path: Path
+@pytest.mark.parametrize(
+    ("view", "features"),
+    [(without_spurious_columns, WITHOUT_SPURIOUS), (centred, CENTRED)],
+    ids=["blind", "centred"],
+)
+def test_controls_see_the_same_task_again(
+    view: Callable[[ShiftTask], ShiftTask], features: str, task: ShiftTask, tmp_path: Path
 ) -> None:
-    run = train(without_spurious_columns(task), tmp_path)
+    run = train(view(task), tmp_path)
     (summary,) = evaluate_runs(tmp_path, "cpu")
-    assert summary["features"] == "without spurious columns"
+    assert summary["features"] == features
     assert summary["scores"]["test_id"]["values"] == [run.result["scores"]["test_id"]]
 
 

@@ -236,6 +236,7 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
     for split in splits:
         assert len(curved.history[split]) == 30
         assert curved.history[split][selected] == curved.result["scores"][split]
+        assert curved.history[split][-1] == plain.result["last_scores"][split]
 
 
 # What a run may look at

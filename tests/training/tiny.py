@@ -6,10 +6,10 @@ import torch
 from torch_geometric.data import Data
 
 from canet.data.task import Metric, ShiftTask
-from canet.methods import Settings
+from canet.methods import InterventionSettings
 
 NUM_NODES, NUM_ID = 60, 40
-QUICK = Settings(hidden=8, epochs=30, learning_rate=0.02)
+QUICK = InterventionSettings(hidden=8, epochs=30, learning_rate=0.02)
 
 
 def tiny_task(

@@ -13,7 +13,7 @@ import torch
 from canet.data import arxiv, load_task
 from canet.data.task import ShiftTask
 from canet.errors import unknown_name
-from canet.methods import Settings
+from canet.methods import InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.presets import preset
 from canet.settings import override
@@ -55,10 +55,11 @@ class Case:
         """Whether CaNet's estimator reads along the edges and its branches against them."""
         return self.backbone == "gat" and self.settings().direction == "against"
 
-    def erm_settings(self) -> Settings:
+    def erm_settings(self) -> InterventionSettings:
         """The same width, depth, direction and optimiser without environments."""
         own = asdict(self.settings())
-        return Settings(**{field.name: own[field.name] for field in fields(Settings)})
+        shared = fields(InterventionSettings)
+        return InterventionSettings(**{field.name: own[field.name] for field in shared})
 
 
 def cases(full: bool, only: Sequence[str] = ()) -> list[Case]:

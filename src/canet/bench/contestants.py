@@ -1,4 +1,5 @@
-"""What is measured: the plain equations, ERM on our engine, CaNet on our engine.
+"""What is measured: the plain equations, ERM on our engine, CaNet on our engine, with and without
+interventions.
 
 Where CaNet's estimator reads nodes that ERM does not, ERM is also measured on all that CaNet reads:
 the one ratio tells what the method costs, the other what its layers do.
@@ -13,6 +14,7 @@ time of an epoch, and part of the time of a run, which is told apart.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,7 +31,8 @@ from canet.training.fields import TaskFields
 from canet.training.loop import EPOCHS_BETWEEN_LOOKS
 
 SAME_NODES = "erm on the same nodes"
-CONTESTANTS = ("plain", "erm", SAME_NODES, "canet")
+INTERVENING = "canet with interventions"
+CONTESTANTS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
 PUBLISHED_EPOCHS = 500
 LOOKS = 3  # on a GPU, of the run that warms up: recorded before the first, timed after
 FEWEST = {"cpu": 3, "cuda": 60}
@@ -101,8 +104,10 @@ def _trainer(
     epochs: int,
     fields: TaskFields | None = None,
 ) -> Trainer:
-    of_canet = contestant == "canet"
+    of_canet = contestant in ("canet", INTERVENING)
     settings: Settings = case.settings() if of_canet else case.erm_settings()
+    if contestant == INTERVENING:
+        settings = replace(case.settings(), interventions="inferred")
     if contestant == SAME_NODES and fields is None:
         fields = _trainer(case, "canet", task, device, epochs).fields
     method = "canet" if of_canet else "erm"

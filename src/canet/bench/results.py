@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from canet.bench.cases import Case
 from canet.bench.ceiling import Ceiling, Operation, floor_seconds
-from canet.bench.contestants import PUBLISHED_EPOCHS
+from canet.bench.contestants import INTERVENING, PUBLISHED_EPOCHS
 from canet.bench.growth import slope
 from canet.files import read_json
 
@@ -123,6 +123,10 @@ class Results:
     def beside_erm(self, case: Case, contestant: str = "erm") -> float | None:
         """CaNet ÷ ERM, seconds per epoch; ERM may be that on the same nodes."""
         return _ratio(self.spread(case, "canet"), self.spread(case, contestant))
+
+    def intervening(self, case: Case) -> float | None:
+        """CaNet with interventions ÷ without, seconds per epoch."""
+        return _ratio(self.spread(case, INTERVENING), self.spread(case, "canet"))
 
     def in_k(self, case: Case, other: Case) -> float | None:
         """Seconds per epoch of CaNet in a case ÷ those in another."""

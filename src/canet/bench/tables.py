@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from canet.bench.cases import Case
-from canet.bench.contestants import PUBLISHED_EPOCHS
+from canet.bench.contestants import INTERVENING, PUBLISHED_EPOCHS
 from canet.bench.growth import AXIS_NAMES
 from canet.bench.results import Quartiles, Results
 from canet.bench.targets import Check, checks
@@ -31,6 +31,7 @@ def show(results: Results) -> None:
     """Every table that has rows, on standard output."""
     for table in (
         epochs(results),
+        interventions(results),
         memory(results),
         ceiling(results),
         growth(results),
@@ -68,6 +69,22 @@ def epochs(results: Results) -> Tabular:
     columns = ["case", "plain ms", "ERM ms", "CaNet ms", "plain ÷ CaNet", "CaNet ÷ ERM"]
     columns.append(f"CaNet s, {PUBLISHED_EPOCHS} epochs")
     return Tabular("Epoch: training step and validation score", columns, rows)
+
+
+def interventions(results: Results) -> Tabular:
+    """Milliseconds per epoch of CaNet without and with interventions, where both were measured."""
+    rows = [
+        [
+            case.label,
+            _time(results, case, "canet"),
+            _time(results, case, INTERVENING),
+            _number(results.intervening(case)),
+        ]
+        for case in results.cases
+        if results.intervening(case)
+    ]
+    columns = ["case", "CaNet ms", "with interventions ms", "with ÷ without"]
+    return Tabular("Epoch with interventions", columns, rows)
 
 
 def memory(results: Results) -> Tabular:

@@ -31,7 +31,13 @@ class Check(NamedTuple):
 
 def checks(results: Results) -> list[Check]:
     """Every target that applies to the device of a run."""
-    return [*_speed(results), *_memory(results), *_growth_in_k(results), *_runs(results)]
+    return [
+        *_speed(results),
+        *_memory(results),
+        *_growth_in_k(results),
+        *_interventions(results),
+        *_runs(results),
+    ]
 
 
 def _published() -> list[Case]:
@@ -72,6 +78,13 @@ def _growth_in_k(results: Results) -> Iterator[Check]:
         same = results.beside_erm(case, SAME_NODES)
         note = f"{same:.3g}× beside ERM on the same nodes" if same else ""
         yield Check(name, results.beside_erm(case), bound, at_least=False, note=note)
+
+
+def _interventions(results: Results) -> Iterator[Check]:
+    for case in _published():
+        if ratio := results.intervening(case):
+            name = f"{case.label}: with interventions ÷ without, epoch"
+            yield Check(name, ratio, 1.3, at_least=False)
 
 
 def _runs(results: Results) -> Iterator[Check]:

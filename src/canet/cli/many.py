@@ -129,7 +129,7 @@ def reproduce(
         str,
         typer.Argument(
             help="table1, table2, elliptic, ablation, sensitivity, weights, protocols, all; or "
-            "backbones, diagnosis."
+            "backbones, diagnosis, interventions."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch_geometric.data import Data
 
+from canet.diagnosis.between import MOVING, BetweenGroups, between_groups, clear_columns
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.confidence import Confidence, confidence
 from canet.diagnosis.environments import Environments, environments
@@ -53,6 +54,9 @@ class Diagnosis:
             trained on when the columns that clearly moved are drawn from other nodes: what to
             expect if these columns tell nothing any more. None unless both graphs were given and
             some column moved.
+        between_groups: Which columns moved between groups of training nodes, how far they moved to
+            the new graph in the same units, and whether the model relies on them; None where
+            training had too few nodes or columns, or the model was saved before this was kept.
         environments: By graph: the pseudo environments that the model infers; empty for a method
             that infers none.
         confidence: What the model's confidence is worth.
@@ -64,6 +68,7 @@ class Diagnosis:
     shift: Shift | None
     expected: ExpectedScore | None
     stressed: Effect | None
+    between_groups: BetweenGroups | None
     environments: dict[str, Environments]
     confidence: Confidence
 
@@ -104,9 +109,11 @@ def diagnose(
         for name, graph in given.items()
         if graph is not None
     }
-    columns = feature_blocks(model, blocks)
+    columns, names = feature_blocks(model, blocks), column_names(model)
+    between = clear_columns(model)
     new = graphs.get(NEW)
-    passes = len(graphs) * num_passes(len(columns), repeats) + (len(graphs) > 1) * repeats
+    passes = len(graphs) * num_passes(len(columns), repeats)
+    passes += ((len(graphs) > 1) + (between.size > 0)) * repeats
     done = 0
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
 
@@ -119,11 +126,14 @@ def diagnose(
             name: reliance(model, graph, columns, repeats, tick) for name, graph in graphs.items()
         }
         display.update(done, text="what moved")
-        moved = shift(model, new, columns, column_names(model)) if new else None
-        stressed = None
+        moved = shift(model, new, columns, names) if new else None
+        stressed = relied_between = None
         if moved and moved.moved and TRAINING in graphs:
             chosen = np.sort([column.number for column in moved.moved])
             stressed = exchanged(model, graphs[TRAINING], MOVED, chosen, repeats, tick)
+        if between.size:
+            main = next(iter(graphs.values()))
+            relied_between = exchanged(model, main, MOVING, between, repeats, tick)
     kept = model.reference_
     found = {name: environments(model, graph) for name, graph in graphs.items()}
     return Diagnosis(
@@ -141,6 +151,7 @@ def diagnose(
         if new
         else None,
         stressed=stressed,
+        between_groups=between_groups(model, moved, names, relied_between),
         environments={name: part for name, part in found.items() if part is not None},
         confidence=confidence(model, new),
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from canet.diagnosis.between_words import group_words, relies_on_moving
 from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.pictures import expected_bars, pictures
 from canet.diagnosis.reliance import by_name
 from canet.diagnosis.words import (
     answer,
+    column_text,
     confidence_words,
     environment_words,
     headline,
@@ -21,7 +23,7 @@ from canet.files import atomic_path
 from canet.methods import METHODS
 from canet.report.score import number
 
-MOST_COLUMNS = 12
+MOST_COLUMNS, MOST_BARS = 12, 6
 GRAPHS = {TRAINING: "training graph", NEW: "new graph"}
 
 
@@ -48,7 +50,12 @@ def render(found: Diagnosis) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "p_value": p_value, "interval": interval}
+    environment.filters |= {
+        "number": number,
+        "p_value": p_value,
+        "interval": interval,
+        "column": column_text,
+    }
     main = main_reliance(found)
     return environment.get_template("diagnosis.html.jinja").render(
         found=found,
@@ -68,6 +75,10 @@ def render(found: Diagnosis) -> str:
         risky=risky_blocks(found),
         moved={block.name: block for block in found.shift.blocks} if found.shift else {},
         columns=found.shift.columns[:MOST_COLUMNS] if found.shift else [],
+        group_columns=found.between_groups.columns[:MOST_COLUMNS] if found.between_groups else [],
+        group_bars=found.between_groups.columns[:MOST_BARS] if found.between_groups else [],
+        group_words=_unbroken(group_words(found)),
+        relies_on_moving=relies_on_moving(found),
         environments={
             GRAPHS[name]: found.environments[name] for name in GRAPHS if name in found.environments
         },

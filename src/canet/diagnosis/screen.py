@@ -5,6 +5,7 @@ from __future__ import annotations
 from textwrap import fill
 
 from canet.console import print_table
+from canet.diagnosis.between_words import group_words
 from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.reliance import ALL, OTHERS, OWN, by_name
@@ -17,14 +18,14 @@ MOST_BLOCKS, MOST_COLUMNS, LONGEST = 4, 2, 24
 
 
 def show(found: Diagnosis) -> None:
-    """Print what matters: the answer, reliance, shift, environments, confidence."""
+    """Print what matters: the answer, reliance, shift, groups, environments, confidence."""
     print(title(found))
     for paragraph in answer(found):
         print(fill(paragraph, WIDTH))
     _show_reliance(found)
     if found.shift is not None:
         _show_shift(found.shift)
-    for sentences in (environment_words(found), confidence_words(found)):
+    for sentences in (group_words(found), environment_words(found), confidence_words(found)):
         if sentences:
             print(fill(" ".join(sentences), WIDTH))
 

@@ -178,7 +178,7 @@ def _moved(shift: Shift, risky: list[str]) -> Iterator[str]:
     named = [part_text(part) for part in parts[:2]]
     if shift.moved:
         first = shift.moved[0]
-        text = f"{_column(first.name)} ({_distance(first.difference)})"
+        text = f"{column_text(first.name)} ({_distance(first.difference)})"
         if (count := len(shift.moved)) > 1:
             text = f"{count:,} of {len(shift.columns):,} columns, most of all {text}"
         named.append(text)
@@ -187,7 +187,8 @@ def _moved(shift: Shift, risky: list[str]) -> Iterator[str]:
         yield f"It relies on what moved: {', '.join(risky[:3])}."
 
 
-def _column(name: str) -> str:
+def column_text(name: str) -> str:
+    """A column's name, or `column 7` where nobody named it."""
     return f"column {name}" if name.isdigit() else name
 
 

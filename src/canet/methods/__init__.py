@@ -4,6 +4,7 @@ from pkgutil import resolve_name
 
 from canet.errors import unknown_name
 from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.methods.interventions import InterventionSettings
 from canet.nn import BACKBONES
 
 METHODS: dict[str, type[Method]] = {
@@ -42,6 +43,7 @@ __all__ = [
     "BACKBONES",
     "METHODS",
     "Batch",
+    "InterventionSettings",
     "Method",
     "Settings",
     "TrainingView",

@@ -205,6 +205,10 @@ class Method(nn.Module):
         """
         return {}
 
+    def findings(self) -> dict[str, Any]:
+        """What `prepare` found out about the training nodes, kept in the result."""
+        return {}
+
     def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
         """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
         if self.settings.loss == "cross_entropy":

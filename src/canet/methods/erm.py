@@ -5,10 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from canet.colour import Colour
-from canet.methods.base import Batch, Method
+from canet.methods.base import Batch
+from canet.methods.interventions import InterveningMethod
 
 
-class ERM(Method):
+class ERM(InterveningMethod):
     """Minimise the mean supervised loss over the training nodes (Vapnik, 1998)."""
 
     name = "erm"

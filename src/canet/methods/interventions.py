@@ -91,6 +91,19 @@ class InterveningMethod(Method):
     def intervene(self, batch: Batch) -> Batch:
         return batch if self.interventions is None else self.interventions(batch)
 
+    def findings(self) -> dict[str, Any]:
+        """The columns that interventions move, the most moved first."""
+        if self.interventions is None:
+            return {}
+        moved = self.interventions.moved
+        order = moved.share.argsort(descending=True, stable=True)
+        columns = order[moved.large[order]]
+        return {
+            "num_columns": moved.share.numel(),
+            "moved_columns": columns.tolist(),
+            "share": [round(share, 4) for share in moved.share[columns].tolist()],
+        }
+
 
 class Interventions:
     """Draws offsets for the groups of the nodes that a training batch reads.

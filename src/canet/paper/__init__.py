@@ -1,4 +1,4 @@
-"""The experiments of the paper, and three of ours: each knows its jobs, tables and figures."""
+"""The experiments of the paper, and four of ours: each knows its jobs, tables and figures."""
 
 from canet.paper.ablation import Ablation
 from canet.paper.backbones import Backbones
@@ -7,6 +7,7 @@ from canet.paper.diagnosis import Diagnoses
 from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
+from canet.paper.interventions import Interventions
 from canet.paper.protocols import Protocols
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
@@ -24,6 +25,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Protocols,
         Backbones,
         Diagnoses,
+        Interventions,
     )
 }
 

@@ -68,6 +68,6 @@ class Contest(Experiment):
             for repeat in repeats
         ]
 
-    def notes(self) -> list[str]:
+    def notes(self, subjects: Sequence[Subject] | None = None) -> list[str]:
         twice = any(entrant.searched for b in PAPER_BACKBONES for entrant in self.entrants(b))
-        return [*super().notes(), *([SEARCHED_NOTE] if twice else [])]
+        return [*super().notes(subjects), *([SEARCHED_NOTE] if twice else [])]

@@ -10,7 +10,7 @@ from typing import ClassVar
 from canet.console import METRIC_NAMES
 from canet.data import CATALOG
 from canet.paper.finished import Finished
-from canet.paper.scope import Scope
+from canet.paper.scope import Scope, Subject
 from canet.report.score import Score
 from canet.report.tables import Table
 from canet.training import RunConfig
@@ -63,8 +63,9 @@ class Experiment(ABC):
         quick = " (quick version, no result)" if self.scope.quick else ""
         return f"{self.title}: {about}{quick}"
 
-    def notes(self) -> list[str]:
-        """What every table says of its runs."""
+    def notes(self, subjects: Sequence[Subject] | None = None) -> list[str]:
+        """What every table says of its runs: all, or those of some subjects."""
+        shown = self.subjects if subjects is None else subjects
         epochs = sorted({config.settings["epochs"] for config in self.configs()})
         lines = [
             f"{' or '.join(map(str, epochs))} epochs, epoch selected by best validation, "
@@ -73,9 +74,9 @@ class Experiment(ABC):
         lines += [
             f"{subject.label}: {METRIC_NAMES[CATALOG[subject.task].metric]}, "
             f"{len(self.scope.repeats(subject))} {subject.spread_over}."
-            for subject in self.subjects
+            for subject in shown
         ]
-        if any(subject.features == "structural" for subject in self.subjects):
+        if any(subject.features == "structural" for subject in shown):
             lines.append("Structural features are computed from the graph alone: not the paper's.")
         return lines
 

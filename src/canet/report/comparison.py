@@ -17,11 +17,13 @@ from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.results import OOD_MEAN, FinishedRun, Result
 from canet.report.score import Score
-from canet.runs.evaluate import WITHOUT_SPURIOUS
+from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.training import RunConfig
 from canet.training.summary import LEFT_OUT, OOD
 
 STRUCTURAL = "structural"
+CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}
+"""Features of runs that are no competitors → how their methods are called."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Contestant:
         if self.searched:
             return SEARCHED_LABEL
         name = method_label(self.config.method)
-        return f"{name} ceiling" if self.is_ceiling else name
+        return f"{name}, {CONTROLS[self.config.features]}" if self.is_control else name
 
     @cached_property
     def runs(self) -> list[FinishedRun]:
@@ -81,13 +83,15 @@ class Contestant:
         return _counted(len(self.draws), "draw") + runs
 
     @property
-    def is_ceiling(self) -> bool:
-        """Whether it never sees the spurious columns, so that it is no competitor."""
-        return self.config.features == WITHOUT_SPURIOUS
+    def is_control(self) -> bool:
+        """Whether the misleading columns were taken from it or centred by somebody who knows the
+        domains, so that it is no competitor.
+        """
+        return self.config.features in CONTROLS
 
     @property
     def competes(self) -> bool:
-        return not self.is_ceiling and not self.searched
+        return not self.is_control and not self.searched
 
 
 class Lead(StrEnum):
@@ -201,10 +205,19 @@ def _key(config: RunConfig) -> str:
 
 
 def _shared(config: RunConfig) -> RunConfig:
-    """What a comparison has in common; the ceiling stands beside those who see every column."""
-    features = "original" if config.features == WITHOUT_SPURIOUS else config.features
+    """What a comparison has in common; controls stand beside those who see the task as it is."""
+    features = "original" if config.features in CONTROLS else config.features
     return RunConfig(
-        config.task, config.protocol, 0, features, config.inductive, "", "", {}, seed=0
+        task=config.task,
+        protocol=config.protocol,
+        data_seed=0,
+        features=features,
+        inductive=config.inductive,
+        method="",
+        backbone="",
+        settings={},
+        seed=0,
+        generator=config.generator,
     )
 
 
@@ -250,7 +263,7 @@ def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[t
 
 def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
     score = contestant.score(OOD_MEAN).mean
-    return contestant.is_ceiling, math.isnan(score), -score
+    return contestant.is_control, math.isnan(score), -score
 
 
 def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:

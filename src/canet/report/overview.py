@@ -86,8 +86,8 @@ def apart(places: Sequence[float], width: float) -> list[int]:
 
 
 def _dots(scores: Sequence[tuple[float, Contestant]], verdict: Verdict, axis: Axis) -> list[Dot]:
-    """Ceilings, which stand last, are strokes as high as the line: they need no lane."""
-    lanes = apart([axis.place(x) for x, c in scores if not c.is_ceiling], DOT_WIDTH)
+    """Controls, which stand last, are strokes as high as the line: they need no lane."""
+    lanes = apart([axis.place(x) for x, c in scores if not c.is_control], DOT_WIDTH)
     lanes += [0] * (len(scores) - len(lanes))
     return [
         Dot(score, contestant, lane, any(contestant is best for best in verdict.best))

@@ -19,6 +19,8 @@ from canet.training.summary import Scored
 
 OOD_MEAN = "ood"
 """Stands for the mean over a task's OOD sets where the name of a split is asked for."""
+OOD_LAST = "ood, last epoch"
+"""The same without selection, at the last epoch."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,14 @@ class FinishedRun(Scored):
 
     def has(self, split: str) -> bool:
         """Whether it has a score; `split` is a name in result.json or of an extra set, or `ood`."""
+        if split == OOD_LAST:
+            return "last_scores" in self.result
         return split == OOD_MEAN or split in self.scores
 
     def score(self, split: str) -> float:
         """In percent; NaN where it has none."""
+        if split == OOD_LAST:
+            return Scored(self.config, {"scores": self.result["last_scores"]}).ood_mean
         return self.ood_mean if split == OOD_MEAN else self.scores.get(split, math.nan)
 
 

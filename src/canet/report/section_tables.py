@@ -99,14 +99,14 @@ def setting_text(value: Any) -> str:
 def _compared(
     contestants: Sequence[Contestant], split: str, context: ReportContext
 ) -> Sequence[Score]:
-    """Scores on a split; extra sets have no best, and ceilings, which stand last, are never it."""
+    """Scores on a split; extra sets have no best, and controls, which stand last, are never it."""
     scores = []
     for contestant in contestants:
         paper = None if contestant.searched else context.published(contestant.config, split)
         scores.append(replace(contestant.score(split), published=paper))
     if any(split == extra.name for extra in context.extra_sets):
         return scores
-    rivals = sum(not contestant.is_ceiling for contestant in contestants)
+    rivals = sum(not contestant.is_control for contestant in contestants)
     return [*rank(scores[:rivals]), *scores[rivals:]]
 
 

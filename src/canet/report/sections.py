@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.data.catalog import GENERATORS
 from canet.methods import METHODS, Settings
 from canet.report.comparison import Comparison, Contestant, differences
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Chart, Histories, draw_chart, under_shift, validation
 from canet.report.labels import SEARCHED_NOTE, backbone_label
+from canet.report.moved import moved_columns
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
 from canet.training.summary import LEFT_OUT, OOD
@@ -20,6 +22,12 @@ from canet.training.summary import LEFT_OUT, OOD
 ALWAYS_SHOWN = ("erm", "canet")
 FEW_LINES = 4
 """Up to so many lines of a chart are all in colour."""
+CONTROLS_NOTE = (
+    "Controls do not compete. A blind model never sees the spurious columns; where these follow "
+    "the label in every domain alike, as in the paper, it is no upper bound: a centred model, for "
+    "which every domain's columns are centred, reads the label off them, and collapses where they "
+    "do not."
+)
 SPLIT_NAMES = {"train": "training", "valid": "validation", "test_id": "test, ID"}
 
 
@@ -74,6 +82,7 @@ def make_section(
     entry = CATALOG.get(config.task)
     metric = METRIC_NAMES[entry.metric] if entry else "score"
     marks = [config.protocol] if config.protocol != "paper" else []
+    marks += [config.generator] if config.generator != GENERATORS[0] else []
     marks += [config.features] if comparison.is_structural else []
     marks += ["inductive"] if config.inductive else []
     tags = [f"{metric} in %", f"protocol {config.protocol}", f"{config.features} features"]
@@ -96,14 +105,14 @@ def make_section(
 
 
 def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
-    """One contestant for each label: CaNet, the other methods as listed, then the ceiling."""
+    """One contestant for each label: CaNet, the other methods as listed, then controls."""
     order = ["canet", *METHODS]
     unique = {contestant.label: contestant for contestant in contestants}
 
     def place(contestant: Contestant) -> tuple[bool, int, bool]:
         method = contestant.config.method
         number = order.index(method) if method in order else len(order)
-        return contestant.is_ceiling, number, contestant.searched
+        return contestant.is_control, number, contestant.searched
 
     return sorted(unique.values(), key=place)
 
@@ -129,10 +138,12 @@ def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
         yield f"Trained for fewer epochs than are the default here: {shortened}."
     if any(contestant.searched for contestant in comparison.contestants):
         yield f"{SEARCHED_NOTE} The overview says who is best without the searched one."
-    if any(contestant.is_ceiling for contestant in comparison.contestants):
+    if any(contestant.is_control for contestant in comparison.contestants):
+        yield CONTROLS_NOTE
+    if moved := moved_columns([*comparison.contestants, *comparison.variants]):
         yield (
-            "The ceiling never sees the spurious columns: it is no competitor, but tells what "
-            "is left to gain."
+            "Columns that move between groups of training nodes, given the class, and the share "
+            f"of their variance that is between groups: {moved}."
         )
 
 
@@ -154,7 +165,7 @@ def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str,
 
 
 def _quiet(comparison: Comparison, backbone: str) -> set[str]:
-    """Labels that stand back where there are many: not ERM, CaNet, the best nor the ceiling."""
+    """Labels that stand back where there are many: not ERM, CaNet, the best nor a control."""
     contestants = comparison.of(backbone)
     if len(contestants) <= FEW_LINES:
         return set()

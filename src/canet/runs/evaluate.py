@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import load_task
-from canet.data.spurious import without_spurious_columns
+from canet.data.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
@@ -18,7 +18,10 @@ from canet.training.summary import Scored, summarise
 from canet.training.trainer import device_name, versions
 
 WITHOUT_SPURIOUS = "without spurious columns"
-"""Features of the ceiling: a model that never sees what would mislead it."""
+"""Features of a blind model, which never sees what would mislead it."""
+CENTRED = "centred"
+"""Features of a control: each column less its mean over a domain."""
+_VIEWS = {WITHOUT_SPURIOUS: without_spurious_columns, CENTRED: centred}
 SAME_HARDWARE, OTHER_HARDWARE = 0.001, 0.5
 """Percentage points by which scores may differ from those of training, on the same device and
 version of torch, and on another, whose rounding moves a few nodes."""
@@ -77,8 +80,8 @@ def open_trainer(
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
     """The task of a run, as it was."""
-    ceiling = config.features == WITHOUT_SPURIOUS
-    features = None if ceiling or config.features == "original" else config.features
+    view = _VIEWS.get(config.features)
+    features = None if view or config.features == "original" else config.features
     task = load_task(
         config.task,
         data_root,
@@ -88,4 +91,4 @@ def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
         config.inductive,
         config.generator,
     )
-    return without_spurious_columns(task) if ceiling else task
+    return view(task) if view else task

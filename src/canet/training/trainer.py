@@ -198,13 +198,16 @@ class Trainer:
     ) -> Run:
         """Score the selected epoch, and write the run."""
         history = {name: loop.curve(name) for name in loop.history}
+        last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
         result = {
             "scores": self.scores(loop.method),
+            "last_scores": last,
             "selection": BestValidation.name,
             "selected_epoch": BestValidation.epoch(history) + 1,
             "environments_seen": self._environments_seen(),
             "inferred_environments": inferred_environments(loop.method, self.fields),
+            "findings": loop.method.findings(),
             "epochs": loop.epoch,
             "seconds_per_epoch": loop.seconds / max(1, loop.epochs_here),
             "runs_at_once": at_once,
