@@ -12,7 +12,17 @@ import canet
 
 ROOT = Path(canet.__file__).parent
 ROOMS = [
-    {"colour", "errors", "files", "interruption", "memory", "progress", "settings", "sparse"},
+    {
+        "colour",
+        "errors",
+        "files",
+        "interruption",
+        "lock",
+        "memory",
+        "progress",
+        "settings",
+        "sparse",
+    },
     {"data"},
     {"nn"},
     {"methods"},

@@ -19,9 +19,9 @@ import pytest
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.lock import LOCK, alone_in
 from canet.runs import evaluate, job_folder, run_jobs, worker
 from canet.runs.engine import Engine, Processes, WorkerDied
-from canet.runs.lock import LOCK, alone_in
 from canet.runs.run import ManyRuns, read_failure
 from canet.runs.worker import FAILURE, Outcome, train_elsewhere, train_here, write_files
 from canet.training import Run, RunConfig, RunFolder, Trainer
@@ -311,7 +311,7 @@ def test_a_second_command_waits_for_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from canet.runs.lock import alone_in\n"
+        "import sys, time; from pathlib import Path; from canet.lock import alone_in\n"
         "with alone_in(Path(sys.argv[1])): print('in', flush=True); time.sleep(600)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import resource
-import sys
 from pathlib import Path
 
 import torch
+
+from canet.memory import peak_resident_mb
 
 STATUS = Path("/proc/self/status")
 AVAILABLE = Path("/proc/meminfo")
@@ -34,9 +34,7 @@ class Meter:
     def peak_mb(self) -> float:
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device) / 2**20
-        unit = 1 if sys.platform == "darwin" else 1024
-        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-        return _field_mb(STATUS, "VmHWM") or used
+        return _field_mb(STATUS, "VmHWM") or peak_resident_mb()
 
 
 def cap_memory() -> float | None:
@@ -50,6 +48,8 @@ def cap_memory() -> float | None:
         return None
     allowance = max(0.0, spare - MARGIN_MB)
     limit = int((mapped + allowance) * 2**20)
+    import resource  # where there is /proc, there is this
+
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return allowance
 

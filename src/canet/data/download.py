@@ -7,7 +7,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from email.message import Message
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
@@ -15,16 +15,14 @@ from typing import NamedTuple
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from filelock import FileLock, Timeout
-
 from canet.data.sources import Known
 from canet.errors import CanetError
 from canet.files import atomic_path, sha256
+from canet.lock import alone_in
 from canet.progress import Display
 
 TIMEOUT = 60.0  # seconds without any answer
 CHUNK = 1 << 18
-LOCK = ".lock"
 
 
 class Member(NamedTuple):
@@ -36,28 +34,16 @@ class Member(NamedTuple):
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process downloads into a folder, and keep others out.
-
-    Two that share a `.part` file would spoil it. The lock is the operating system's: it is free as
-    soon as its owner has ended, however.
-    """
-    lock = FileLock(folder / LOCK)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+def downloading_into(folder: Path) -> Iterator[None]:
+    """Keep other processes out while downloading: two that share a `.part` would spoil it."""
+    with ExitStack() as stack:
         try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            print(f"another process downloads into '{folder}': waiting for it", file=sys.stderr)
-            lock.acquire()
-    except OSError as error:
-        raise CanetError(
-            f"cannot write to '{folder}' ({error.strerror}): set CANET_CACHE to another folder"
-        ) from error
-    try:
+            stack.enter_context(alone_in(folder, "another process downloads into"))
+        except OSError as error:
+            raise CanetError(
+                f"cannot write to '{folder}' ({error.strerror}): set CANET_CACHE to another folder"
+            ) from error
         yield
-    finally:
-        lock.release()
 
 
 def download(url: str, target: Path, known: Known | None, by_hand: str) -> None:
@@ -65,7 +51,7 @@ def download(url: str, target: Path, known: Known | None, by_hand: str) -> None:
 
     What has arrived of a broken-off transfer stays beside it in a `.part` file, from which the next
     call goes on. A complete file that is not the `known` one is deleted. Whoever calls this is
-    `alone_in` the folder.
+    `downloading_into` the folder.
     """
     part = target.with_name(f"{target.name}.part")
     try:

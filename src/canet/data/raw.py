@@ -94,9 +94,9 @@ def _download_missing(files: Sequence[RawFile], data_root: Path | None) -> None:
     missing = [file for file in files if find(file, data_root) is None and file.url is not None]
     if not missing:
         return
-    from canet.data.download import alone_in
+    from canet.data.download import downloading_into
 
-    with alone_in(_dataset_folder(missing[0], cache_dir() / missing[0].path)):
+    with downloading_into(_dataset_folder(missing[0], cache_dir() / missing[0].path)):
         _download(file for file in missing if find(file, data_root) is None)
 
 
@@ -142,12 +142,12 @@ def _expected(file: RawFile, path: Path) -> Known | None:
 
 
 def _record(file: RawFile, path: Path, digest: str) -> None:
-    from canet.data.download import alone_in
+    from canet.data.download import downloading_into
 
     folder = _dataset_folder(file, path)
     entry = Known(path.stat().st_size, digest)
     try:
-        with alone_in(folder):
+        with downloading_into(folder):
             entries = {**_recorded(folder), file.path: entry}
             content = {name: known._asdict() for name, known in entries.items()}
             write_json(folder / CHECKSUMS, content)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canet.files import read_json
 from canet.report.score import Published
 from canet.training import RunConfig, RunFolder
 
@@ -33,8 +32,9 @@ class ExtraSet:
 
     def read(self, place: RunFolder) -> dict[str, float]:
         """The score in percent by its name; nothing where the run has none."""
-        path = place.path / self.file
-        return {self.name: float(read_json(path)[self.name])} if path.exists() else {}
+        if not (place.path / self.file).exists():
+            return {}
+        return {self.name: float(place.read_json(self.file)[self.name])}
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from canet.errors import InputWarning
 from canet.files import read_json, write_json
+from canet.lock import alone_in
 from canet.methods import get_method
 from canet.progress import Display
 from canet.runs.data import compare_data
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
-from canet.runs.lock import alone_in
 from canet.runs.worker import (
     FAILURE,
     Outcome,
@@ -67,7 +67,7 @@ def run_jobs(
     """
     together = ray is None and pick_device(device).type == "cuda"
     engine = open_engine(jobs, ray, device)
-    with alone_in(root, quiet), engine:
+    with alone_in(root, quiet=quiet), engine:
         compare_data([job_folder(root, config) for config in configs], data_root, quiet)
         many = ManyRuns(configs, root, device, data_root, together)
         if retry:

@@ -1,4 +1,4 @@
-"""One command at a time in a folder of runs."""
+"""One process at a time in a folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ LOCK = ".lock"
 
 
 @contextmanager
-def alone_in(folder: Path, quiet: bool = False) -> Iterator[None]:
-    """Wait until no other command works in a folder, and keep others out.
+def alone_in(
+    folder: Path, others: str = "another command works in", quiet: bool = False
+) -> Iterator[None]:
+    """Wait until no other process works in a folder, saying that `others` do, and keep others out.
 
     The lock is the operating system's: it is free as soon as its owner has ended, however.
     """
@@ -27,7 +29,7 @@ def alone_in(folder: Path, quiet: bool = False) -> Iterator[None]:
             lock.acquire(timeout=0)
     except Timeout:
         if not quiet:
-            print(f"another command works in '{folder}': waiting for it", file=sys.stderr)
+            print(f"{others} '{folder}': waiting for it", file=sys.stderr)
         lock.acquire()
     try:
         yield
