@@ -47,7 +47,7 @@ class Contestant:
         if self.searched:
             return SEARCHED_LABEL
         name = method_label(self.config.method)
-        return f"{name}, {CONTROLS[self.config.features]}" if self.is_control else name
+        return f"{name}, {self.control}" if self.is_control else name
 
     @cached_property
     def runs(self) -> list[FinishedRun]:
@@ -83,11 +83,16 @@ class Contestant:
         return _counted(len(self.draws), "draw") + runs
 
     @property
+    def control(self) -> str:
+        """What kind of control it is: `blind` or `centred`; empty for a competitor."""
+        return CONTROLS.get(self.config.features, "")
+
+    @property
     def is_control(self) -> bool:
         """Whether the misleading columns were taken from it or centred by somebody who knows the
         domains, so that it is no competitor.
         """
-        return self.config.features in CONTROLS
+        return bool(self.control)
 
     @property
     def competes(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.colour import BLIND
+from canet.colour import BLIND, CENTRED
 from canet.errors import CanetError
 from canet.files import atomic_path
 from canet.methods import METHODS
@@ -84,7 +84,7 @@ def _render(
         standings=standings,
         axis=axis,
         legend=legend(contestants),
-        control=BLIND,
+        controls={"blind": BLIND, "centred": CENTRED},
         methods={name: METHODS[name] for name in METHODS if name in shown},
         num_runs=len(runs),
         num_configurations=len(contestants) + len(variants),
