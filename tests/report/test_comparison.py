@@ -119,8 +119,8 @@ def test_searched_settings_alone_compete(search_canet: SearchCaNet, tmp_path: Pa
 
 
 def test_controls_stand_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
-    write(tmp_path, 95.0, fields={"features": WITHOUT_SPURIOUS})
-    write(tmp_path, 97.0, fields={"features": CENTRED})
+    write(tmp_path, 93.0, fields={"features": WITHOUT_SPURIOUS})
+    write(tmp_path, 95.0, fields={"features": CENTRED})
     write(tmp_path, 60.0)
     write(tmp_path, 80.0, "canet")
     comparison = only(tmp_path)
