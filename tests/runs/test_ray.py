@@ -39,7 +39,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_runs_of_a_node_that_dies_are_repeated_elsewhere_to_the_same_result(
     cluster: Any, tmp_path: Path
 ) -> None:
-    configs = [tiny_job(seed, epochs=400) for seed in range(6)]
+    configs = [tiny_job(seed, epochs=150) for seed in range(4)]
     command = [sys.executable, "-c", CALL, str(tmp_path / "ray"), cluster.address]
     with subprocess.Popen(command) as caller:
         places = [job_folder(tmp_path / "ray", config) for config in configs]
@@ -58,7 +58,7 @@ from pathlib import Path
 from canet.runs import run_jobs
 from tests.runs.test_run import tiny_job
 
-configs = [tiny_job(seed, epochs=400) for seed in range(6)]
+configs = [tiny_job(seed, epochs=150) for seed in range(4)]
 failed = run_jobs(configs, Path(sys.argv[1]), 2, "cpu", quiet=True, ray=sys.argv[2])
 sys.exit(len(failed))
 """

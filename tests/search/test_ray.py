@@ -26,7 +26,7 @@ __all__ = ["cluster"]  # a fixture
 def test_trials_of_a_node_that_dies_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:
     out = tmp_path / "search"
     command = [sys.executable, "-m", "canet.cli", "search", "synthetic", "--method", "erm"]
-    command += ["--trials", "6", "--epochs", "60", "--jobs", "2", "--device", "cpu", "--quiet"]
+    command += ["--trials", "4", "--epochs", "60", "--jobs", "2", "--device", "cpu", "--quiet"]
     command += ["--ray", cluster.address, "--out", str(out)]
 
     def scored() -> int:
@@ -41,5 +41,5 @@ def test_trials_of_a_node_that_dies_are_done_elsewhere(cluster: Any, tmp_path: P
         cluster.remove_node(cluster.other, allow_graceful=False)
         assert search.wait() == 0
     best = read_json(out / BEST)
-    assert (best["trials"], best["failed"]) == (6, 0)
+    assert (best["trials"], best["failed"]) == (4, 0)
     assert best["valid"] >= best["start"]["valid"]
