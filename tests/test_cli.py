@@ -546,6 +546,14 @@ def test_one_seed_can_be_evaluated_alone(
     assert values(alone) == [scores[1:] for scores in values(summary)]
 
 
+def test_another_generator_is_told(canet: Canet, work: Path) -> None:
+    line = ("train", "synthetic", "--protocol", "disjoint", "--generator", "redrawn", *QUICK)
+    assert "synthetic (disjoint, redrawn, original features), canet-gcn" in canet(*line).out
+    (folder,) = (work / "runs").iterdir()
+    answer = canet("evaluate", folder, "--device", "cpu")
+    assert "synthetic (disjoint, redrawn, data seed 0, original features)" in answer.out
+
+
 def test_evaluation_prints_a_table(finished: tuple[Path, dict[str, Any]], canet: Canet) -> None:
     folder, summary = finished
     answer = canet("evaluate", folder, "--device", "cpu")

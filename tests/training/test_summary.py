@@ -48,6 +48,7 @@ def test_summary_says_what_was_run() -> None:
         4,
         "original",
     )
+    assert summary["generator"] == "shared"
     assert (summary["metric"], summary["selection"]) == ("roc_auc", "best validation")
     assert (summary["seeds"], summary["epochs"], summary["epochs_run"]) == ([0, 1], 9, [7, 8])
     assert summary["selected_epochs"] == [3, 4]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +31,7 @@ from canet.cli.options import (
     TaskName,
     changed_settings,
 )
+from canet.data.catalog import GENERATORS
 from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def train(
     if as_json:
         print(json.dumps(summary, indent=2))
     elif not quiet:
-        title = f"{task} ({loaded.protocol}, {loaded.features} features), {method}-{backbone}"
+        title = f"{task} ({_shift(summary)}, {loaded.features} features), {method}-{backbone}"
         column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
         print_table(title, ["split", column], summary_rows(summary))
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
@@ -139,7 +141,7 @@ def evaluate(
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
     for summary in [] if as_json else summaries:
         title = (
-            f"{summary['task']} ({summary['protocol']}, data seed {summary['data_seed']}, "
+            f"{summary['task']} ({_shift(summary)}, data seed {summary['data_seed']}, "
             f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
         )
         rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
@@ -162,3 +164,10 @@ def _check_folder(folder: Path, configs: list[RunConfig], task: ShiftTask) -> No
         place = RunFolder(folder / f"seed-{config.seed}")
         if (place.path / CONFIG).exists():
             place.begin(config, task.digest)
+
+
+def _shift(summary: Mapping[str, Any]) -> str:
+    """The protocol, and the generator where it is not the paper's: `disjoint, redrawn`."""
+    generator = summary["generator"]
+    named = "" if generator == GENERATORS[0] else f", {generator}"
+    return f"{summary['protocol']}{named}"

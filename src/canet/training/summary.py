@@ -78,6 +78,7 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
         "method": first.config.method,
         "backbone": first.config.backbone,
         "protocol": first.config.protocol,
+        "generator": first.config.generator,
         "data_seed": first.config.data_seed,
         "features": first.config.features,
         "inductive": first.config.inductive,
