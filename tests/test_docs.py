@@ -201,3 +201,11 @@ def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
                     assert answer.code == 0, line + answer.out + answer.err
                 elif line:
                     subprocess.run(["bash", "-ec", line], check=True, capture_output=True)
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:\w+/)?test_\w+\.py)(?:::(\w+)\*?)?", text))
+    assert len(named) > 20
+    for path, name in named:
+        assert f"def {name}" in (ROOT / "tests" / path).read_text(encoding="utf-8")
