@@ -282,7 +282,10 @@ def test_damaged_config_is_told_in_one_line_with_the_mend(damage: bytes, tmp_pat
 @pytest.mark.parametrize(
     "content",
     ['{"scores": ', "[]", "null", "{}", '{"scores": []}', '{"scores": {"train": "75"}}']
-    + [f'{{"scores": {{"train": {score}}}}}' for score in ("null", "true", "1e308", "-1", "[1]")],
+    + [
+        f'{{"scores": {{"train": {score}}}}}'
+        for score in ("null", "true", "1e308", 10**400, "-1", "[1]")
+    ],
 )
 def test_damaged_results_are_told_in_one_line(content: str, tmp_path: Path) -> None:
     (tmp_path / RESULT).write_text(content)

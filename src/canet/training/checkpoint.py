@@ -13,7 +13,6 @@ Every file of a finished run is compared with its checksum when it is read.
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -247,7 +246,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _is_score(value: Any) -> bool:
     """Whether something is a score in percent, or says that there is none."""
-    return type(value) in (int, float) and (math.isnan(value) or 0 <= value <= 100)
+    return type(value) in (int, float) and (value != value or 0 <= value <= 100)  # or NaN
 
 
 def _remark(text: str) -> None:
