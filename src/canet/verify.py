@@ -11,13 +11,12 @@ import torch
 from canet.data import CATALOG
 from canet.errors import CanetError
 from canet.estimator import load
-from canet.files import sha256
 from canet.methods import check_backbone, get_method
 from canet.model_folder import MODEL
 from canet.report.results import read_run
 from canet.settings import override
 from canet.training import RunFolder, runs_at
-from canet.training.checkpoint import CONFIG, OWN, RESULT, WEIGHTS
+from canet.training.checkpoint import CONFIG, RESULT, WEIGHTS
 from canet.training.record import MARKER
 from canet.training.states import read_state
 from canet.training.summary import summarise
@@ -124,10 +123,9 @@ def _problems_of_files(place: RunFolder) -> Iterator[str]:
     needed = {CONFIG, RESULT} | (set() if record is None else record.keys())
     for name in sorted(needed - present):
         yield f"'{place.path / name}' is missing"
-    if record is not None:
-        for name in sorted(present & (record.keys() | set(OWN))):
-            if sha256(place.path / name) != record.get(name):
-                yield f"'{place.path / name}' is damaged or was changed after the run"
+    for name in sorted(present):
+        if not place.intact(name, (place.path / name).read_bytes()):
+            yield f"'{place.path / name}' is damaged or was changed after the run"
 
 
 def _check_use(place: RunFolder) -> None:

@@ -177,7 +177,7 @@ class RunFolder:
             raise CanetError(f"'{self.path}' is not a finished run: it has no {name}") from None
         except OSError as error:
             raise CanetError(f"cannot read '{path}' ({error.strerror})") from None
-        if self.finished and not self._intact(name, content):
+        if self.finished and not self.intact(name, content):
             raise CanetError(
                 f"'{path}' is damaged or was changed after the run: put it back, or delete "
                 f"'{self.path}' and train the run again"
@@ -206,7 +206,7 @@ class RunFolder:
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         save_state(self.path, tensors)
 
-    def _intact(self, name: str, content: bytes) -> bool:
+    def intact(self, name: str, content: bytes) -> bool:
         """Whether a file of a finished run is what the record says, where it says something."""
         record = self.read_record()
         if record is None or (name not in record and name not in OWN):
