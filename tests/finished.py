@@ -50,7 +50,7 @@ def write_run(
         "peak_memory_mb": 100.0,
         "device": "CPU",
         "versions": {"canet": "0", "python": "3", "torch": "2"},
-        "last_scores": {name: value - 1 for name, value in scores.items()},
+        "last_scores": {name: value - (value >= 1) for name, value in scores.items()},
         "findings": dict(findings or {}),
     }
     write_json(folder / RESULT, result)

@@ -112,6 +112,25 @@ def test_a_result_without_what_is_shown_is_refused(place: RunFolder, name: str) 
     refused(lambda: check_result(result, place.path), f"lacks {name}")
 
 
+@pytest.mark.parametrize("last", [None, [], 3, {"ood/near": "50"}, {"ood/near": 1e308}])
+def test_scores_of_the_last_epoch_are_percentages(place: RunFolder, last: Any) -> None:
+    change(place, "result.json", {"last_scores": last})
+    refused(lambda: read_run(place), "result.json' is damaged (its ")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        *(None, [], 3, {"moved_columns": [1]}, {"moved_columns": [1], "share": [0.5, 0.4]}),
+        *({"moved_columns": ["x"], "share": [0.5]}, {"moved_columns": [1], "share": ["x"]}),
+        {"moved_columns": 3, "share": 3},
+    ],
+)
+def test_findings_must_belong_together(place: RunFolder, found: Any) -> None:
+    change(place, "result.json", {"findings": found})
+    refused(lambda: read_run(place), "its findings do not belong together")
+
+
 @pytest.mark.parametrize(
     "found",
     [

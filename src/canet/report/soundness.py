@@ -46,7 +46,10 @@ def check_result(result: Any, folder: Path) -> None:
     for name, is_sound in rules.items():
         if not is_sound(result[name]):
             raise _damaged(path, f"its {name} is {_shown(result[name])}")
-    for name, score in result["scores"].items():
+    last = result.get("last_scores", {})
+    if not isinstance(last, dict):
+        raise _damaged(path, f"its last_scores is {_shown(last)}")
+    for name, score in [*result["scores"].items(), *last.items()]:
         if not _is_score(score):
             raise _damaged(path, f"its score '{name}' is {_shown(score)}, and no percentage")
     if not any(name.startswith(OOD) for name in result["scores"]):
@@ -56,6 +59,8 @@ def check_result(result: Any, folder: Path) -> None:
         )
     if not _are_environments(result.get("inferred_environments")):
         raise _damaged(path, "its inferred_environments do not belong together")
+    if not _are_findings(result.get("findings", {})):
+        raise _damaged(path, "its findings do not belong together")
 
 
 def check_metrics(metrics: Any, folder: Path) -> None:
@@ -88,6 +93,14 @@ def _are_environments(found: Any) -> bool:
         and _are(shares, lambda row: bool(row) and _are(row, _is_number))
         and len({len(row) for row in shares}) == 1
     )
+
+
+def _are_findings(found: Any) -> bool:
+    """Whether the columns that were moved, if any, have a share each."""
+    if not isinstance(found, Mapping):
+        return False
+    columns, shares = found.get("moved_columns", []), found.get("share", [])
+    return _are(columns, _is_count) and _are(shares, _is_amount) and len(columns) == len(shares)
 
 
 def _are(values: Any, is_sound: Callable[[Any], bool]) -> bool:
