@@ -5,17 +5,15 @@ A file may be JSON and still be no result: edited, cut and mended, or written by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from canet.errors import CanetError
 from canet.training.checkpoint import METRICS, RESULT
+from canet.training.metrics import is_score
 from canet.training.summary import NEEDED, OOD
 
-ROUNDING = 1e-6
-"""That a percentage may lie beyond 0 or 100."""
 HIGHEST_POINT = 1000.0
 """Of a curve of scores, either way: a picture of more shows nothing."""
 LARGEST = 1e15
@@ -50,7 +48,7 @@ def check_result(result: Any, folder: Path) -> None:
     if not isinstance(last, dict):
         raise _damaged(path, f"its last_scores is {_shown(last)}")
     for name, score in [*result["scores"].items(), *last.items()]:
-        if not _is_score(score):
+        if not is_score(score):
             raise _damaged(path, f"its score '{name}' is {_shown(score)}, and no percentage")
     if not any(name.startswith(OOD) for name in result["scores"]):
         raise CanetError(
@@ -121,12 +119,6 @@ def _is_count(value: Any) -> bool:
 
 def _is_amount(value: Any) -> bool:
     return _is_number(value) and 0 <= value < LARGEST
-
-
-def _is_score(value: Any) -> bool:
-    """Whether a value is a percentage, or NaN: a set that has one class has no ROC-AUC."""
-    no_number = isinstance(value, float) and math.isnan(value)
-    return no_number or (_is_number(value) and -ROUNDING <= value <= 100 + ROUNDING)
 
 
 def _can_be_drawn(value: Any) -> bool:

@@ -26,6 +26,7 @@ from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
 from canet.files import digest_of, write_json
 from canet.training.config import RunConfig
+from canet.training.metrics import is_score
 from canet.training.record import MARKER, Record, alone_with, read_record, write_record
 from canet.training.states import remove_states, save_state, saved_states
 from canet.training.tensors import damaged, unpack, write_tensors
@@ -147,7 +148,7 @@ class RunFolder:
     def read_result(self) -> dict[str, Any]:
         result = self._object(RESULT)
         scores = result.get("scores")
-        if not isinstance(scores, dict) or not all(_is_score(score) for score in scores.values()):
+        if not isinstance(scores, dict) or not all(map(is_score, scores.values())):
             raise damaged(self.path / RESULT)
         return result
 
@@ -242,11 +243,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _is_score(value: Any) -> bool:
-    """Whether something is a score in percent, or says that there is none."""
-    return type(value) in (int, float) and (value != value or 0 <= value <= 100)  # or NaN
 
 
 def _remark(text: str) -> None:
