@@ -7,19 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from canet.column_screen import ColumnScreen
 from canet.data.own import OwnGraph
-from canet.methods import METHODS, InterventionSettings, Method, Settings
+from canet.methods import METHODS, Method
 from canet.reference import (
-    MOST_ENVIRONMENTS,
     MOST_NODES,
     ROWS_AT_ONCE,
-    ColumnScreen,
     Reference,
     homophily,
     remember,
     rows_of,
     sample_of,
-    screen_columns,
 )
 from canet.training.inference import forward
 from tests.training.tiny import QUICK, tiny_task
@@ -206,106 +204,6 @@ def test_environments_are_remembered_where_there_are_labels_only() -> None:
     del task.data.environment
     method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
     assert remember(task, method, seed=0).environment.tolist() == []
-
-
-NO_ENVIRONMENTS = torch.empty(0, dtype=torch.long)
-PLAIN = Settings()
-
-
-def worlds(n: int = 400) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, classes and worlds: column 0 tells the class, columns 4 and 8 the world."""
-    random = torch.Generator().manual_seed(0)
-    y, world = torch.randint(2, (n,), generator=random), torch.arange(n) % 3
-    x = torch.randn(n, 30, generator=random)
-    x[:, 0] += 5 * y
-    x[:, 4] += 4 * world
-    x[:, 8] -= 4 * world
-    return x, y, world
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("given", [False, True])
-def test_columns_that_move_between_groups_are_found_with_and_without_environments(
-    sparse: bool, given: bool
-) -> None:
-    x, y, world = worlds()
-    environment = world if given else NO_ENVIRONMENTS
-    found = screen_columns(x.to_sparse_csr() if sparse else x, y, environment, PLAIN)
-    assert found is not None
-    assert found.clear.nonzero().squeeze(1).tolist() == [4, 8]
-    assert found.given.item() == given
-    assert found.num_groups.item() == (3 if given else 6)
-    assert 0 < found.chance.item() < 0.14
-    if given:
-        means = torch.stack([x[world == g, 4].mean() for g in range(3)])
-        assert found.spread[4].item() == pytest.approx(means.std().item(), rel=0.05)
-
-
-def test_a_share_that_chance_reaches_is_not_clear() -> None:
-    def screen(chance: float) -> ColumnScreen:
-        share = torch.tensor([0.1, 0.2, 0.5])
-        return ColumnScreen(share, share, torch.tensor(chance), torch.tensor(6), torch.tensor(True))
-
-    assert screen(0.0).clear.tolist() == [False, True, True]
-    assert screen(0.3).clear.tolist() == [False, False, True]
-
-
-def test_rare_columns_of_few_nodes_do_not_move_by_chance() -> None:
-    random = torch.Generator().manual_seed(1)
-    y, world = torch.arange(120) % 6, torch.randint(3, (120,), generator=random)
-    words = (torch.rand(120, 800, generator=random) < 0.03).float()
-    found = screen_columns(words.to_sparse_csr(), y, world, PLAIN)
-    assert found is not None
-    assert (found.share >= 0.14).sum() > 5
-    assert found.clear.sum() <= 3
-
-
-def test_groups_are_those_of_the_interventions_that_the_model_was_trained_with() -> None:
-    x, y, world = worlds()
-    inferred = InterventionSettings(interventions="inferred", num_groups=4)
-    found = screen_columns(x, y, world, inferred)
-    assert found is not None
-    assert (found.num_groups.item(), found.given.item()) == (4, False)
-
-
-@pytest.mark.parametrize("environment", ["some", "one", "many"])
-def test_environments_that_are_no_groups_are_not_read(environment: str) -> None:
-    x, y, world = worlds()
-    numbers = {
-        "some": world - 1,
-        "one": torch.zeros_like(world),
-        "many": torch.arange(400) % (MOST_ENVIRONMENTS + 1),
-    }
-    found = screen_columns(x, y, numbers[environment], PLAIN)
-    plain = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)
-    assert found is not None
-    assert plain is not None
-    assert not found.given
-    assert found.share.equal(plain.share)
-
-
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.randn(1, 1),
-        torch.randn(1, 5),
-        torch.randn(5, 5),
-        torch.randn(40, 1),
-        torch.zeros(40, 5),
-        torch.zeros(40, 5).to_sparse_csr(),
-        torch.arange(40)[:, None].repeat(1, 3) % 2 * torch.ones(3),
-    ],
-    ids=["node", "row", "few", "column", "nothing", "nothing sparse", "class alone"],
-)
-def test_where_there_are_too_few_nodes_or_columns_there_is_no_screen(x: Tensor) -> None:
-    y = torch.arange(x.shape[0]) % 2
-    assert screen_columns(x, y, NO_ENVIRONMENTS, PLAIN) is None
-
-
-def test_where_no_class_has_several_nodes_in_two_groups_there_is_no_screen() -> None:
-    x, _, world = worlds(60)
-    assert screen_columns(x, torch.arange(60), world, PLAIN) is None
-    assert screen_columns(x, world, world, PLAIN) is None
 
 
 def test_a_screen_reads_training_nodes_alone() -> None:

@@ -2,62 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from canet.column_screen import ColumnScreen, screen_columns
 from canet.data.own import OwnGraph
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
-from canet.methods import InterventionSettings, Method, Settings, TrainingView
-from canet.methods.interventions import (
-    FEWEST_OF_A_CLASS,
-    LARGE_EFFECT,
-    groups_of,
-    spread_between,
-)
-from canet.nn import SparseMatrix
+from canet.methods import Method
 from canet.sparse import from_scipy, to_scipy
 from canet.training.inference import forward
 
 MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
-MOST_ENVIRONMENTS = 50
-"""Given environments that are groups of a screen; more have few nodes each."""
-CHANCE_DRAWS = 5
-
-
-@dataclass(frozen=True)
-class ColumnScreen:
-    r"""Which feature columns move between groups of training nodes of the same class.
-
-    Nothing of validation or test nodes is in it. Groups are found in the features, so that those
-    of the largest variance move between them; a share tells no cause.
-
-    Args:
-        spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
-        share: Of the variance within a class that lies between groups $[D]$, η².
-        chance: The largest share of all columns, a scalar, where the nodes of each class are dealt
-            to groups at random.
-        num_groups: How many groups there are, a scalar.
-        given: Whether groups are environments that were given, a scalar; else they were inferred.
-    """
-
-    spread: Tensor
-    share: Tensor
-    chance: Tensor
-    num_groups: Tensor
-    given: Tensor
-
-    @property
-    def clear(self) -> Tensor:
-        """Mask $[D]$ of the columns whose effect is large, and larger than chance makes it."""
-        return (self.share >= LARGE_EFFECT) & (self.share > self.chance)
 
 
 @dataclass(frozen=True)
@@ -166,74 +127,6 @@ def remember(task: ShiftTask, method: Method, seed: int) -> Reference:
         homophily=homophily(own.edge_index, y),
         screen=screen_columns(x, y[train], environment, method.settings),
     )
-
-
-def screen_columns(
-    x: Tensor, y: Tensor, environment: Tensor, settings: Settings
-) -> ColumnScreen | None:
-    """Which columns of features $[r, D]$ move between groups of nodes with class ids $[r]$.
-
-    Groups are those of the interventions in the method's settings; where it has none, the
-    environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
-    the features.
-
-    Returns:
-        None where nodes or columns are too few for groups, or no class has nodes enough in two of
-        them. A screen is an extra: a model is fitted whatever comes of it.
-    """
-    nodes = torch.arange(y.numel())
-    features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
-    view = TrainingView(
-        x=features,
-        edge_index=torch.empty(2, 0, dtype=torch.long),
-        observed=nodes,
-        train=nodes,
-        y=y,
-        read=lambda some: (features, ()),
-        field=lambda: nodes,
-        environment=environment if environment.numel() else None,
-    )
-    chosen = _group_settings(settings, environment)
-    random = torch.Generator().manual_seed(0)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            group, count = groups_of(chosen, view)
-            moved = spread_between(features, nodes, y, group, count)
-            dealt = [_dealt(group, y, random) for _ in range(CHANCE_DRAWS)]
-            shares = [spread_between(features, nodes, y, other, count).share for other in dealt]
-    except (CanetError, RuntimeError, ValueError):
-        return None
-    sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
-    compared = (sizes.view(-1, count) >= FEWEST_OF_A_CLASS).sum(dim=1) >= 2
-    if not compared.any() or not torch.stack(moved).isfinite().all():
-        return None
-    return ColumnScreen(
-        spread=moved.spread,
-        share=moved.share,
-        chance=torch.stack([share.max() for share in shares]).median(),
-        num_groups=torch.tensor(count),
-        given=torch.tensor(chosen.interventions == "given"),
-    )
-
-
-def _group_settings(settings: Settings, environment: Tensor) -> InterventionSettings:
-    """How the nodes of a screen are grouped."""
-    if not isinstance(settings, InterventionSettings):
-        settings = InterventionSettings()
-    if settings.interventions != "none":
-        return settings
-    ids = environment.unique()
-    given = 2 <= ids.numel() <= MOST_ENVIRONMENTS and bool(ids[0] >= 0)
-    return replace(settings, interventions="given" if given else "inferred")
-
-
-def _dealt(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
-    """Groups $[n]$, exchanged at random between nodes of the same class $[n]$."""
-    shuffled = torch.randperm(y.numel(), generator=random)
-    others = shuffled[y[shuffled].argsort(stable=True)]
-    dealt = torch.empty_like(group)
-    dealt[y.argsort(stable=True)] = group[others]
-    return dealt
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:

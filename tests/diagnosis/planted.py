@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from canet.column_screen import ColumnScreen
+from canet.diagnosis import Diagnosis
 from canet.errors import InputError
-from canet.reference import ColumnScreen, Reference
+from canet.reference import Reference
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
@@ -115,6 +117,14 @@ def moving(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
     for i, number in enumerate(numbers):
         share[number], spread[number] = 0.8 - 0.1 * i, 0.5
     return ColumnScreen(spread, share, torch.tensor(0.05), torch.tensor(3), torch.tensor(given))
+
+
+def among_others(found: Diagnosis) -> Diagnosis:
+    """The same with two more columns, which do not move."""
+    between = found.between_groups
+    assert between is not None
+    columns = [*between.columns, *between.columns[-2:]]
+    return replace(found, between_groups=replace(between, columns=columns))
 
 
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:

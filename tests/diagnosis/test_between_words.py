@@ -9,6 +9,8 @@ from canet.diagnosis import Diagnosis
 from canet.diagnosis.between_words import CAVEAT, group_words, relies_on_moving
 from canet.diagnosis.estimate import Estimate
 
+from .planted import among_others
+
 
 def told(found: Diagnosis, method: str = "canet", flips: float = 30.0, **changes: object) -> str:
     """The words for a model of another method, flips, or groups."""
@@ -66,10 +68,20 @@ def test_the_column_that_went_furthest_is_named_even_if_others_moved_more_in_tra
 def test_a_model_that_relies_on_them_is_told_to_intervene(
     complete: Diagnosis, method: str, given: bool, words: str
 ) -> None:
-    found = told(complete, method, given=given)
+    found = told(among_others(complete), method, given=given)
     assert "relies on these columns (30 % of the predictions flip" in found
     assert words in found
     assert ("the 3 environments of training" in found) == given
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_where_more_than_a_quarter_of_the_columns_moves_interventions_are_not_advised(
+    complete: Diagnosis, given: bool
+) -> None:
+    words = told(complete, given=given)
+    assert "relies on these columns (30 % of the predictions flip" in words
+    assert "too many of all columns for interventions" in words
+    assert "interventions=" not in words
 
 
 def test_a_model_that_does_not_or_that_was_trained_so_is_not(complete: Diagnosis) -> None:
@@ -93,5 +105,6 @@ def test_the_words_promise_nothing(complete: Diagnosis, training_alone: Diagnosi
 def test_relying_is_more_than_a_few_predictions(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    assert relies_on_moving(complete)
+    assert relies_on_moving(among_others(complete))
+    assert not relies_on_moving(complete)  # a third of the columns moves
     assert not relies_on_moving(training_alone)

@@ -13,6 +13,9 @@ from canet.diagnosis.reliance import Effect
 from canet.diagnosis.shift import Shift
 
 MOVING = "columns that move between groups"
+MOST_MOVED = 4
+"""Interventions are advised where no more than one column in four moves: they held where one in
+thirty or fewer did, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ class BetweenGroups:
     def clear(self) -> list[GroupColumn]:
         """The columns that clearly move."""
         return [column for column in self.columns if column.clear]
+
+    @property
+    def worth_a_try(self) -> bool:
+        """Whether interventions move few enough columns to leave the model something to learn."""
+        return MOST_MOVED * len(self.clear) <= len(self.columns)
 
 
 def clear_columns(model: Model) -> np.ndarray:

@@ -24,9 +24,11 @@ def group_words(found: Diagnosis) -> list[str]:
 
 
 def relies_on_moving(found: Diagnosis) -> bool:
-    """Whether predictions rely on columns that clearly move between groups."""
-    effect = found.between_groups.relied_on if found.between_groups is not None else None
-    return effect is not None and effect.flipped.value >= WORTH_TELLING
+    """Whether predictions rely on columns that clearly move between groups, and few do."""
+    between = found.between_groups
+    if between is None or between.relied_on is None or not between.worth_a_try:
+        return False
+    return between.relied_on.flipped.value >= WORTH_TELLING
 
 
 def _seen(between: BetweenGroups) -> Iterator[str]:
@@ -69,6 +71,11 @@ def _advice(between: BetweenGroups, method: str) -> Iterator[str]:
             yield f"The model hardly relies on {what}: {flips}."
         elif between.intervened:
             yield f"The model relies on {what} though it was trained with interventions: {flips}."
+        elif not between.worth_a_try:
+            yield (
+                f"The model relies on {what} ({flips}), too many of all columns for "
+                "interventions: these would leave it little to learn from."
+            )
         else:
             yield (
                 f"The model relies on {what} ({flips}): unless that is right wherever it will "

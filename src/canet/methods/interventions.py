@@ -160,7 +160,7 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     chosen = view.train
     if chosen.numel() > MOST_NODES:
         chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
-    x = _scipy(rows_of(view.x, chosen))
+    x = as_scipy(rows_of(view.x, chosen))
     size = min(NUM_COMPONENTS, min(x.shape) - 1)
     if size < 1 or x.shape[0] <= count:
         raise CanetError(
@@ -171,7 +171,7 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
     nodes = torch.cat([view.train, view.field()]).unique()
     group = torch.full((view.x.shape[0],), -1)
-    found = means.predict(components.transform(_scipy(rows_of(view.x, nodes))))
+    found = means.predict(components.transform(as_scipy(rows_of(view.x, nodes))))
     group[nodes] = torch.from_numpy(found.astype(np.int64))
     return group
 
@@ -183,7 +183,7 @@ def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_gro
     $s^2 = \max(0, \mathrm{Var}_g m_g - \mathrm{E}_g\, v_g / n_g)$; classes count as often as
     they are frequent. $\eta^2 = s^2 / (s^2 + \mathrm{E}_g v_g)$.
     """
-    rows = _scipy(rows_of(x, nodes)).astype(np.float64)
+    rows = as_scipy(rows_of(x, nodes)).astype(np.float64)
     between, within, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
     for label in y.unique().tolist():
         (of_class,) = (y == label).nonzero(as_tuple=True)
@@ -211,6 +211,6 @@ def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_gro
     return Moved(torch.from_numpy(spread).float(), torch.from_numpy(share).float())
 
 
-def _scipy(x: Features) -> sp.csr_matrix:
+def as_scipy(x: Features) -> sp.csr_matrix:
     """Features $[n, D]$ as a scipy matrix."""
     return to_scipy(x.csr) if isinstance(x, SparseMatrix) else sp.csr_matrix(x.numpy())
