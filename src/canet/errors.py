@@ -32,7 +32,7 @@ class InputWarning(UserWarning):
 def unknown_name(kind: str, name: str, valid: Iterable[str]) -> CanetError:
     """An error for a misspelt `name` that lists the `valid` ones, the nearest first."""
     names = list(valid)
-    nearest = get_close_matches(name, names, n=1)
+    nearest = get_close_matches(name, names, n=1, cutoff=0.7)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return CanetError(f"unknown {kind} '{name}': {hint}valid are {', '.join(names)}")
 

@@ -59,6 +59,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
         - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1
         - `environments_seen_`: names of the environments that the method was given, or None
+        - `findings_`: the columns that interventions move, where there are any
         - `reference_`: the sample of the training graph that `unlike_training` compares with
     """
 
@@ -173,6 +174,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = run.history
         self.selected_epoch_: int = run.result["selected_epoch"]
         self.environments_seen_: list[str] | None = run.result["environments_seen"]
+        self.findings_: dict[str, Any] = run.result["findings"]
         self._remember_columns(data.get("encoding"))
         self.reference_ = remember(task, self.method_, seed)
         return self
@@ -282,6 +284,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             "history": self.history_,
             "selected_epoch": self.selected_epoch_,
             "environments_seen": self.environments_seen_,
+            "findings": self.findings_,
             "encoding": None if self.encoding_ is None else self.encoding_.to_json(),
             "versions": versions(),
         }
@@ -379,6 +382,7 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         model.history_ = content["history"]
         model.selected_epoch_ = content["selected_epoch"]
         model.environments_seen_ = content["environments_seen"]
+        model.findings_ = content.get("findings", {})  # earlier versions did not keep them
         encoding = content["encoding"]
         model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
         model.reference_ = Reference.from_tensors(tensors["reference"])

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 import canet
+from canet.data.own import OwnGraph
 from canet.data.spurious import NUM_SPURIOUS
 from canet.data.synthetic import synthetic_task
-from canet.errors import CanetError
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
 from canet.methods.canet import CaNetMethod, CaNetSettings
@@ -19,15 +21,17 @@ from canet.methods.interventions import (
     LARGE_EFFECT,
     Interventions,
     InterventionSettings,
+    Moved,
     infer_groups,
     spread_between,
 )
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.settings import override, recorded
 from canet.training import Trainer
+from canet.training.inference import forward
 from tests.training.tiny import tiny_task
 
-INFERRED = InterventionSettings(interventions="inferred", num_groups=3)
+pytestmark = pytest.mark.filterwarnings("ignore:interventions move")  # of few columns, many
 
 
 def two_worlds(sparse: bool = False) -> TrainingView:
@@ -136,7 +140,10 @@ def test_offsets_are_the_same_within_a_group_and_new_in_each_step() -> None:
     assert (first.offset != second.offset)[:, 1].all()
     assert first.member.argmax(dim=1).equal(view.environment)
     drawn = torch.stack([interventions(batch).x.offset[:, 1] for _ in range(2000)])  # type: ignore[union-attr]
-    assert float(drawn.std()) == pytest.approx(5.0 * float(interventions.moved.spread[1]), rel=0.05)
+    width = 5.0 * float(interventions.moved.spread[1])
+    assert float(drawn.std()) == pytest.approx(width, rel=0.05)
+    assert float((drawn.abs() < width).float().mean()) == pytest.approx(0.683, abs=0.02)  # normal
+    assert abs(np.corrcoef(drawn.numpy().T)[np.triu_indices(3, 1)]).max() < 0.1  # each its own
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -150,6 +157,73 @@ def test_shifted_features_are_mapped_as_if_they_were_written_out(sparse: bool) -
     shifted = ShiftedFeatures(features, offset, member)
     expected = model.project(x + member @ offset, model.phi_in.bias)
     torch.testing.assert_close(model.project(shifted, model.phi_in.bias), expected)
+
+
+def uneven_task() -> ShiftTask:
+    """Training nodes in no order and three environments of unequal size; columns 2 and 5 move.
+
+    The last nodes that training reads are of an environment without training nodes.
+    """
+    random = torch.Generator().manual_seed(3)
+    task = tiny_task(num_classes=2)
+    data = task.data.clone()
+    data.environment = torch.tensor([4, 4, 4, 7, 7, 8])[torch.randperm(60, generator=random) % 6]
+    data.environment[35:40] = 6
+    data.x[:, 2] += 5 * (data.environment == 7)
+    data.x[:, 5] -= 9 * (data.environment == 8)
+    train = torch.randperm(30, generator=random)
+    valid, test = torch.arange(30, 40).split(5)
+    return replace(task, data=data, train=train, valid=valid, test_id=test)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+def test_a_step_is_one_on_features_that_are_moved_by_the_offset_of_their_group(
+    method: str, backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = uneven_task()
+    offset = torch.zeros(3, 8)
+    offset[:, [2, 5]] = torch.tensor([[3.0, -2.0], [7.0, 1.0], [-4.0, 0.5]])
+    monkeypatch.setattr(Interventions, "draw", lambda self: torch.where(self.scale > 0, offset, 0))
+    by_hand = task.data.clone()
+    for environment, moved in zip((4, 7, 8), offset, strict=True):
+        by_hand.x[by_hand.environment == environment] += moved
+    changes = {"hidden": 8, "epochs": 1, "dropout": 0.0}  # offsets are not dropped
+    settings = override(get_method(method).settings_type(), changes)
+    given = replace(settings, interventions="given")
+    with_offsets, expected, without = (
+        Trainer(some, method, backbone, how, "cpu").run(0).method.state_dict()
+        for some, how in (
+            (task, given),
+            (replace(task, data=by_hand), settings),
+            (task, settings),
+        )
+    )
+    for name, tensor in expected.items():
+        torch.testing.assert_close(with_offsets[name], tensor)
+    assert not all(with_offsets[name].allclose(without[name]) for name in without)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+@pytest.mark.parametrize("kind", ["inferred", "given"])
+def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
+    method: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Tensor] = []
+    draw = Interventions.draw
+
+    def kept(self: Interventions) -> Tensor:
+        drawn.append(draw(self))
+        return drawn[-1]
+
+    monkeypatch.setattr(Interventions, "draw", kept)
+    changes = {"hidden": 8, "epochs": 5, "interventions": kind, "num_groups": 3}
+    settings = override(get_method(method).settings_type(), changes)
+    task = uneven_task()
+    run = Trainer(task, method, "gcn", settings, "cpu").run(0)
+    assert len(drawn) == 5
+    forward(run.method.eval(), OwnGraph(task.data.x, task.data.edge_index, None), torch.arange(60))
+    assert len(drawn) == 5
 
 
 def test_without_interventions_a_run_and_its_record_are_as_before() -> None:
@@ -227,6 +301,50 @@ def test_a_result_names_the_columns_that_were_moved(method: str) -> None:
     assert found["share"] == sorted(found["share"], reverse=True)
     assert found["share"][-1] >= LARGE_EFFECT
     assert Trainer(task, method, "gcn", None, "cpu", 2).run(0).result["findings"] == {}
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (torch.ones(60, 4), "which are all the same or too large: standardise them"),
+        (1e30 * torch.randn(60, 4), "which are all the same or too large: standardise them"),
+        (torch.randn(60, 1), "two or more columns: say interventions=none"),
+    ],
+    ids=["same", "large", "one"],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_features_that_tell_no_groups_are_refused(x: Tensor, words: str) -> None:
+    task = tiny_task()
+    task.data.x = x
+    settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=3)
+    with pytest.raises(CanetError, match=words):
+        Trainer(task, "canet", "gcn", settings, "cpu").run(0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [([], "interventions move no column"), ([1, 2, 5], "interventions move 3 of 8 columns: comp")],
+)
+def test_interventions_that_do_nothing_or_too_much_are_told(
+    columns: list[int], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = torch.zeros(8)
+    share[columns] = 0.5
+    monkeypatch.setattr(
+        "canet.methods.interventions.spread_between", lambda *args: Moved(share, share)
+    )
+    settings = CaNetSettings(hidden=8, epochs=1, interventions="given")
+    with pytest.warns(InputWarning, match=words):
+        Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
+
+
+def test_groups_of_many_nodes_are_inferred_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canet.methods.interventions.MOST_NODES", 100)
+    view = two_worlds()
+    group = infer_groups(view, 6)
+    assert view.environment is not None
+    for g in range(6):
+        assert view.environment[group == g].unique().numel() == 1
 
 
 def test_too_few_nodes_for_the_groups_are_refused() -> None:

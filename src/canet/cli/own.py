@@ -218,12 +218,23 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "selection": "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
+        "moved_columns": _moved_columns(model),
         "settings": model.settings_,
     }
 
 
+def _moved_columns(model: Any) -> list[str] | None:
+    """Names, or numbers, of the columns that interventions move; None without interventions."""
+    columns = model.findings_.get("moved_columns")
+    if columns is None:
+        return None
+    names = getattr(model, "feature_names_in_", range(model.n_features_in_))
+    return [str(names[column]) for column in columns]
+
+
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     from canet.console import METRIC_NAMES, print_table
+    from canet.errors import listed
 
     for note in notes:
         print(f"note: {note}")
@@ -231,4 +242,7 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
     rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
+    if (moved := summary["moved_columns"]) is not None:
+        count = f"{len(moved):,} of {summary['features']:,} columns"
+        print(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
     print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")

@@ -11,11 +11,9 @@ import numpy as np
 from canet.diagnosis.graph import Model
 from canet.diagnosis.reliance import Effect
 from canet.diagnosis.shift import Shift
+from canet.methods.interventions import MOST_MOVED
 
 MOVING = "columns that move between groups"
-MOST_MOVED = 4
-"""Interventions are advised where no more than one column in four moves: they held where one in
-thirty or fewer did, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ alone. Groups are given environments, or inferred from the features of the train
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
@@ -31,8 +32,11 @@ from canet.sparse import to_scipy
 
 NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14
-"""Share of a column's variance between groups, given the class, from which an effect is called
-large (Cohen's η²): only such columns are moved."""
+"""Share of a column's variance between groups, given the class, from which on it is moved. The
+number is that from which Cohen calls η² large; here each group counts the same, however small."""
+MOST_MOVED = 4
+"""Up to one column in four may move without a remark: interventions held where one in thirty or
+fewer moved, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
 FEWEST_OF_A_CLASS = 3
 """Nodes of a class that a group needs for a mean that counts."""
 MOST_NODES = 20_000
@@ -65,7 +69,8 @@ class Moved(NamedTuple):
     """How much columns move between groups, given the class.
 
     `spread` $[D]$: standard deviation of the groups' means, less what sampling gives; `share`
-    $[D]$: of the variance within a class that lies between groups, η².
+    $[D]$: of the variance within a class that lies between groups, η², each group counting the
+    same.
     """
 
     spread: Tensor
@@ -110,13 +115,15 @@ class Interventions:
 
     Args:
         settings: Which groups, how many, and how wide.
-        view: The task. Labels and features of training nodes alone decide on groups and spreads.
+        view: The task. Training nodes alone decide on groups, spreads and columns; the group of
+            another node that training reads is told by its own features, or its environment.
         device: Where the batch is.
     """
 
     def __init__(self, settings: Any, view: TrainingView, device: torch.device) -> None:
         group, count = groups_of(settings, view)
         self.moved = spread_between(view.x, view.train, view.y, group[view.train], count)
+        _remark(self.moved)
         scale = settings.intervention_width * torch.where(self.moved.large, self.moved.spread, 0.0)
         self.scale = scale.to(device)
         known = group[view.field()]
@@ -126,11 +133,26 @@ class Interventions:
         self.member = member.to(device)
 
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with features $x_v + \\epsilon_{g(v)}$, drawn on the device."""
+        """The batch with features $x_v + \\epsilon_{g(v)}$."""
         assert not isinstance(batch.x, ShiftedFeatures)
+        return replace(batch, x=ShiftedFeatures(batch.x, self.draw(), self.member))
+
+    def draw(self) -> Tensor:
+        """Offsets $[G, D]$ of the groups, drawn on the device."""
         shape = (self.member.shape[1], self.scale.numel())
-        offset = self.scale * torch.randn(shape, device=self.scale.device)
-        return replace(batch, x=ShiftedFeatures(batch.x, offset, self.member))
+        return self.scale * torch.randn(shape, device=self.scale.device)
+
+
+def _remark(moved: Moved) -> None:
+    """Say when interventions will do nothing, or too much."""
+    count, every = int(moved.large.sum()), moved.large.numel()
+    remark = ""
+    if not count:
+        remark = "no column, as none moves within a class between groups: training is as without"
+    elif MOST_MOVED * count > every:
+        remark = f"{count:,} of {every:,} columns: compare with interventions=none"
+    if remark:
+        warnings.warn(f"interventions move {remark}", InputWarning, stacklevel=3)
 
 
 def groups_of(settings: Any, view: TrainingView) -> tuple[Tensor, int]:
@@ -153,6 +175,7 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     Components and centres are those of training nodes, of the features at their own scale; other
     nodes get the group of the nearest centre.
     """
+    from scipy.sparse.linalg import ArpackError
     from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
 
@@ -161,14 +184,22 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     if chosen.numel() > MOST_NODES:
         chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
     x = as_scipy(rows_of(view.x, chosen))
-    size = min(NUM_COMPONENTS, min(x.shape) - 1)
-    if size < 1 or x.shape[0] <= count:
+    if x.shape[1] < 2:
+        raise CanetError("groups are inferred from two or more columns: say interventions=none")
+    if x.shape[0] <= count:
         raise CanetError(
-            f"{x.shape[0]} training nodes with {x.shape[1]} features are too few for {count} "
-            "groups: lower num_groups, or say interventions=none"
+            f"{x.shape[0]} training nodes are too few for {count} groups: lower num_groups, or "
+            "say interventions=none"
         )
-    components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
-    means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
+    size = min(NUM_COMPONENTS, min(x.shape) - 1)
+    try:
+        components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
+        means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
+    except (ArpackError, ValueError):
+        raise CanetError(
+            "no groups can be inferred from the features of the training nodes, which are all the "
+            "same or too large: standardise them, or say interventions=none"
+        ) from None
     nodes = torch.cat([view.train, view.field()]).unique()
     group = torch.full((view.x.shape[0],), -1)
     found = means.predict(components.transform(as_scipy(rows_of(view.x, nodes))))
@@ -179,9 +210,10 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
 def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_groups: int) -> Moved:
     r"""How much columns move between groups of nodes $[n]$ with labels and groups $[n]$.
 
-    For each class, with $m_g$ the mean of its nodes in group g and $v_g$ their variance,
-    $s^2 = \max(0, \mathrm{Var}_g m_g - \mathrm{E}_g\, v_g / n_g)$; classes count as often as
-    they are frequent. $\eta^2 = s^2 / (s^2 + \mathrm{E}_g v_g)$.
+    For each class, with $m_g$ the mean of its $n_g$ nodes in each of G groups and $v_g$ their
+    variance, $b = \max(0, \mathrm{Var}_g m_g - \frac{1}{G} \sum_g v_g / n_g)$, in which groups
+    count the same, and $v = \sum_g n_g v_g / \sum_g n_g$. With means over classes, as often as
+    they are frequent: $s^2 = \mathrm{E}_c\, b$, $\eta^2 = s^2 / (s^2 + \mathrm{E}_c\, v)$.
     """
     rows = as_scipy(rows_of(x, nodes)).astype(np.float64)
     between, within, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
