@@ -136,7 +136,7 @@ def test_a_screen_comes_back_from_its_tensors_and_a_reference_without_one_is_rea
     assert back.spread.equal(screen.spread)
     assert (back.num_groups.item(), back.given.item()) == (6, False)
     del tensors["screen.share"]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="share"):
         Reference.from_tensors(tensors, **SIZES)
 
 
@@ -146,6 +146,36 @@ def test_a_sparse_matrix_whose_parts_do_not_fit_is_refused() -> None:
     tensors["x.col_indices"] = torch.tensor([0, 1, 9])
     with pytest.raises(RuntimeError):
         Reference.from_tensors(tensors, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("x.values", torch.tensor([1.0, torch.nan, 1.0])),
+        ("x.values", torch.ones(3, dtype=torch.long)),
+        ("x.shape", torch.tensor([3, 4])),
+        ("x.shape", torch.tensor([3, 10**15])),
+        ("x.shape", torch.tensor([3.0, 2.0])),
+        ("x.crow_indices", torch.tensor([0, 1, 2])),
+        ("degree", torch.tensor([1, 2, -1])),
+        ("environment", torch.tensor([0, 1])),
+        ("valid_y", torch.tensor([0, 3])),
+        ("homophily", torch.tensor([0.5])),
+    ],
+)
+def test_tensors_that_no_model_keeps_are_refused(name: str, wrong: Tensor) -> None:
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr()).tensors()
+    Reference.from_tensors(tensors, **SIZES)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        Reference.from_tensors(tensors | {name: wrong}, **SIZES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_another_model_keeps_is_refused(size: str) -> None:
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4)).tensors()
+    with pytest.raises(ValueError, match=r"shape|not all"):
+        Reference.from_tensors(tensors, **SIZES | {size: SIZES[size] + 1})
 
 
 def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:

@@ -125,9 +125,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         What is not given is taken from the graph's own `train_mask`, `val_mask`, `environment`,
         `time` and `batch`; nodes of its `test_mask` are scored and not learned from. Nodes without
-        label (-1, NaN, None) are part of the graph and of no set. Without a validation set one is
-        made of a fifth of the training nodes: the latest where there are times, else at random,
-        the same share of each class.
+        label (-1, NaN, None) are part of the graph and of no set. Without a validation set, or with
+        a `val_mask` of no node, one is made of a fifth of the training nodes: the latest where
+        there are times, else at random, the same share of each class.
 
         Args:
             data: The graph. `x` $[N, D]$ is dense or sparse, `y` $[N]$ integers or strings.
