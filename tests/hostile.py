@@ -239,3 +239,118 @@ def _archives(canary: Path) -> dict[str, bytes]:
         "gzip: CSV": gzip.compress(b"1,2\n-1,9999999999999999999999\n"),
         "zip: outside": _npz({"../evil": b"x", "/evil": b"x"}),
     }
+
+
+def hostile_entries(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Changes to what the model.json of a fitted model says that make it no model's."""
+
+    def param(**changes: Any) -> dict[str, Any]:
+        return {"params": content["params"] | changes}
+
+    def moved(*columns: Any, share: Any = None) -> dict[str, Any]:
+        shares = [0.5] * len(columns) if share is None else share
+        return {"findings": {"num_columns": 5, "moved_columns": [*columns], "share": shares}}
+
+    return {
+        **{
+            f"classes: {classes!r:.40}": {"classes": classes}
+            for classes in (
+                None,
+                [],
+                ["a"],
+                ["a", "b"],
+                ["a", "a", "b"],
+                ["c", "b", "a"],
+                [["a"], ["b"], ["c"]],
+                ["a", "b", None],
+                [0, 1, "a"],
+                [0, 1, True],
+                [0.5, 1.5, 2.5],
+                [0, 1, 10**30],
+                ["a", "b", "\ud800"],
+                {"a": 0, "b": 1, "c": 2},
+                "abc",
+            )
+        },
+        **{
+            f"{name}: {value!r:.40}": {name: value}
+            for name, values in {
+                "scores": (
+                    None,
+                    [1],
+                    {},
+                    *({"train": 1, "valid": wrong} for wrong in ("x", None, [1], -5, 1e300)),
+                ),
+                "history": (None, [], {"loss": None}, {"loss": ["x"]}, {"loss": 3}),
+                "selected_epoch": (None, "x", -1, 1.5, True),
+                "environments_seen": (5, "north", [1], {}),
+                "num_features": (None, 0, -1, 4, 5.0, 10**18, 10**30, True),
+                "num_environment_labels": (None, -3, "x", 10**30, 1.5),
+                "settings": (None, [], {"hidden": 9}, {"hidden": 10**9}, {"nonsense" * 999: 1}),
+                "params": (None, [], {}, "x"),
+                "findings": (None, [], "x", 3, {"moved_columns": None}, {"share": [0.5]}),
+                "encoding": ([], "x", {}, {"columns": []}),
+            }.items()
+            for value in values
+        },
+        **{
+            f"{name}={value!r:.40}": param(**{name: value})
+            for name, values in {
+                "metric": ("zzz", None, ["accuracy"], "roc_auc"),
+                "random_state": (-1, 2**32, "x", 1.5, []),
+                "method": (None, 3, "gone", ["erm"]),
+                "backbone": (None, 3, "gone", {}),
+                "class_weight": ([1], [[[], 1.0]]),
+                "nonsense": (1,),
+            }.items()
+            for value in values
+        },
+        "findings: a column that is not there": moved(5),
+        "findings: a column before the first": moved(-1),
+        "findings: a column twice": moved(1, 1),
+        "findings: a column's name": moved("x"),
+        "findings: no share of a column": moved(1, share=[]),
+        "findings: no number for a share": moved(1, share=["x"]),
+        "findings: more than all": moved(1, share=[7.0]),
+        "findings: shares by name": moved(1, share={"1": 0.5}),
+        "findings: of other features": moved() | {"findings": {"num_columns": 6}},
+    }
+
+
+def hostile_references(known: Mapping[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
+    """Changes to the tensors that a fitted model keeps of training that make them no model's."""
+
+    def like(name: str, value: float, dtype: torch.dtype | None = None) -> torch.Tensor:
+        return torch.full_like(known[name], value, dtype=dtype)
+
+    changes = {
+        f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}": {name: tensor}
+        for name, found in known.items()
+        for tensor in (
+            found[None],
+            found[..., None],
+            found.bfloat16(),
+            found.to(torch.complex64),
+            *((found[:-1], torch.cat([found, found])) if found.dim() else ()),
+            *((found[:0],) if found.dim() and name != "environment" else ()),  # there may be none
+            *((found[:, :-1], found[:, :0], found[:, 0]) if found.dim() == 2 else ()),
+            *(() if found.is_floating_point() else (found.double(), found.int())),
+            *((found.long(),) if found.is_floating_point() else ()),
+        )
+    }
+    for name, found in known.items():
+        if found.is_floating_point() and name not in ("homophily", "screen.chance"):
+            changes[f"{name}: NaN"] = {name: like(name, torch.nan)}
+            changes[f"{name}: infinite"] = {name: like(name, torch.inf)}
+    return changes | {
+        "valid_y: no class": {"valid_y": like("valid_y", 99)},
+        "valid_y: unknown": {"valid_y": like("valid_y", -1)},
+        "degree: negative": {"degree": like("degree", -1)},
+        "train_label_counts: negative": {"train_label_counts": like("train_label_counts", -5)},
+        "homophily: more than all": {"homophily": like("homophily", 55)},
+        "environment: less than none": {"environment": like("environment", -2)},
+        "screen.share: more than all": {"screen.share": like("screen.share", 2)},
+        "screen.num_groups: none": {"screen.num_groups": like("screen.num_groups", 0)},
+        "one too many": {"extra": torch.ones(3)},
+        "one too many of the screen": {"screen.extra": torch.ones(3)},
+    }

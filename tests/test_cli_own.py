@@ -76,6 +76,29 @@ def test_fit_tells_scores_columns_and_what_to_do_next(place: Path, tmp_path: Pat
     assert content["settings"]["hidden"] == 8
 
 
+def test_a_split_of_train_and_test_only_holds_a_part_of_training_back(
+    place: Path, tmp_path: Path
+) -> None:
+    rows = read_csv(place / "january" / "nodes.csv")
+    head, *lines = (place / "january" / "nodes.csv").read_text().splitlines()
+    splits = ["test" if number % 3 == 0 else "train" for number in range(len(rows))]
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "edges.csv").write_bytes((place / "january" / "edges.csv").read_bytes())
+    table = [
+        f"{head},split",
+        *(f"{line},{split}" for line, split in zip(lines, splits, strict=True)),
+    ]
+    (tmp_path / "graph" / "nodes.csv").write_text("\n".join(table))
+    command = ("fit", "graph", "--label", "topic", "--undirected", *QUICK, "--out", "model")
+    content = call(tmp_path, *command, "--json").content
+    assert set(content["scores"]) == {"train", "valid", "test"}
+    kept = canet.load(tmp_path / "model").reference_
+    labelled = sum(s == "train" and row["topic"] != "" for row, s in zip(rows, splits, strict=True))
+    held = kept.valid_y.numel()
+    assert held + int(kept.train_label_counts.sum()) == labelled
+    assert 0.1 < held / labelled < 0.3
+
+
 def test_predictions_of_another_month_have_a_row_a_node(place: Path, tmp_path: Path) -> None:
     command = ("predict", place / "model", place / "february", "--device", "cpu")
     content = call(tmp_path, *command, "--out", "p.csv", "--json").content

@@ -156,6 +156,13 @@ def test_a_misspelt_name_is_refused_with_the_nearest() -> None:
         fitted(metric="acuracy")
 
 
+@pytest.mark.parametrize("name", ["method", "backbone"])
+@pytest.mark.parametrize("wrong", [None, 3, 1.5])
+def test_what_is_no_name_is_refused_with_the_valid_ones(name: str, wrong: Any) -> None:
+    with pytest.raises(CanetError, match=f"unknown {name} '{wrong}': valid are"):
+        fitted(**{name: wrong})
+
+
 def test_nothing_is_predicted_before_fit() -> None:
     with pytest.raises(NotFittedError):
         canet.NodeClassifier().predict(own_graph())

@@ -23,6 +23,7 @@ from canet.data.raw import obtain, status
 from canet.data.sources import RawFile
 from canet.errors import CanetError
 from canet.files import sha256
+from canet.model_folder import read_model, write_model
 from canet.paper.page import write_report
 from canet.presets import collect, read_settings
 from canet.report import embedded
@@ -30,8 +31,9 @@ from canet.report.results import find_results
 from canet.training import RunFolder
 from canet.training.archive import runs_at
 from canet.training.tensors import unpack
+from canet.verify import verify
 from tests.finished import make_config, write_run
-from tests.hostile import hostile_files
+from tests.hostile import hostile_entries, hostile_files, hostile_references
 from tests.own_graphs import own_graph
 from tests.own_tables import write_folder
 
@@ -271,3 +273,57 @@ def test_code_in_a_file_would_be_noticed(hostile: tuple[Path, dict[str, bytes]])
         pickle.loads(contents[name])
         assert canary.exists(), name
         canary.unlink()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    model(folder)
+    return folder / "model"
+
+
+def load_and_verify(folder: Path) -> None:
+    """`canet verify` loads a model; what it finds wrong is raised."""
+    for problem in verify(folder).problems:
+        raise CanetError(problem)
+
+
+def test_models_that_are_sealed_and_yet_none_are_refused_by_load_and_verify(
+    saved: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    content, tensors = read_model(saved)
+    del content["files"], content["format"]
+    assert "screen.share" in tensors["reference"]
+    models = {name: (content | c, tensors) for name, c in hostile_entries(content).items()}
+    wrong = {
+        "reference": hostile_references(tensors["reference"]),
+        "weights": {name: {name: t.double()} for name, t in tensors["weights"].items()},
+    }
+    for file, changes in wrong.items():
+        for name, change in changes.items():
+            models[name] = content, tensors | {file: tensors[file] | change}
+    outcomes = {}
+    for name, parts in models.items():
+        write_model(tmp_path / "model", *parts)
+        outcomes[name] = outcome(lambda: load_and_verify(tmp_path / "model"))
+    record_property("tried", len(outcomes))
+    record_property("refused", list(outcomes.values()).count("refused"))
+    assert {name: said for name, said in outcomes.items() if said != "refused"} == {}
+    write_model(tmp_path / "model", content, tensors)
+    assert outcome(lambda: load_and_verify(tmp_path / "model")) == "taken"
+
+
+@pytest.mark.parametrize("without", [{"findings"}, {"screen"}, {"findings", "screen"}])
+def test_models_of_earlier_versions_are_read(
+    without: set[str], saved: Path, tmp_path: Path
+) -> None:
+    content, tensors = read_model(saved)
+    for entry in {"files", "format"} | (without - {"screen"}):
+        del content[entry]
+    kept = {n: t for n, t in tensors["reference"].items() if n.split(".")[0] not in without}
+    assert (len(kept) < len(tensors["reference"])) == ("screen" in without)
+    write_model(tmp_path, content, tensors | {"reference": kept})
+    assert verify(tmp_path).problems == []
+    loaded = canet.load(tmp_path)
+    assert loaded.predict(own_graph()).tolist() == canet.load(saved).predict(own_graph()).tolist()
+    assert canet.diagnose(loaded, own_graph(), own_graph(31, seed=1), repeats=1).to_json()

@@ -1,6 +1,11 @@
 """A saved model: complete or refused, and never lost to a save that was stopped."""
 
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -10,6 +15,7 @@ from torch import Tensor
 from canet import model_folder
 from canet.errors import CanetError
 from canet.files import SEAL, digest_of, pack_sealed, read_json, write_json
+from canet.lock import LOCK
 from canet.model_folder import MODEL, read_model, write_model
 
 CONTENT = {"classes": ["α", "b"], "score": 0.1 + 0.2, "nothing": None}
@@ -47,6 +53,11 @@ def change(folder: Path, **entries: Any) -> None:
     (folder / MODEL).write_bytes(pack_sealed(content))
 
 
+def visible(folder: Path) -> list[str]:
+    """Names of the files that a person sees."""
+    return sorted(path.name for path in folder.iterdir() if path.name != LOCK)
+
+
 def refused(folder: Path, cause: str) -> None:
     with pytest.raises(CanetError, match=cause) as caught:
         read_model(folder)
@@ -71,8 +82,7 @@ def test_tensors_that_require_gradients_or_are_views_are_saved(tmp_path: Path) -
 def test_a_model_saved_over_another_takes_its_place(saved: Path) -> None:
     write_model(saved, CONTENT | {"start": 2}, tensors(2))
     assert_holds(saved, 2)
-    names = sorted(path.name.split("-")[0] for path in saved.iterdir())
-    assert names == [MODEL, "reference", "weights"]
+    assert [name.split("-")[0] for name in visible(saved)] == [MODEL, "reference", "weights"]
 
 
 def test_a_model_saved_over_itself_stays(saved: Path) -> None:
@@ -95,7 +105,7 @@ def test_a_save_stopped_before_its_end_leaves_the_old_model(
     assert_holds(saved, 1)
     write_model(saved, CONTENT | {"start": 3}, tensors(3))
     assert_holds(saved, 3)
-    assert len(list(saved.iterdir())) == 3
+    assert len(visible(saved)) == 3
 
 
 def test_a_save_stopped_between_two_files_leaves_the_old_model(
@@ -133,6 +143,80 @@ def test_a_first_save_that_was_stopped_leaves_no_model_and_can_be_done_again(
     refused(tmp_path / "m", "no model at")
     write_model(tmp_path / "m", {"start": 1}, tensors(1))
     assert_holds(tmp_path / "m", 1)
+
+
+def test_a_save_waits_for_another_one_into_the_same_folder(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_to_last = model_folder.pack_sealed
+    other = Thread(target=write_model, args=(saved, CONTENT | {"start": 3}, tensors(3)))
+
+    def meanwhile_another_saves(content: Any) -> bytes:
+        if content["start"] == 2:
+            other.start()
+            other.join(timeout=0.3)  # enough to save, were there nothing to wait for
+        return first_to_last(content)
+
+    monkeypatch.setattr(model_folder, "pack_sealed", meanwhile_another_saves)
+    write_model(saved, CONTENT | {"start": 2}, tensors(2))
+    assert_holds(saved, 2)
+    other.join()
+    assert_holds(saved, 3)
+    assert len(visible(saved)) == 3
+
+
+def test_a_model_saved_while_the_old_one_is_read_is_read_in_its_place(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_tensors = model_folder._tensors
+    starts = iter((2, 3))
+
+    def after_another_save(folder: Path, file: Any) -> dict[str, Tensor]:
+        if start := next(starts, None):
+            write_model(folder, CONTENT | {"start": start}, tensors(start))
+        return read_tensors(folder, file)
+
+    monkeypatch.setattr(model_folder, "_tensors", after_another_save)
+    assert_holds(saved, 3)
+
+
+SAVE = """
+import sys
+from pathlib import Path
+from canet.model_folder import write_model
+from tests.test_model_folder import tensors
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(60):
+    write_model(Path(sys.argv[1]), {"start": int(sys.argv[2])}, tensors(int(sys.argv[2])))
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_that_save_into_one_folder_leave_one_whole_model_at_any_moment(
+    saved: Path, record_property: Any
+) -> None:
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": env}
+    with ExitStack() as stack:
+        savers = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", SAVE, str(saved), start], **pipes)
+            )
+            for start in ("2", "3")
+        ]
+        for saver in savers:
+            assert saver.stdout.readline() == "ready\n"
+        for saver in savers:
+            print("go", file=saver.stdin, flush=True)
+        reads = 0
+        while any(saver.poll() is None for saver in savers):
+            read_model(saved)
+            reads += 1
+    record_property("reads", reads)
+    assert [saver.returncode for saver in savers] == [0, 0]
+    assert_holds(saved, read_model(saved)[0]["start"])
+    assert len(visible(saved)) == 3
 
 
 def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:

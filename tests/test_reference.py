@@ -22,6 +22,8 @@ from canet.reference import (
 from canet.training.inference import forward
 from tests.training.tiny import QUICK, tiny_task
 
+SIZES = {"num_features": 2, "num_classes": 3, "hidden": 4}
+
 
 def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = None) -> Reference:
     r, v = embedding.shape[0], valid_embedding.shape[0]
@@ -105,7 +107,7 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
     there = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr() if sparse else x)
     tensors = there.tensors()
     assert all(t.layout == torch.strided for t in tensors.values())
-    back = Reference.from_tensors(tensors)
+    back = Reference.from_tensors(tensors, **SIZES)
     assert back.x.layout == there.x.layout
     assert back.x.dtype == torch.float32
     assert back.x.to_dense().equal(x)
@@ -116,7 +118,7 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
 
 def test_a_screen_comes_back_from_its_tensors_and_a_reference_without_one_is_read() -> None:
     there = reference(torch.randn(3, 4), torch.randn(2, 4))
-    assert Reference.from_tensors(there.tensors()).screen is None
+    assert Reference.from_tensors(there.tensors(), **SIZES).screen is None
     screen = ColumnScreen(
         torch.tensor([0.5, 0.0]),
         torch.tensor([0.3, 0.1]),
@@ -128,14 +130,14 @@ def test_a_screen_comes_back_from_its_tensors_and_a_reference_without_one_is_rea
     assert set(tensors) - set(there.tensors()) == {
         f"screen.{name}" for name in ("spread", "share", "chance", "num_groups", "given")
     }
-    back = Reference.from_tensors(tensors).screen
+    back = Reference.from_tensors(tensors, **SIZES).screen
     assert back is not None
     assert back.clear.tolist() == [True, False]
     assert back.spread.equal(screen.spread)
     assert (back.num_groups.item(), back.given.item()) == (6, False)
     del tensors["screen.share"]
-    with pytest.raises(TypeError):
-        Reference.from_tensors(tensors)
+    with pytest.raises(TypeError, match="share"):
+        Reference.from_tensors(tensors, **SIZES)
 
 
 def test_a_sparse_matrix_whose_parts_do_not_fit_is_refused() -> None:
@@ -143,7 +145,37 @@ def test_a_sparse_matrix_whose_parts_do_not_fit_is_refused() -> None:
     tensors = there.tensors()
     tensors["x.col_indices"] = torch.tensor([0, 1, 9])
     with pytest.raises(RuntimeError):
-        Reference.from_tensors(tensors)
+        Reference.from_tensors(tensors, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("x.values", torch.tensor([1.0, torch.nan, 1.0])),
+        ("x.values", torch.ones(3, dtype=torch.long)),
+        ("x.shape", torch.tensor([3, 4])),
+        ("x.shape", torch.tensor([3, 10**15])),
+        ("x.shape", torch.tensor([3.0, 2.0])),
+        ("x.crow_indices", torch.tensor([0, 1, 2])),
+        ("degree", torch.tensor([1, 2, -1])),
+        ("environment", torch.tensor([0, 1])),
+        ("valid_y", torch.tensor([0, 3])),
+        ("homophily", torch.tensor([0.5])),
+    ],
+)
+def test_tensors_that_no_model_keeps_are_refused(name: str, wrong: Tensor) -> None:
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr()).tensors()
+    Reference.from_tensors(tensors, **SIZES)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        Reference.from_tensors(tensors | {name: wrong}, **SIZES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_another_model_keeps_is_refused(size: str) -> None:
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4)).tensors()
+    with pytest.raises(ValueError, match=r"shape|not all"):
+        Reference.from_tensors(tensors, **SIZES | {size: SIZES[size] + 1})
 
 
 def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:

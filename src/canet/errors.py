@@ -9,6 +9,10 @@ from typing import Any
 
 MOST_LISTED = 5
 """Names that a message lists."""
+LONGEST_NAME = 60
+"""Letters of an unknown name that a message shows."""
+NEAR = 0.65
+"""How alike a name is to what was meant, at least: one wrong letter in three is 0.67."""
 
 
 class CanetError(Exception):
@@ -29,12 +33,12 @@ class InputWarning(UserWarning):
     """Something in the input that was read otherwise than its owner may expect."""
 
 
-def unknown_name(kind: str, name: str, valid: Iterable[str]) -> CanetError:
-    """An error for a misspelt `name` that lists the `valid` ones, the nearest first."""
-    names = list(valid)
-    nearest = get_close_matches(name, names, n=1, cutoff=0.7)
+def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
+    """An error for a misspelt `name`, or what is none, with the `valid` ones, the nearest first."""
+    names, shown = list(valid), " ".join(str(name).split())[:LONGEST_NAME]
+    nearest = get_close_matches(shown, names, n=1, cutoff=NEAR)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    return CanetError(f"unknown {kind} '{name}': {hint}valid are {', '.join(names)}")
+    return CanetError(f"unknown {kind} '{shown}': {hint}valid are {', '.join(names)}")
 
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:

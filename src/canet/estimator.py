@@ -16,11 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.console import Reporter
-from canet.data.checks import check_features, check_nodes
+from canet.data.checks import check_features, check_metric, check_nodes
 from canet.data.graph_files.columns import Encoding
 from canet.data.own import OwnGraph, open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
 from canet.methods import METHODS, Method, check_backbone, get_method
+from canet.model_content import check_content
 from canet.model_folder import damaged, read_model, write_model
 from canet.nn.model import Prediction
 from canet.reference import Reference, remember
@@ -124,9 +125,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         What is not given is taken from the graph's own `train_mask`, `val_mask`, `environment`,
         `time` and `batch`; nodes of its `test_mask` are scored and not learned from. Nodes without
-        label (-1, NaN, None) are part of the graph and of no set. Without a validation set one is
-        made of a fifth of the training nodes: the latest where there are times, else at random,
-        the same share of each class.
+        label (-1, NaN, None) are part of the graph and of no set. Without a validation set, or with
+        a `val_mask` of no node, one is made of a fifth of the training nodes: the latest where
+        there are times, else at random, the same share of each class.
 
         Args:
             data: The graph. `x` $[N, D]$ is dense or sparse, `y` $[N]$ integers or strings.
@@ -369,14 +370,18 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
     folder = Path(path)
     content, tensors = read_model(folder)
     try:
+        check_content(content)
         params = dict(content["params"])
         if isinstance(params["class_weight"], list):
             params["class_weight"] = dict(params["class_weight"])
         missing = params["device"] == "cuda" and not torch.cuda.is_available()
         params["device"] = device or ("auto" if missing else params["device"])
         model = NodeClassifier(**params)
+        check_metric(model.metric, len(content["classes"]))
+        if model.random_state is not None:
+            model._seed()
         model.classes_ = np.array(content["classes"])
-        model.n_features_in_ = int(content["num_features"])
+        model.n_features_in_ = content["num_features"]
         model.settings_ = content["settings"]
         model.scores_ = content["scores"]
         model.history_ = content["history"]
@@ -385,27 +390,39 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         model.findings_ = content.get("findings", {})  # earlier versions did not keep them
         encoding = content["encoding"]
         model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
-        model.reference_ = Reference.from_tensors(tensors["reference"])
-        method = _empty_method(model, content["num_environment_labels"])
-        method.load_state_dict(tensors["weights"], assign=True)
+        if encoding is not None and len(model.feature_names_in_) != model.n_features_in_:
+            raise damaged(folder)
+        method = _with_weights(model, content["num_environment_labels"], tensors["weights"])
+        model.reference_ = Reference.from_tensors(
+            tensors["reference"],
+            num_features=model.n_features_in_,
+            num_classes=len(model.classes_),
+            hidden=method.model.phi_out.in_features,
+        )
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
         raise damaged(folder) from None
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
 
 
-def _empty_method(model: NodeClassifier, num_environment_labels: int) -> Method:
-    """A method without weights, whatever size it says it has."""
+def _with_weights(
+    model: NodeClassifier, num_environment_labels: int, weights: dict[str, Tensor]
+) -> Method:
+    """A model's method with weights that must fit it, made without memory for others."""
     method_type = get_method(model.method)
     check_backbone(model.backbone)
     with torch.device("meta"):
-        return method_type(
+        method = method_type(
             override(method_type.settings_type(), model.settings_),
             model.backbone,
             model.n_features_in_,
             len(model.classes_),
             num_environment_labels,
         )
+    if any(weights[name].dtype != empty.dtype for name, empty in method.state_dict().items()):
+        raise ValueError("weights of another type")
+    method.load_state_dict(weights, assign=True)
+    return method
 
 
 def _setting_names() -> set[str]:

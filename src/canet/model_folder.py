@@ -4,6 +4,7 @@ model.json                     parameters, classes, settings, versions, the file
                                SHA-256, and a SHA-256 of all it says; written last
 NAME-DIGEST.safetensors        tensors; the digest in the name lets a model be saved over another
                                one without a moment at which neither can be read
+.lock                          empty; whoever writes holds it, readers need none
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from canet.errors import CanetError
 from canet.files import SEAL, digest_of, pack_sealed, unpack_sealed, write_bytes
+from canet.lock import alone_in
 
 MODEL = "model.json"
 FORMAT, UNSEALED = 2, 1
@@ -31,7 +33,7 @@ TENSORS = re.compile(rf"[a-z]+-[0-9a-f]{{12}}{re.escape(SUFFIX)}")
 def write_model(
     folder: Path, content: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
 ) -> None:
-    """Write a model, in place of the one that lies there.
+    """Write a model, in place of the one that lies there; of several processes one at a time.
 
     Args:
         folder: Where; made where it is missing. One that holds something else is refused.
@@ -40,18 +42,8 @@ def write_model(
     """
     try:
         check_target(folder)
-        files = {}
-        for name, named in tensors.items():
-            raw = save({key: t.detach().cpu().contiguous() for key, t in named.items()})
-            digest = digest_of(raw)
-            files[name] = {"file": f"{name}-{digest[:12]}{SUFFIX}", "sha256": digest}
-            write_bytes(folder / files[name]["file"], raw)
-        written = {file["file"] for file in files.values()}
-        sealed = pack_sealed({"format": FORMAT, **content, "files": files})
-        write_bytes(folder / MODEL, sealed)
-        for path in folder.iterdir():
-            if TENSORS.fullmatch(path.name) and path.name not in written:
-                path.unlink(missing_ok=True)
+        with alone_in(folder, quiet=True):
+            _write(folder, content, tensors)
     except OSError as error:
         raise CanetError(
             f"cannot write the model to '{folder}' ({error.strerror}): choose another folder"
@@ -67,7 +59,61 @@ def check_target(folder: Path) -> None:
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
-    """What `write_model` wrote, checked against its digests."""
+    """What `write_model` wrote, checked against its digests.
+
+    A model that another one takes the place of while it is read is no damage: that one is read.
+    """
+    while True:
+        which = _which(folder)
+        try:
+            content = _content(folder)
+            files = content["files"].items()
+            return content, {name: _tensors(folder, file) for name, file in files}
+        except CanetError:
+            if _which(folder) == which:
+                raise
+
+
+def damaged(folder: Path) -> CanetError:
+    """The error for a model that cannot be what was saved."""
+    return CanetError(f"the model at '{folder}' is damaged: save or fit it again")
+
+
+def _write(
+    folder: Path, content: Mapping[str, Any], tensors: Mapping[str, Mapping[str, Tensor]]
+) -> None:
+    """The tensors, then model.json, which names them; then no others are needed."""
+    files = {}
+    for name, named in tensors.items():
+        raw = save({key: t.detach().cpu().contiguous() for key, t in named.items()})
+        digest = digest_of(raw)
+        files[name] = {"file": f"{name}-{digest[:12]}{SUFFIX}", "sha256": digest}
+        write_bytes(folder / files[name]["file"], raw)
+    written = {file["file"] for file in files.values()}
+    sealed = pack_sealed({"format": FORMAT, **content, "files": files})
+    write_bytes(folder / MODEL, sealed)
+    for path in folder.iterdir():
+        if TENSORS.fullmatch(path.name) and path.name not in written:
+            path.unlink(missing_ok=True)
+
+
+def _holds_something_else(folder: Path) -> bool:
+    """Whether a folder without a model has files that no stopped save left; hidden ones may be."""
+    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+    return MODEL not in names and not all(TENSORS.fullmatch(name) for name in names)
+
+
+def _which(folder: Path) -> tuple[int, int] | None:
+    """What tells a model.json from one that was written later in its place."""
+    try:
+        found = (folder / MODEL).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    """What model.json says, whole and of a format that is known."""
     try:
         raw = (folder / MODEL).read_bytes()
         content = json.loads(raw)
@@ -83,7 +129,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor
         raise damaged(folder)
     if content.get("format") not in (FORMAT, UNSEALED):
         raise CanetError(
-            f"'{folder}' holds a model of format {content.get('format')!r}, this version reads "
+            f"'{folder}' holds a model of format {content.get('format')!r:.40}, this version reads "
             f"{FORMAT}: update canet, or save the model again"
         )
     try:
@@ -93,18 +139,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, dict[str, Tensor
             raise damaged(folder)
     except ValueError:
         raise damaged(folder) from None
-    return content, {name: _tensors(folder, file) for name, file in content["files"].items()}
-
-
-def damaged(folder: Path) -> CanetError:
-    """The error for a model that cannot be what was saved."""
-    return CanetError(f"the model at '{folder}' is damaged: save or fit it again")
-
-
-def _holds_something_else(folder: Path) -> bool:
-    """Whether a folder without a model has files that no stopped save left; hidden ones may be."""
-    names = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-    return MODEL not in names and not all(TENSORS.fullmatch(name) for name in names)
+    return content
 
 
 def _tensors(folder: Path, file: Any) -> dict[str, Tensor]:

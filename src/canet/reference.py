@@ -19,6 +19,9 @@ from canet.training.inference import forward
 MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
+SCREEN = "screen."
+"""What names of a screen's tensors start with."""
+LARGEST = torch.finfo(torch.float32).max
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Reference:
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         del named["x"]
         if (screen := named.pop("screen")) is not None:
-            named |= {f"screen.{f.name}": getattr(screen, f.name) for f in fields(screen)}
+            named |= {f"{SCREEN}{f.name}": getattr(screen, f.name) for f in fields(screen)}
         if self.x.layout != torch.sparse_csr:
             return named | {"x": self.x}
         return named | {
@@ -78,8 +81,15 @@ class Reference:
         }
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
-        """The reference whose `tensors` these are."""
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], num_features: int, num_classes: int, hidden: int
+    ) -> Reference:
+        """The reference whose `tensors` these are, of a model with D, C and H.
+
+        Raises:
+            ValueError, TypeError, KeyError, RuntimeError: Not all of them, more, or such as no
+                model has.
+        """
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
             parts["x"] = torch.sparse_csr_tensor(
@@ -89,10 +99,34 @@ class Reference:
                 tuple(tensors["x.shape"].tolist()),
                 check_invariants=True,
             )
-        place = "screen."
-        if screen := {n.removeprefix(place): t for n, t in tensors.items() if n.startswith(place)}:
+        screen = {n.removeprefix(SCREEN): t for n, t in tensors.items() if n.startswith(SCREEN)}
+        if screen:
             parts["screen"] = ColumnScreen(**screen)
-        return cls(**parts)
+        made = cls(**parts)
+        made._check(num_features, num_classes, hidden)
+        return made
+
+    def _check(self, num_features: int, num_classes: int, hidden: int) -> None:
+        """Refuse tensors of other shapes, types and ranges than `remember` makes them."""
+        r, v, groups = self.degree.numel(), self.valid_y.numel(), self.environment.numel()
+        values = self.x.values() if self.x.layout == torch.sparse_csr else self.x
+        if tuple(self.x.shape) != (r, num_features) or not r or not v or groups not in (0, r):
+            raise ValueError("not all of the nodes, or none")
+        _check_numbers(values, tuple(values.shape))
+        _check_numbers(self.embedding, (r, hidden))
+        _check_numbers(self.valid_embedding, (v, hidden))
+        _check_numbers(self.valid_logits, (v, num_classes))
+        _check_numbers(self.homophily.nan_to_num(0.0), (), 0, 1)
+        _check_whole(self.degree, (r,))
+        _check_whole(self.environment, (groups,), least=-1)
+        _check_whole(self.valid_y, (v,), most=num_classes - 1)
+        _check_whole(self.train_label_counts, (num_classes,))
+        if self.screen is not None:
+            _check_numbers(self.screen.spread, (num_features,), 0)
+            _check_numbers(self.screen.share, (num_features,), 0, 1)
+            _check_numbers(self.screen.chance.nan_to_num(0.0), (), 0, 1)
+            _check_whole(self.screen.num_groups, (), least=1)
+            _check_tensor(self.screen.given, (), (torch.bool,), 0, 1)
 
     def _distance(self, embedding: Tensor) -> Tensor:
         known = _unit(self.embedding)
@@ -153,3 +187,29 @@ def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
 
 def _unit(rows: Tensor) -> Tensor:
     return torch.nn.functional.normalize(rows.double(), dim=1)
+
+
+def _check_whole(
+    found: Tensor, shape: tuple[int, ...], least: int = 0, most: int = 2**63 - 1
+) -> None:
+    _check_tensor(found, shape, (torch.int64,), least, most)
+
+
+def _check_numbers(
+    found: Tensor, shape: tuple[int, ...], least: float = -LARGEST, most: float = LARGEST
+) -> None:
+    _check_tensor(found, shape, (torch.float32, torch.float64), least, most)
+
+
+def _check_tensor(
+    found: Tensor,
+    shape: tuple[int, ...],
+    types: tuple[torch.dtype, ...],
+    least: float,
+    most: float,
+) -> None:
+    """Refuse a tensor of another shape or type, with a number beyond its bounds, or with NaN."""
+    if tuple(found.shape) != shape or found.dtype not in types:
+        raise ValueError(f"{found.dtype} of shape {tuple(found.shape)}")
+    if not ((found >= least) & (found <= most)).all():
+        raise ValueError(f"numbers beyond {least} to {most}")

@@ -174,6 +174,15 @@ def test_validation_set_is_made_of_the_given_training_nodes_only() -> None:
     assert valid
 
 
+def test_a_mask_of_no_validation_node_is_no_validation_set() -> None:
+    train, test = mask(*range(8)), mask(8, 9, 10, 11)
+    split = graph(y=[0, 1] * 6, train_mask=train, val_mask=mask(), test_mask=test)
+    without = graph(y=[0, 1] * 6, train_mask=train, test_mask=test)
+    assert sets(own_task(split, seed=3)) == sets(own_task(without, seed=3))
+    split.time = np.arange(N)
+    assert sets(own_task(split)) == [set(range(6)), {6, 7}, {8, 9, 10, 11}]
+
+
 def test_too_few_nodes_to_hold_some_back_are_refused() -> None:
     with pytest.raises(InputError, match=r"2 labelled training nodes are too few .*: give valid"):
         own_task(graph(), train=[0, 1])
@@ -323,7 +332,7 @@ def test_undirected_edges_are_those_of_pyg() -> None:
         ({"y": [1, -1] * 6}, "one class only, 1 .-1 is no class.*: it takes two"),
         ({"y": [None] * N}, "train is empty: it needs nodes whose label in y is known"),
         ({"train_mask": mask()}, "train is empty"),
-        ({"train_mask": mask(0, 1), "val_mask": mask()}, "valid is empty"),
+        ({"val_mask": mask(2), "y": ["a", "b", None] * 4}, "valid is empty: it needs nodes whose"),
         ({"train_mask": torch.ones(5).bool()}, "train is a mask of length 5 and .* 12 nodes"),
         ({"train_mask": torch.ones(N, 10).bool()}, "train has shape .*: choose one column"),
         ({"batch": torch.zeros(5)}, "graph has 5 labels"),

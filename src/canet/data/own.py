@@ -111,9 +111,9 @@ def own_task(
     """The task of learning the labels of one's own graph.
 
     What is not given is taken from the graph: `train_mask`, `val_mask`, `test_mask`,
-    `environment`, `time`, `batch`. Nodes without label are in no set. Without a validation set one
-    is made of the training nodes: the latest part where there are times, else at random, the same
-    share of each class.
+    `environment`, `time`, `batch`. Nodes without label are in no set. Without a validation set, or
+    with a `val_mask` of no node, one is made of the training nodes: the latest part where there are
+    times, else at random, the same share of each class.
 
     Args:
         data: Has `x`, `edge_index` and `y`: integers or strings, -1, NaN or None where unknown.
@@ -192,6 +192,8 @@ def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str,
         chosen = data.get(mask) if given.get(name) is None else given[name]
         if chosen is not None:
             nodes = check_nodes(chosen, labelled.numel(), name)
+            if name == "valid" and given["valid"] is None and not nodes.numel():
+                continue  # of a split column that names train and test only
             sets[name] = nodes[labelled[nodes]]
     if not sets.get("test", labelled).numel():
         del sets["test"]

@@ -137,7 +137,7 @@ class Encoding:
             _require(encoding.layout in ("dense", "sparse"))
             _require(len(encoding.blocks) == len(columns))
             _require(any(column.kind != "constant" for column in columns))
-        except (TypeError, KeyError, ValueError) as error:
+        except (TypeError, KeyError, ValueError, OverflowError) as error:
             raise CanetError(
                 "the encoding of features is damaged: restore it, or fit the model again"
             ) from error
@@ -191,6 +191,7 @@ def _column_from_json(content: dict[str, Any]) -> ColumnEncoding:
     _require(math.isfinite(column.mean) and math.isfinite(column.std) and column.std > 0)
     _require(all(isinstance(category, str) for category in column.categories))
     _require(isinstance(column.empty, int) and len(set(column.names)) == len(column.names) > 0)
+    "".join(column.names).encode()  # no half of a pair of surrogates, which no file can hold
     return column
 
 
