@@ -541,6 +541,16 @@ def test_full_disk_is_told_and_the_search_goes_on_when_there_is_room(
     assert complaints == {f"cannot write '{tmp_path}/full/journal.log'"}
 
 
+def test_full_disk_is_no_fault_of_the_settings(tmp_path: Path) -> None:
+    def full(*_: object) -> float:
+        raise WriteError(errno.ENOSPC, "No space left on device", "journal.log")
+
+    with pytest.raises(WriteError):
+        search(plan_of(), tmp_path, 2, full)
+    study = search(plan_of(), tmp_path, 2, Landscape(smooth))
+    assert [trial.state for trial in done_trials(study)] == 2 * [TrialState.COMPLETE]
+
+
 def test_database_keeps_a_search_between_processes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     landscape = Landscape(smooth)
