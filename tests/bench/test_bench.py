@@ -6,9 +6,11 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from canet.bench.worker import Order
 from canet.data import load_task
 from canet.errors import CanetError
 from canet.files import read_json
+from canet.interruption import Interrupted
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import CaNet, Graph
 from canet.training import Trainer
@@ -270,6 +273,63 @@ def test_rounds_add_up() -> None:
     of = results.of(replace(GLUTTON, k=1), "plain")
     assert of["times"] == [1.0, 3.0]
     assert of["peak_mb"] == 3500.0
+
+
+class Stopped:
+    """Stands for measuring processes: a few measurements, then a signal."""
+
+    def __init__(self, measurements: int) -> None:
+        self.left = measurements
+
+    def __call__(self, jobs: list[Any], order: Order) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for job in jobs:
+            if self.left == 0:
+                raise Interrupted(signal.SIGINT)
+            self.left -= 1
+            yield job, {} if job["kind"] == "ceiling" else {"times": [1.0], "peak_mb": 2.0}
+
+
+def run_until(out: Path, monkeypatch: pytest.MonkeyPatch, measurements: int = 1000) -> None:
+    monkeypatch.setattr(harness, "cases", lambda full, tasks: [Case("synthetic", "gat")])
+    monkeypatch.setattr(harness, "draw_ratios", lambda *_: None)
+    monkeypatch.setattr(harness, "measure_jobs", Stopped(measurements))
+    harness.run_bench(out, device="cpu", quiet=True)
+
+
+def test_a_benchmark_that_is_stopped_says_where_its_measurements_are_and_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "bench.json"
+    run_until(out, monkeypatch)
+    assert [*tmp_path.iterdir()] == [out]
+    whole = out.read_bytes()
+    with pytest.raises(Interrupted) as told:
+        run_until(out, monkeypatch, measurements=3)
+    assert out.read_bytes() == whole
+    (unfinished,) = tmp_path.glob("bench.unfinished-*.json")
+    assert len(read_json(unfinished)["cases"][0]) == 1 + 2
+    assert f"what was measured is in '{unfinished}', and the same command measures all" in str(
+        told.value
+    )
+    monkeypatch.setattr(harness, "datetime", Later)
+    run_until(out, monkeypatch)
+    assert {*tmp_path.iterdir()} == {out, unfinished}
+
+
+class Later:
+    """A clock that is some time ahead."""
+
+    @staticmethod
+    def now(zone: tzinfo) -> datetime:
+        return datetime.now(zone) + timedelta(hours=1)
+
+
+def test_a_benchmark_that_is_stopped_at_once_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Interrupted, match="interrupted; nothing was measured yet"):
+        run_until(tmp_path / "bench.json", monkeypatch, measurements=0)
+    assert [*tmp_path.iterdir()] == []
 
 
 def measure_or_die(job: dict[str, Any], order: Order) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from canet.runs import evaluate
 from canet.runs.engine import Here, Processes
 from canet.search import search
 from canet.search import storage as storage_module
+from canet.search.presence import present_at
 from canet.search.search import Worker
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study
@@ -194,26 +196,93 @@ def test_workers_do_as_many_trials_as_were_asked_for(tmp_path: Path) -> None:
     assert len(trials_of(tmp_path / "mine")) == read(tmp_path / "mine")["trials"] == 5
 
 
-@pytest.mark.slow
-def test_killed_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    line = ["search", "synthetic", "--method", "erm", "--trials", "4", "--epochs", "20"]
-    line += ["--device", "cpu", "--quiet", "--out", "mine"]
-    few = "from canet.data import synthetic; synthetic.NUM_USERS = 200"
-    code = f"{few}; from canet.cli import main; main()"
+FEW_USERS = "from canet.data import synthetic; synthetic.NUM_USERS = 200"
+ERM = ("search", "synthetic", "--method", "erm", "--trials", "6", "--epochs", "20")
+ERM = (*ERM, "--device", "cpu", "--quiet")
+
+
+def start(folder: Path, *line: str, before: str = "pass") -> subprocess.Popen[str]:
+    """Start `canet LINE` within a folder, in a process of its own."""
+    code = f"{FEW_USERS}; {before}; from canet.cli import main; main()"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", code, *line], cwd=tmp_path, env=environment)
+    command = [sys.executable, "-c", code, *line]
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def same(folder: Path, other: Path) -> bool:
+    """Whether two searches found the same, to the bit."""
+    found, expected = read(folder), read(other)
+    return trials_of(folder) == trials_of(other) and all(
+        found[key] == expected[key] for key in expected if key not in ("train", "date")
+    )
+
+
+@pytest.mark.slow
+def test_search_that_is_stopped_and_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    assert call(tmp_path, *ERM, "--out", "whole")[0] == 0
     journal = tmp_path / "mine" / "journal.log"
-    finished = f'"state":{TrialState.COMPLETE.value}'
-    while process.poll() is None and not (journal.exists() and finished in journal.read_text()):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    before = trials_of(tmp_path / "mine")
-    assert 1 <= len(before) <= 4
-    assert call(tmp_path, *line)[0] == 0
-    after = trials_of(tmp_path / "mine")
-    assert len(after) == 4
-    assert after[: len(before)] == before
+    for begun, number in ((3, signal.SIGINT), (5, signal.SIGKILL)):
+        with start(tmp_path, *ERM, "--out", "mine") as process:
+            while process.poll() is None:
+                if journal.exists() and journal.read_text().count('{"op_code":4,') >= begun:
+                    process.send_signal(number)
+                    break
+                time.sleep(0.002)
+            _, err = process.communicate()
+        assert process.returncode in (-number, 128 + number)
+        assert err.count("\n") == (number != signal.SIGKILL)
+    assert not (tmp_path / "mine" / "best.json").exists()
+    assert call(tmp_path, *ERM, "--out", "mine")[0] == 0
+    assert same(tmp_path / "mine", tmp_path / "whole")
+
+
+def test_trial_of_another_command_is_left_to_it(tmp_path: Path) -> None:
+    call(tmp_path, *QUIET, "--trials", 1, "--out", "mine")
+    content = json.loads((tmp_path / "mine" / "search.json").read_text())
+    plan = Plan(RunConfig(**content["base"]), content["sampler"], content["seeds"])
+    place = str(tmp_path / "mine" / "journal.log")
+    with present_at(place):
+        theirs = open_study(plan, open_storage(place))
+        trial = theirs.ask()
+        assert call(tmp_path, *QUIET, "--trials", 2, "--out", "mine")[0] == 0
+        assert theirs.tell(trial, 1.0).state == TrialState.COMPLETE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_full_disk_is_one_line_and_the_search_goes_on_when_there_is_room(
+    jobs: str, tmp_path: Path
+) -> None:
+    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (5000, 5000))"
+    line = (*ERM, "--jobs", jobs, "--out", "mine")
+    with start(tmp_path, *line, before=limit) as process:
+        _, err = process.communicate()
+    assert process.returncode == 2
+    place = tmp_path / "mine" / "journal.log"
+    assert err == (
+        f"canet: cannot write '{place}' (File too large): make room there, and the same command "
+        "goes on\n"
+    )
+    assert len(trials_of(tmp_path / "mine")) < 6
+    if jobs == "1":  # worker processes have all users
+        assert call(tmp_path, *ERM, "--out", "mine")[0] == 0
+        assert call(tmp_path, *ERM, "--out", "whole")[0] == 0
+        assert same(tmp_path / "mine", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("line", ["garbage", '{"op_code":99}'])
+def test_damaged_journal_is_told_in_one_line(
+    line: str, found: tuple[Path, str], tmp_path: Path
+) -> None:
+    shutil.copytree(found[0] / "mine", tmp_path / "mine")
+    journal = tmp_path / "mine" / "journal.log"
+    sound = journal.read_text()
+    journal.write_text(f"{sound}{line}\n")
+    code, _, err = call(tmp_path, *QUIET, "--trials", 4, "--out", "mine")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "journal.log' is damaged in line" in err
+    journal.write_text(sound)
+    assert call(tmp_path, *QUIET, "--trials", 4, "--out", "mine") == (0, "", "")
 
 
 class Dying(Worker):

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
+import json
 import os
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -12,18 +16,23 @@ from typing import Any
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from canet.data import CATALOG
 from canet.errors import CanetError
+from canet.files import WriteError
 from canet.methods import BACKBONES, METHODS
 from canet.presets import preset
-from canet.search import storage as storage_module
+from canet.search import journal as journal_module
 from canet.search import study as study_module
+from canet.search.journal import Journal
+from canet.search.samplers import SamplerName, places
 from canet.search.storage import open_storage
 from canet.search.study import (
     Plan,
-    SamplerName,
+    begin_anew,
+    check_trials,
     done_trials,
     enqueue_start,
     importances,
@@ -85,7 +94,9 @@ def smooth_width(settings: Settings) -> float:
 
 
 def search(plan: Plan, folder: Path, trials: int, objective: Any) -> optuna.Study:
+    """As the only process there is does it."""
     study = open_study(plan, open_storage(str(folder / "journal.log")))
+    begin_anew(study)
     enqueue_start(study, plan)
     optimize(study, plan, trials, objective)
     return study
@@ -200,19 +211,95 @@ def test_tpe_learns_where_scores_are_high(tmp_path: Path) -> None:
     assert sum(late) / len(late) > sum(early) / len(early)
 
 
-def test_trial_whose_process_died_does_not_count_and_the_start_is_tried_again(
+def told(study: optuna.Study) -> list[Any]:
+    """All that was found, with the places of the trials."""
+    place = places(study.get_trials())
+    return [
+        (place[t.number], t.params, t.state, t.value, t.intermediate_values)
+        for t in done_trials(study)
+    ]
+
+
+class Cut(BaseException):
+    """Stands for the end of a process."""
+
+
+def cut_writes(monkeypatch: pytest.MonkeyPatch, torn: bool = False) -> None:
+    """Let the process end at one of the next writes of a journal, again and again."""
+    choice, append = random.Random(1), Journal.append_logs
+    left = 20
+
+    def append_or_end(journal: Journal, logs: list[dict[str, Any]]) -> None:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            append(journal, logs)
+            return
+        left = choice.randint(0, 40)
+        if torn:
+            with journal.path.open("ab") as file:
+                file.write(b'{"op_code":5,"tri')
+        raise Cut
+
+    monkeypatch.setattr(Journal, "append_logs", append_or_end)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_search_that_was_cut_short_many_times_ends_as_if_it_had_not(
+    sampler: SamplerName, torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = told(search(plan_of(sampler), tmp_path / "whole", 16, Landscape(smooth)))
+    cuts, study = 0, None
+    cut_writes(monkeypatch, torn)
+    while study is None:
+        try:
+            study = search(plan_of(sampler), tmp_path / "cut", 16, Landscape(smooth))
+        except Cut:
+            cuts += 1
+    assert told(study) == whole
+    assert cuts > 5
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_small_space_is_exhausted_in_the_same_order_whenever_the_search_is_cut_short(
+    sampler: SamplerName, few_settings: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = told(search(plan_of(sampler), tmp_path / "whole", 12, Landscape(smooth_width)))
+    study = None
+    cut_writes(monkeypatch)
+    while study is None:
+        with contextlib.suppress(Cut):
+            study = search(plan_of(sampler), tmp_path / "cut", 12, Landscape(smooth_width))
+    assert told(study) == whole
+
+
+def test_trial_whose_process_died_does_not_count_and_is_done_again_in_its_place(
     tmp_path: Path,
 ) -> None:
     def die(*_: object) -> float:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        search(plan_of(), tmp_path, 3, die)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            search(plan_of(), tmp_path, 3, die)
     landscape = Landscape(smooth)
     study = search(plan_of(), tmp_path, 3, landscape)
     assert landscape.tried[0] == plan_of().start
-    states = [trial.state for trial in study.get_trials()]
-    assert states == [TrialState.FAIL] + 3 * [TrialState.COMPLETE]
+    trials = study.get_trials()
+    assert [trial.state for trial in trials] == 2 * [TrialState.FAIL] + 3 * [TrialState.COMPLETE]
+    assert places(trials) == {0: 0, 1: 0, 2: 0, 3: 1, 4: 2}
+
+
+def test_trial_that_others_have_passed_is_done_again_in_its_place(tmp_path: Path) -> None:
+    whole, parts = Landscape(smooth), Landscape(smooth)
+    search(plan_of("random"), tmp_path / "whole", 6, whole)
+    search(plan_of("random"), tmp_path / "parts", 2, parts)
+    study = open_study(plan_of("random"), open_storage(str(tmp_path / "parts" / "journal.log")))
+    study.ask()
+    optimize(study, plan_of("random"), 5, parts)
+    search(plan_of("random"), tmp_path / "parts", 6, parts)
+    assert [*parts.tried[:2], parts.tried[4], *parts.tried[2:4], parts.tried[5]] == whole.tried
 
 
 def test_combination_of_a_grid_whose_trial_was_interrupted_is_tried_after_all(
@@ -342,7 +429,7 @@ def test_torn_line_of_a_journal_is_dropped(tmp_path: Path) -> None:
 def test_lock_of_a_process_that_died_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage_module, "LOCK_SECONDS", 3)
+    monkeypatch.setattr(journal_module, "LOCK_SECONDS", 3)
     monkeypatch.chdir(tmp_path)
     Path("journal.log.lock").touch()
     study = search(plan_of(), Path(), 2, Landscape(smooth))
@@ -350,12 +437,118 @@ def test_lock_of_a_process_that_died_is_taken_over(
     assert [path.name for path in tmp_path.iterdir()] == ["journal.log"]
 
 
-def test_file_that_is_no_journal_is_refused_and_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes", "{}\n", "null\n"])
+def test_file_that_is_no_journal_is_refused_and_kept(notes: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
-    path.write_text("my notes\nof today\n")
+    path.write_text(notes)
     with pytest.raises(CanetError, match="is not a journal of a search"):
         open_storage(str(path))
-    assert path.read_text() == "my notes\nof today\n"
+    assert path.read_text() == notes
+
+
+WRONG = {
+    "text": "garbage",
+    "text without an end": ("gar", ""),
+    "no object": "null",
+    "list": "[]",
+    "nothing": "{}",
+    "unknown": '{"op_code":99}',
+    "unhashable": '{"op_code":[]}',
+    "no study": '{"op_code":4}',
+    "no state": '{"op_code":4,"worker_id":"","study_id":0,"datetime_start":null,"state":9}',
+    "no date": '{"op_code":4,"worker_id":"","study_id":0,"datetime_start":5}',
+    "no settings": '{"op_code":4,"study_id":0,"datetime_start":null,"distributions":7}',
+    "deep": "[" * 100_000,
+    "no text": "\udcff\udcfe",
+    "huge": '{"op_code":' + "9" * 5000 + "}",
+}
+
+
+@pytest.mark.parametrize("line", WRONG.values(), ids=WRONG)
+def test_damaged_journal_is_refused_with_its_line_and_goes_on_without_it(
+    line: str | tuple[str, str], tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal.log"
+    search(plan_of("random"), tmp_path, 2, Landscape(smooth))
+    before = journal.read_bytes()
+    text, end = (line, "\n") if isinstance(line, str) else line
+    after = before + f"{text}{end}".encode(errors="surrogateescape")
+    journal.write_bytes(after)
+    with pytest.raises(CanetError) as caught:
+        open_storage(str(journal))
+    number = before.count(b"\n") + 1
+    assert f"'{journal}' is damaged in line {number}: delete that line and all" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert journal.read_bytes() == after
+    journal.write_bytes(before)
+    assert len(done_trials(search(plan_of("random"), tmp_path, 3, Landscape(smooth)))) == 3
+
+
+def test_line_that_is_damaged_in_the_middle_of_a_search_is_told(tmp_path: Path) -> None:
+    study = search(plan_of(), tmp_path, 2, Landscape(smooth))
+    with (tmp_path / "journal.log").open("a") as file:
+        file.write("garbage\n")
+    with pytest.raises(CanetError, match="is damaged in line"):
+        optimize(study, plan_of(), 4, Landscape(smooth))
+
+
+EDITED = {
+    "score": {"op_code": 6, "trial_id": 1, "state": 1, "values": ["high"]},
+    "absurd score": {"op_code": 6, "trial_id": 1, "state": 1, "values": [1e308]},
+    "no score": {"op_code": 6, "trial_id": 1, "state": 1, "values": None},
+    "report": {"op_code": 7, "trial_id": 1, "step": 20, "intermediate_value": "high"},
+    "place": {"op_code": 8, "trial_id": 1, "user_attr": {"place": "first"}},
+    "no settings": {"op_code": 6, "trial_id": 1, "state": 1, "values": [1.0]},
+}
+
+
+@pytest.mark.parametrize("entry", EDITED.values(), ids=EDITED)
+def test_trial_that_no_search_makes_is_refused(entry: dict[str, Any], tmp_path: Path) -> None:
+    study = search(plan_of(), tmp_path, 1, Landscape(lambda settings: 50.0))
+    check_trials(study, plan_of())
+    study.ask()
+    check_trials(study, plan_of())
+    date = "2026-01-01T00:00:00+00:00"
+    with (tmp_path / "journal.log").open("a") as file:
+        file.write(json.dumps({"worker_id": "", "datetime_complete": date} | entry) + "\n")
+    again = open_study(plan_of(), open_storage(str(tmp_path / "journal.log")))
+    with pytest.raises(CanetError, match="is not one of this search: its journal"):
+        check_trials(again, plan_of())
+
+
+def test_full_disk_is_told_and_the_search_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = told(search(plan_of(), tmp_path / "whole", 8, Landscape(smooth)))
+    append, most = JournalFileBackend.append_logs, 3000
+
+    def append_within(backend: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        append(backend, logs)
+        assert isinstance(backend, Journal)
+        if backend.path.stat().st_size > most:
+            os.truncate(backend.path, most)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(JournalFileBackend, "append_logs", append_within)
+    study, complaints = None, set[str]()
+    while study is None:
+        try:
+            study = search(plan_of(), tmp_path / "full", 8, Landscape(smooth))
+        except WriteError as error:
+            complaints.add(str(error).partition(" (No space")[0])
+            most += 2500
+    assert told(study) == whole
+    assert complaints == {f"cannot write '{tmp_path}/full/journal.log'"}
+
+
+def test_full_disk_is_no_fault_of_the_settings(tmp_path: Path) -> None:
+    def full(*_: object) -> float:
+        raise WriteError(errno.ENOSPC, "No space left on device", "journal.log")
+
+    with pytest.raises(WriteError):
+        search(plan_of(), tmp_path, 2, full)
+    study = search(plan_of(), tmp_path, 2, Landscape(smooth))
+    assert [trial.state for trial in done_trials(study)] == 2 * [TrialState.COMPLETE]
 
 
 def test_database_keeps_a_search_between_processes(tmp_path: Path) -> None:
@@ -375,14 +568,15 @@ def test_database_that_cannot_be_opened_is_told_in_one_line(url: str) -> None:
 
 ELSEWHERE = """
 import os, sys
-from pathlib import Path
-from subprocess import PIPE, Popen
-from tests.search.test_study import Landscape, plan_of, search, smooth
+from canet.search.storage import open_storage
+from canet.search.study import open_study, optimize
+from tests.search.test_study import Landscape, plan_of, smooth
 
 os.fsync = lambda file: None
 print("ready", flush=True)
 sys.stdin.readline()
-search(plan_of("random"), Path(sys.argv[1]), 12, Landscape(smooth))
+study = open_study(plan_of("random"), open_storage(f"{sys.argv[1]}/journal.log"))
+optimize(study, plan_of("random"), 12, Landscape(smooth))
 """
 
 

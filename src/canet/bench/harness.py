@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from canet.bench.results import Results
 from canet.bench.tables import show
 from canet.bench.worker import Job, Order
 from canet.files import write_json
+from canet.interruption import Interrupted
 from canet.progress import Display
 from canet.training.trainer import pick_device
 
@@ -38,8 +40,11 @@ def run_bench(
 ) -> None:
     """Measure, keep the results in `out` and pictures beside it, and show tables.
 
+    Speeds of two starts cannot be compared, so nothing is gone on with. What a start measured that
+    was stopped stays in a file of its own beside `out`, which only a whole benchmark replaces.
+
     Args:
-        out: JSON file, written anew after every measurement.
+        out: JSON file.
         full: All tasks and growth; else what takes a few minutes on two cores.
         tasks: Only these tasks, and no growth.
         growth: Only growth.
@@ -55,11 +60,15 @@ def run_bench(
     batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
     if growth or (full and not tasks):
         batches += growth_batches(kind)
-    with Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display:
+    with (
+        harness.kept_when_stopped(),
+        Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display,
+    ):
         for batch in batches:
             harness.measure(batch, display)
         for job in harness.needed_to_extrapolate():
             harness.measure([job], display)
+    harness.finish()
     if chosen:
         draw_ratios([harness.results], out.parent, out.stem)
     if harness.results.growth():
@@ -70,10 +79,10 @@ def run_bench(
 
 
 class Harness:
-    """The measurements so far, on disk after each.
+    """The measurements so far, on disk after each: in a file of this start until they are whole.
 
     Args:
-        out: JSON file.
+        out: JSON file that they end up in.
         device: `cpu` or `cuda`.
         seconds: About how long each contestant is measured.
         data_root: Folder of raw data.
@@ -83,18 +92,36 @@ class Harness:
     def __init__(
         self, out: Path, device: str, seconds: float, data_root: Path | None, command: str
     ) -> None:
+        start = datetime.now(UTC)
         self.out = out
+        self.unfinished = out.with_name(f"{out.stem}.unfinished-{start:%Y%m%d-%H%M%S}.json")
         self.order = Order(device, seconds, data_root)
         self.done = 0
-        self.results = Results(device, command, f"{datetime.now(UTC):%Y-%m-%d}")
+        self.results = Results(device, command, f"{start:%Y-%m-%d}")
 
     def measure(self, jobs: list[Job], display: Display) -> None:
         """Do jobs in one process and take in each result as it comes."""
         for job, measured in measure_jobs(jobs, self.order):
             self.results.add(job, measured)
-            write_json(self.out, self.results.content)
+            write_json(self.unfinished, self.results.content)
             self.done += 1
             display.update(self.done, text=_line(job, measured))
+
+    @contextmanager
+    def kept_when_stopped(self) -> Iterator[None]:
+        """Say where the measurements are if the block is interrupted."""
+        try:
+            yield
+        except Interrupted as told:
+            kept = "nothing was measured yet"
+            if self.done:
+                kept = f"what was measured is in '{self.unfinished}'"
+            text = f"interrupted; {kept}, and the same command measures all of it anew"
+            raise Interrupted(told.number, text) from None
+
+    def finish(self) -> None:
+        """Put the measurements where they were asked for."""
+        self.unfinished.replace(self.out)
 
     def needed_to_extrapolate(self) -> list[Job]:
         """Smaller K of plain cases that died for memory, which tell how much they needed."""

@@ -13,6 +13,7 @@ from concurrent.futures import wait
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,15 @@ from canet.progress import Display
 from canet.runs.data import data_now
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.search.objective import Objective
-from canet.search.storage import open_storage, reach, serve
+from canet.search.presence import Presence, present_at
+from canet.search.samplers import places
+from canet.search.storage import failure_told, open_storage, reach, serve
 from canet.search.study import (
     ERROR,
     Plan,
+    begin_anew,
     check_data,
+    check_trials,
     done_trials,
     enqueue_start,
     importances,
@@ -64,10 +69,11 @@ class Worker:
     def __call__(self, dead: frozenset[int], look: Look | None) -> str:
         """Trials that are not `dead` are left to other workers. Returns the hardware."""
         reach(self.storage)
-        study = open_study(self.plan, self.storage)
-        objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
-        check_data(study, objective.data)
-        optimize(study, self.plan, self.wanted, objective, dead, look)
+        with failure_told():
+            study = open_study(self.plan, self.storage)
+            objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
+            check_data(study, objective.data)
+            optimize(study, self.plan, self.wanted, objective, dead, look)
         return device_name(pick_device(self.device))
 
 
@@ -99,8 +105,10 @@ def run_search(
         The content of `best.json`.
     """
     _begin(plan, out)
-    kept = open_storage(storage or str(out / JOURNAL))
+    place = storage or str(out / JOURNAL)
+    kept = open_storage(place)
     study = open_study(plan, kept)
+    check_trials(study, plan)
     wanted = min(trials, len(plan.points))
     done = len(done_trials(study))
     if done >= wanted:
@@ -109,12 +117,15 @@ def run_search(
         hardware = device_name(pick_device(device))
     else:
         with (
+            failure_told(),
+            present_at(place) as presence,
             Display(wanted, done, "trials", quiet) as display,
             open_engine(jobs, ray, device) as engine,
             serve(kept) if engine.remote else nullcontext(kept) as shared,
         ):
             worker = Worker(plan, wanted, shared, device, data_root)
-            hardware = _do_trials(engine, worker, study, lambda: _show(display, study, plan))
+            look = partial(_show, display, study, plan)
+            hardware = _do_trials(engine, worker, study, presence, look)
     best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
     write_json(out / BEST, best)
     return best
@@ -160,12 +171,17 @@ def _begin(plan: Plan, out: Path) -> None:
         raise CanetError(f"'{out}' holds another search: choose another folder for --out")
 
 
-def _do_trials(engine: Engine, worker: Worker, study: optuna.Study, look: Look) -> str:
+def _do_trials(
+    engine: Engine, worker: Worker, study: optuna.Study, presence: Presence, look: Look
+) -> str:
     """Let the slots of an engine do the trials that are missing; what they ran on."""
     hardware: set[str] = set()
     # Once is enough, unless an engine repeated a task whose machine died in the middle of a trial.
     while (missing := worker.wanted - len(done_trials(study))) > 0:
-        enqueue_start(study, worker.plan)
+        with presence.alone() as alone:
+            if alone:
+                begin_anew(study)
+            enqueue_start(study, worker.plan)
         unended = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
         dead = frozenset(trial.number for trial in unended)
         tasks = [
@@ -198,6 +214,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
     if not ranked:
         errors = [trial.user_attrs[ERROR] for trial in done if ERROR in trial.user_attrs]
         raise CanetError(f"no trial ended with a score: {errors[0] if errors else 'all pruned'}")
+    place = places(study.get_trials(deepcopy=False))
     start = [trial.value for trial in ranked if trial.params == plan.start]
     states = [trial.state.name for trial in done]
     return {
@@ -220,7 +237,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
         "sampler": plan.sampler,
         "importances": importances(study),
         "best_trials": [
-            {"number": t.number, "valid": t.value, "settings": _ordered(plan, t.params)}
+            {"number": place[t.number], "valid": t.value, "settings": _ordered(plan, t.params)}
             for t in ranked[:NUM_SHOWN]
         ],
         "command": _search_command(plan, len(done)),

@@ -13,17 +13,15 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import (
     BaseStorage,
     GrpcStorageProxy,
-    JournalStorage,
     RDBStorage,
     get_storage,
     run_grpc_proxy_server,
 )
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from canet.errors import CanetError
 from canet.runs.engine import Processes
+from canet.search.journal import open_journal
 
-LOCK_SECONDS = 10  # after which the lock of a process that died is taken; it is held for moments
 SERVER_SECONDS = 60  # that a worker waits for the machine that keeps the trials
 
 
@@ -31,15 +29,19 @@ def open_storage(place: str) -> BaseStorage:
     """The journal at a path, or the database at a URL."""
     if "://" in place:
         return _open_database(place)
-    path = Path(place).absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = JournalFileOpenLock(str(path), LOCK_SECONDS)
-    backend = JournalFileBackend(str(path), lock)
-    _drop_torn_line(path, lock)
+    return open_journal(Path(place).absolute())
+
+
+@contextmanager
+def failure_told() -> Iterator[None]:
+    """Turn a failure of a database in the middle of a search into one line."""
     try:
-        return JournalStorage(backend)
-    except (ValueError, KeyError):
-        raise CanetError(f"'{place}' is not a journal of a search: name another file") from None
+        yield
+    except StorageInternalError as error:
+        cause = str(error.__cause__ or error).splitlines()[0]
+        raise CanetError(
+            f"the storage failed ({cause}): mend it, and the same command goes on"
+        ) from None
 
 
 @contextmanager
@@ -92,15 +94,3 @@ def _open_database(url: str) -> BaseStorage:
     except (SQLAlchemyError, ImportError, StorageInternalError) as error:
         cause = str(error).splitlines()[0]
         raise CanetError(f"cannot open the storage '{url}' ({cause}): check its URL") from None
-
-
-def _drop_torn_line(path: Path, lock: JournalFileOpenLock) -> None:
-    """Cut off what a process that died while writing left: Optuna would write on in that line."""
-    lock.acquire()
-    try:
-        content = path.read_bytes()
-        if content and not content.endswith(b"\n"):
-            with path.open("r+b") as file:
-                file.truncate(content.rfind(b"\n") + 1)
-    finally:
-        lock.release()

@@ -9,28 +9,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 import optuna
 import torch
-from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from canet.data.digest import DataDigest
 from canet.errors import CanetError
+from canet.files import WriteError
 from canet.methods import get_method
 from canet.search.objective import Progress
+from canet.search.samplers import PLACE, SamplerName, open_sampler, places, seed_of
 from canet.settings import describe_settings, override
 from canet.training import RunConfig
+from canet.training.metrics import is_score
 
-SamplerName = Literal["tpe", "random", "grid"]
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
 MOST_REPEATS = 10  # draws of settings that were tried before, until one that was not is looked up
 ERROR = "error"  # the attribute of a trial whose settings cannot be trained
+FIXED = "fixed_params"  # Optuna's attribute of a trial whose settings are not drawn
 DATA = "data"  # the attribute of a study with the digest of what it is searched on
-SKIPPED = math.nan  # the score of a trial that is not done, which Optuna takes for failed
 
 Score = Callable[[Mapping[str, Any], Progress], float]
 
@@ -96,7 +96,7 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
     median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
     return optuna.create_study(
         storage=storage,
-        sampler=_sampler(plan),
+        sampler=open_sampler(plan.sampler, plan.ranges),
         pruner=optuna.pruners.NopPruner() if plan.sampler == "grid" else median,
         study_name=plan.name,
         direction="maximize",
@@ -109,11 +109,38 @@ def check_data(study: optuna.Study, data: DataDigest) -> None:
     known = study.user_attrs.get(DATA)
     if known is None:
         study.set_user_attr(DATA, data.to_json())
-    elif DataDigest.from_json(known).differs_in(data) not in (None, "last bits"):
+        return
+    try:
+        same = DataDigest.from_json(known).differs_in(data) in (None, "last bits")
+    except (KeyError, TypeError, ValueError):
+        same = False
+    if not same:
         raise CanetError(
             f"the trials of '{study.study_name}' were made on other data: give the data they were "
             "made on, or choose another folder for --out"
         )
+
+
+def check_trials(study: optuna.Study, plan: Plan) -> None:
+    """Refuse trials that no search by this plan has made: a storage may have been edited."""
+
+    def sound(trial: FrozenTrial) -> bool:
+        scores = [*trial.intermediate_values.values(), *(trial.values or [])]
+        ended = trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
+        return (
+            all(is_score(score) and math.isfinite(score) for score in scores)
+            and isinstance(trial.user_attrs.get(PLACE, 0), int)
+            and (trial.state != TrialState.COMPLETE or len(trial.values or []) == 1)
+            and (not ended or trial.params.keys() == plan.choices.keys())
+            and all(value in plan.choices.get(name, []) for name, value in trial.params.items())
+        )
+
+    for trial in study.get_trials(deepcopy=False):
+        if not sound(trial):
+            raise CanetError(
+                f"trial {trial.number} of '{study.study_name}' is not one of this search: its "
+                "journal or database was edited; put it back, or choose another --out or --storage"
+            )
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:
@@ -148,6 +175,26 @@ def enqueue_start(study: optuna.Study, plan: Plan) -> None:
         study.enqueue_trial(plan.start)
 
 
+def begin_anew(study: optuna.Study) -> None:
+    """Let trials whose process has ended be done next, each in its place.
+
+    Only for who knows that all trials under way by name are such: Optuna cannot tell. That a trial
+    waits is written before that the other one failed, so that a stop in between loses neither; one
+    that then waits twice is done once.
+    """
+    trials = study.get_trials(deepcopy=False)
+    place = places(trials)
+    for trial in trials:
+        if trial.state == TrialState.RUNNING:
+            if ERROR not in trial.user_attrs:
+                fixed = {FIXED: trial.system_attrs[FIXED]} if FIXED in trial.system_attrs else {}
+                again = {PLACE: place[trial.number]}
+                study.add_trial(
+                    create_trial(state=TrialState.WAITING, system_attrs=fixed, user_attrs=again)
+                )
+            study.tell(trial.number, state=TrialState.FAIL)
+
+
 def optimize(
     study: optuna.Study,
     plan: Plan,
@@ -158,15 +205,16 @@ def optimize(
 ) -> None:
     """Do trials until there are so many in all, with those that other workers are at.
 
-    Optuna does them. It does not know that settings were tried before, and its own limit of trials
-    lets every worker begin one more; both are seen to here, by the order of their numbers.
+    Optuna does not know that settings were tried before, and its own limit of trials lets every
+    worker begin one more; both are seen to here, by the order of their numbers. Its own loop would
+    take a trial that was interrupted, or could not be written down, for one that failed.
 
     Args:
         study: Where trials are drawn from and kept.
         plan: What is searched.
         wanted: Number of trials.
         score: Settings, and whom to tell the progress → score.
-        dead: Numbers of trials that are running by name, but whose process has ended.
+        dead: Numbers of trials that are running by name, but whose process may have ended.
         look: Called after each trial.
     """
 
@@ -174,11 +222,11 @@ def optimize(
         running = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
         return done_trials(study) + [trial for trial in running if trial.number not in dead]
 
-    def attempt(trial: optuna.Trial) -> float:
+    def attempt(trial: optuna.Trial) -> tuple[float | None, TrialState | None]:
         settings = {name: trial.suggest_categorical(name, c) for name, c in plan.choices.items()}
         earlier = [other.params for other in taken() if other.number < trial.number]
         if len(earlier) >= wanted or settings in earlier:
-            return SKIPPED
+            return None, TrialState.FAIL
 
         def report(done: int, total: int, valid: float) -> None:
             if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
@@ -187,58 +235,39 @@ def optimize(
                     raise optuna.TrialPruned
 
         try:
-            return score(settings, report)
-        except CanetError as error:
-            trial.set_user_attr(ERROR, str(error))
+            return score(settings, report), None
+        except optuna.TrialPruned:
+            return None, TrialState.PRUNED
+        except WriteError:  # not the fault of the settings
             raise
+        except CanetError as error:
+            reason = str(error)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
-            trial.set_user_attr(ERROR, "not enough memory on the device")
-            raise
+            reason = "not enough memory on the device"
+        trial.set_user_attr(ERROR, reason)
+        return None, TrialState.FAIL
 
-    def after(study: optuna.Study, trial: FrozenTrial) -> None:
+    while len(taken()) < wanted and _enqueue_after_repeats(study, plan):
+        trial = study.ask()
+        study.tell(trial, *attempt(trial))
         if look:
             look()
-        done = done_trials(study)
-        if len(taken()) >= wanted:
-            study.stop()
-        elif trial.number - max((last.number for last in done), default=-1) >= MOST_REPEATS:
-            tried = [other.params for other in done]
-            if left := [point for point in plan.points if point not in tried]:
-                study.enqueue_trial(left[_seed(len(left)) % len(left)])
-            else:
-                study.stop()
-
-    if len(taken()) < wanted:
-        study.optimize(attempt, catch=(CanetError, torch.OutOfMemoryError), callbacks=[after])
 
 
-# Optuna's samplers draw from a generator whose state ends with their process. These begin anew with
-# the number of each trial: a search that is stopped and goes on tries what it would have tried
-# without the stop, and processes that share a study do not draw the same.
+def _enqueue_after_repeats(study: optuna.Study, plan: Plan) -> bool:
+    """Look settings up that were not tried if too many draws in a row were; False if none are left.
 
-
-class _Random(RandomSampler):
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        vars(self).update(vars(RandomSampler(_seed(trial.number))))
-
-
-class _Tpe(TPESampler):
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        fresh = TPESampler(seed=_seed(trial.number), multivariate=True, constant_liar=True)
-        vars(self).update(vars(fresh))
-
-
-class _Grid(GridSampler):
-    after_trial = BaseSampler.after_trial  # its own takes a trial that died for done, and ends all
-
-
-def _sampler(plan: Plan) -> BaseSampler:
-    if plan.sampler == "grid":
-        return _Grid(plan.ranges, seed=0)
-    return _Random() if plan.sampler == "random" else _Tpe()
-
-
-def _seed(number: int) -> int:
-    """Neighbouring numbers → seeds far apart."""
-    return int(np.random.SeedSequence(number).generate_state(1)[0])
+    It depends on the trials so far alone, so that a stop changes nothing.
+    """
+    trials, done = study.get_trials(deepcopy=False), done_trials(study)
+    place = places(trials)
+    last = max((place[trial.number] for trial in done), default=-1)
+    ended = {place[trial.number] for trial in trials if trial.state.is_finished()}
+    waiting = any(trial.state == TrialState.WAITING for trial in trials)
+    if waiting or sum(number > last for number in ended) < MOST_REPEATS:
+        return True
+    tried = [trial.params for trial in done]
+    if left := [point for point in plan.points if point not in tried]:
+        study.enqueue_trial(left[seed_of(len(left)) % len(left)])
+    return bool(left)
