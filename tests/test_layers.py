@@ -27,7 +27,7 @@ ROOMS = [
     {"nn"},
     {"methods"},
     {"console", "training"},
-    {"estimator", "model_folder", "predictions", "reference"},
+    {"column_screen", "estimator", "model_content", "model_folder", "predictions", "reference"},
     {"presets", "runs"},
     {"search"},
     {"report"},

@@ -29,13 +29,13 @@ METHODS: dict[str, type[Method]] = {
 
 def get_method(name: str) -> type[Method]:
     """The method class of a name, or an error that lists the names."""
-    if name not in METHODS:
+    if name not in list(METHODS):
         raise unknown_name("method", name, METHODS)
     return METHODS[name]
 
 
 def check_backbone(name: str) -> None:
-    if name not in BACKBONES:
+    if name not in list(BACKBONES):
         raise unknown_name("backbone", name, BACKBONES)
 
 
