@@ -204,6 +204,15 @@ def test_an_unfinished_run_is_counted_and_its_damaged_checkpoint_is_a_line(tmp_p
     assert line.startswith(f"'{place.checkpoints[0]}' is damaged: the run goes on from")
 
 
+def test_a_problem_is_one_line_whatever_a_folder_is_called(tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\nb\xff")
+    train(tmp_path / "runs" / name)
+    (tmp_path / "runs" / name / METRICS).write_text("{}")
+    answer = call(tmp_path, "verify", "runs")
+    assert answer.code == 2
+    assert len(answer.out.splitlines()) == 2
+
+
 def test_saved_models_are_looked_at(tmp_path: Path) -> None:
     write_model(tmp_path / "model", {"params": {}}, {"weights": {"a": torch.ones(3)}})
     answer = call(tmp_path, "verify", "model")
