@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from canet.errors import CanetError
-from canet.files import read_json, write_json
+from canet.files import read_json, write_bytes, write_json
 from canet.methods import METHODS
 from canet.model_folder import write_model
 from canet.training import RunFolder, Trainer, find_runs, write_archive
 from canet.training.checkpoint import CONFIG, METRICS, RESULT, WEIGHTS
 from canet.training.record import MARKER, read_record, write_record
+from canet.training.tensors import pack
 from canet.verify import verify
 from tests.finished import make_config, write_run
 from tests.test_cli import call
@@ -31,9 +36,13 @@ def train(folder: Path, method: str = "erm", backbone: str = "gcn") -> RunFolder
 
 def resealed(place: RunFolder, name: str, content: object) -> None:
     """Change a file as somebody does who changes its checksum, too."""
+    sealed(place, name, write_json(place.path / name, content))
+
+
+def sealed(place: RunFolder, name: str, digest: str) -> None:
     record = read_record(place.path)
     assert record is not None
-    write_record(place.path, record | {name: write_json(place.path / name, content)})
+    write_record(place.path, record | {name: digest})
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -88,6 +97,94 @@ def test_what_is_whole_but_cannot_be_used_is_a_line(tmp_path: Path) -> None:
     assert "unknown method 'magic'" in name
 
 
+def empty_tensors(shape: list[int]) -> bytes:
+    """Weights of a shape that has no entry, in a file of a few bytes."""
+    tensor = {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}
+    head = {f"model.{name}.weight": tensor for name in ("phi_in", "phi_out")}
+    content = json.dumps(head).encode()
+    return struct.pack("<Q", len(content)) + content
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["sealed", "old"])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        *({f"model.{name}.weight": torch.zeros(())} for name in ("phi_in", "phi_out")),
+        *({f"model.{name}.weight": torch.zeros(4)} for name in ("phi_in", "phi_out")),
+        {"model.phi_in.weight": torch.zeros(4, 9, dtype=torch.complex64)},
+        *([0, 2**40], [2**40, 0]),
+    ],
+    ids=["in 0", "out 0", "in 1", "out 1", "complex", "huge", "tall"],
+)
+def test_hostile_weights_are_a_line_and_the_other_runs_are_looked_at(
+    weights: dict[str, torch.Tensor] | list[int], old: bool, tmp_path: Path
+) -> None:
+    place = train(tmp_path / "a")
+    later = train(tmp_path / "b")
+    (later.path / METRICS).write_text("{}")
+    if isinstance(weights, list):
+        content = empty_tensors(weights)
+    else:
+        content = pack(place.read_tensors(WEIGHTS) | weights)
+    sealed(place, WEIGHTS, write_bytes(place.path / WEIGHTS, content))
+    if old:
+        config = read_json(place.path / CONFIG)
+        write_json(place.path / CONFIG, {k: v for k, v in config.items() if k != "data"})
+        (place.path / MARKER).write_bytes(b"")
+    found = verify(tmp_path)
+    assert found.finished == 2
+    fit, damage = found.problems
+    assert fit.startswith(f"'{place.path / WEIGHTS}' does not fit the model")
+    assert damage.startswith(f"'{later.path / METRICS}' is damaged")
+
+
+def test_whatever_is_wrong_with_a_run_the_others_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        train(tmp_path / name)
+
+    def fail(place: RunFolder) -> None:
+        raise IndexError("a\nb")
+
+    monkeypatch.setattr("canet.verify.read_run", fail)
+    assert verify(tmp_path).problems == [
+        f"'{tmp_path / name}' cannot be used (IndexError: a b)" for name in ("a", "b")
+    ]
+
+
+def test_runs_behind_a_link_are_looked_at_once(tmp_path: Path) -> None:
+    place = train(tmp_path / "elsewhere" / "run")
+    (place.path / METRICS).write_text("{}")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / "b").symlink_to(place.path)
+    found = verify(tmp_path / "runs")
+    assert found.finished == 1
+    (line,) = found.problems
+    assert line.startswith(f"'{tmp_path / 'runs/a/run' / METRICS}' is damaged")
+
+
+def test_what_cannot_be_looked_at_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path / "run")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "closed").mkdir()
+    scandir = os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if Path(path).name == "closed":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert verify(tmp_path).problems == [
+        f"'{tmp_path / 'link'}' is a link to what is not there",
+        f"'{tmp_path / 'closed'}' cannot be read (Permission denied)",
+    ]
+
+
 def test_runs_without_checksums_are_counted_as_such(tmp_path: Path) -> None:
     write_run(tmp_path, make_config(), {"test_id": 50.0, "ood/a": 40.0})
     train(tmp_path / "new")
@@ -105,6 +202,15 @@ def test_an_unfinished_run_is_counted_and_its_damaged_checkpoint_is_a_line(tmp_p
     place.checkpoints[0].write_bytes(b"torn")
     (line,) = verify(tmp_path).problems
     assert line.startswith(f"'{place.checkpoints[0]}' is damaged: the run goes on from")
+
+
+def test_a_problem_is_one_line_whatever_a_folder_is_called(tmp_path: Path) -> None:
+    name = os.fsdecode(b"a\nb\xff")
+    train(tmp_path / "runs" / name)
+    (tmp_path / "runs" / name / METRICS).write_text("{}")
+    answer = call(tmp_path, "verify", "runs")
+    assert answer.code == 2
+    assert len(answer.out.splitlines()) == 2
 
 
 def test_saved_models_are_looked_at(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
 from canet.data import CATALOG
 from canet.errors import CanetError
@@ -17,6 +18,7 @@ from canet.report.results import read_run
 from canet.settings import override
 from canet.training import RunFolder, runs_at
 from canet.training.checkpoint import CONFIG, RESULT, WEIGHTS
+from canet.training.folders import folders_below
 from canet.training.record import MARKER
 from canet.training.states import read_state
 from canet.training.summary import summarise
@@ -53,29 +55,49 @@ class Verification:
 
 
 def verify(path: Path) -> Verification:
-    """Look through a run, a saved model, an archive, or all runs and models below a folder."""
+    """Look through a run, a saved model, an archive, or all runs and models below a folder.
+
+    Links to folders are followed; what cannot be looked at is a problem, too.
+    """
     found = Verification()
+
+    def unreadable(error: OSError) -> None:
+        found.problems.append(f"'{error.filename}' cannot be read ({error.strerror})")
+
     with runs_at(path) as root:
-        for folder in _folders(root):
-            if (folder / MODEL).exists():
-                found.models += 1
-                found.problems += _problems_of_model(folder)
-                continue
-            place = RunFolder(folder)
-            problems = [*(_problems(place) if place.finished else _problems_of_start(place))]
-            found.problems += problems
-            found.finished += place.finished
-            found.unfinished += not place.finished
-            found.without_checksums += place.finished and not (folder / MARKER).stat().st_size
-    if not found.finished + found.unfinished + found.models:
+        for folder in folders_below(root, unreadable):
+            try:
+                _look_at(folder, found)
+            except Exception as error:  # the others are looked at all the same
+                cause = " ".join(f"{type(error).__name__}: {error}".split())
+                found.problems.append(f"'{folder}' cannot be used ({cause})")
+    if not found.finished + found.unfinished + found.models + len(found.problems):
         raise CanetError(f"no run and no model at '{path}': give the folder that --out named")
     return found
 
 
-def _folders(root: Path) -> list[Path]:
-    """The folders at or below `root` that hold a run, finished or not, or a model."""
-    signs = (MARKER, CONFIG, MODEL)
-    return sorted({path.parent for sign in signs for path in root.rglob(sign) if path.is_file()})
+def _dead_links(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and not path.exists():
+            yield f"'{path}' is a link to what is not there"
+
+
+def _look_at(folder: Path, found: Verification) -> None:
+    """Count the run or model of a folder, if there is one, and add what is wrong with it."""
+    found.problems += _dead_links(folder)
+    if not any((folder / sign).is_file() for sign in (MARKER, CONFIG, MODEL)):
+        return
+    place = RunFolder(folder)
+    if (folder / MODEL).exists():
+        found.models += 1
+        found.problems += _problems_of_model(folder)
+    elif place.finished:
+        found.finished += 1
+        found.without_checksums += not (folder / MARKER).stat().st_size
+        found.problems += _problems(place)
+    else:
+        found.unfinished += 1
+        found.problems += _problems_of_start(place)
 
 
 def _problems_of_model(folder: Path) -> Iterator[str]:
@@ -108,8 +130,6 @@ def _problems(place: RunFolder) -> Iterator[str]:
         _check_use(place)
     except CanetError as error:
         yield str(error)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        yield f"'{place.path}': no table can be made of it ({type(error).__name__}: {error})"
 
 
 def _problems_of_files(place: RunFolder) -> Iterator[str]:
@@ -138,14 +158,29 @@ def _check_use(place: RunFolder) -> None:
     method_type = get_method(config.method)
     check_backbone(config.backbone)
     settings = override(method_type.settings_type(), config.settings)
-    if (place.path / WEIGHTS).exists():
-        tensors = place.read_tensors(WEIGHTS)
-        with torch.device("meta"):
-            method = method_type(
-                settings,
-                config.backbone,
-                tensors["model.phi_in.weight"].shape[1],
-                tensors["model.phi_out.weight"].shape[0],
-                len(run.result["environments_seen"] or ()),
-            )
-        place.load_weights(method.to_empty(device="cpu"))
+    num_environments = len(run.result["environments_seen"] or ())
+
+    def new_method(num_features: int, num_classes: int) -> nn.Module:
+        return method_type(settings, config.backbone, num_features, num_classes, num_environments)
+
+    if (place.path / WEIGHTS).exists() and not _fit(place.read_tensors(WEIGHTS), new_method):
+        raise CanetError(
+            f"'{place.path / WEIGHTS}' does not fit the model of the run's settings: delete "
+            f"'{place.path}' and train the run again"
+        )
+
+
+def _fit(tensors: Mapping[str, Tensor], new_method: Callable[[int, int], nn.Module]) -> bool:
+    """Whether weights are those of a method for as many features and classes as they tell."""
+    first, last = (tensors.get(f"model.{name}.weight") for name in ("phi_in", "phi_out"))
+    if first is None or last is None:
+        return False
+    if not (first.dim() == last.dim() == 2 and first.numel() and last.numel()):
+        return False
+    with torch.device("meta"):  # shapes alone, which take no memory
+        expected = new_method(first.shape[1], last.shape[0]).state_dict()
+    return _kinds(expected) == _kinds(tensors)
+
+
+def _kinds(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}

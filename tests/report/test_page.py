@@ -1,9 +1,11 @@
+import os
 import re
 import sys
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +105,50 @@ def test_damaged_runs_are_named_on_the_page_and_nothing_of_the_kind_without_any(
     assert f"&lt;b&gt;/{damaged.parent.name}/seed-0" in listed
     assert "<b>" not in listed
     assert "IRM" not in text.partition('<section id="left-out">')[0]
+
+
+def test_a_name_that_is_no_text_is_shown_in_printable_characters(tmp_path: Path) -> None:
+    Maker(tmp_path).run(make_config(method="erm"))
+    damaged = Maker(tmp_path / os.fsdecode(b"a\xff")).run(make_config(method="irm"))
+    write_json(damaged / RESULT, [])
+    with pytest.warns(InputWarning, match="left out a run"):
+        text = report(tmp_path)
+    assert "a\\udcff/" in text.partition('<section id="left-out">')[2].partition("</section>")[0]
+
+
+def test_damaged_jobs_tables_and_figures_are_named_on_the_page(tmp_path: Path) -> None:
+    Maker(tmp_path).run(make_config(method="erm"))
+    for folder in ("b", "tables", "figures"):
+        (tmp_path / folder).mkdir()
+    write_json(tmp_path / "b" / "failed.json", {"lines": ["boom"]})
+    (tmp_path / "b" / CONFIG).write_text('{"task":')
+    (tmp_path / "tables" / "<x>.json").write_text('{"rows":')
+    (tmp_path / "figures" / "y.svg").symlink_to("nowhere")
+    with pytest.warns(InputWarning) as caught:
+        text = report(tmp_path)
+    assert [str(warning.message).partition("'")[0] for warning in caught] == [
+        "left out a file: "
+    ] * 2
+    assert '<a class="failed" href="#damaged-files">2 damaged files left out.</a>' in text
+    listed = text.partition('<section id="damaged-files">')[2].partition("</section>")[0]
+    assert "tables/&lt;x&gt;.json" in listed
+    assert "figures/y.svg" in listed
+    failed = text.partition('<section id="failed">')[2].partition("</section>")[0]
+    assert "<summary>a job whose config.json is damaged (b)</summary><pre>boom</pre>" in failed
+
+
+@pytest.mark.parametrize(
+    "settings", [{"epochs": [1]}, {"epochs": "1"}, {"hidden": {}}], ids=["list", "word", "object"]
+)
+def test_a_run_whose_settings_are_none_is_left_out(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    Maker(tmp_path).run(make_config(method="erm"))
+    folder = Maker(tmp_path).run(make_config(method="irm"))
+    content = read_json(folder / CONFIG)
+    write_json(folder / CONFIG, content | {"settings": content["settings"] | settings})
+    with pytest.warns(InputWarning, match="left out a run"):
+        assert "1 damaged run left out." in report(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.files import write_json
+from canet.files import read_json, write_json
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.presets import unsearched
@@ -17,6 +17,7 @@ from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.training import RunConfig
+from canet.training.checkpoint import RESULT
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker
 from tests.searches import SearchCaNet
@@ -228,6 +229,20 @@ def test_a_task_without_true_environments_has_no_match(tmp_path: Path) -> None:
     Maker(tmp_path).run(make_config("twitch", "canet"))
     (found,) = section(tmp_path).inferred
     assert all(layer.alignment is None for layer in found.layers)
+
+
+def test_environments_that_another_run_tells_otherwise_do_not_count(tmp_path: Path) -> None:
+    maker = Maker(tmp_path)
+    folders = [maker.run(make_config("cora", "canet", seed=seed)) for seed in (0, 1, 2)]
+    results = [read_json(folder / RESULT) for folder in folders]
+    del results[1]["inferred_environments"]["alignment"]
+    one_layer = {"effective": [1.0], "alignment": [0.0], "posterior": {"train": [[0.5, 0.5]]}}
+    results[2]["inferred_environments"] = one_layer
+    for folder, result in zip(folders, results, strict=True):
+        write_json(folder / RESULT, result)
+    (found,) = section(tmp_path).inferred
+    assert [len(layer.effective.values) for layer in found.layers] == [2, 2]
+    assert [layer.alignment and len(layer.alignment.values) for layer in found.layers] == [1, 1]
 
 
 def test_runs_that_tell_no_environments_have_no_bars(tmp_path: Path) -> None:

@@ -1,14 +1,18 @@
 import math
+import shutil
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from canet.data import load_task, synthetic
 from canet.data.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
-from canet.files import sha256
+from canet.errors import CanetError, InputWarning
+from canet.files import read_json, sha256, write_json
 from canet.methods import get_method
 from canet.runs.evaluate import (
     CENTRED,
@@ -159,3 +163,57 @@ def test_damaged_run_is_told_in_one_line(
         evaluate_runs(tmp_path, "cpu")
     assert "\n" not in str(caught.value)
     assert str(tmp_path / "run") in str(caught.value)
+
+
+def test_a_copy_of_a_run_is_no_further_run(task: ShiftTask, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        train(task, tmp_path / f"seed-{seed}", seed=seed)
+    shutil.copytree(tmp_path / "seed-0", tmp_path / "seed-0-copy")
+    (summary,) = evaluate_runs(tmp_path, "cpu")
+    assert summary["seeds"] == [0, 1]
+
+
+def test_runs_behind_a_link_are_scored(task: ShiftTask, tmp_path: Path) -> None:
+    train(task, tmp_path / "elsewhere" / "seed-0")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
+    (summary,) = evaluate_runs(tmp_path / "runs", "cpu")
+    assert summary["seeds"] == [0]
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["sealed", "old"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        *(("result.json", {"versions": value}) for value in (None, [1])),
+        *(("result.json", {"seconds_per_epoch": value}) for value in ("1", None)),
+        ("result.json", {"device": []}),
+        *(("config.json", {"data_seed": value}) for value in (-5, 10**40)),
+        *(("config.json", {"settings": value}) for value in ({"hidden": 4}, {"epochs": []})),
+        ("config.json", {"inductive": "yes"}),
+    ],
+)
+def test_what_no_run_can_hold_is_told_in_one_line(
+    name: str, changes: dict[str, Any], old: bool, task: ShiftTask, tmp_path: Path
+) -> None:
+    train(task, tmp_path / "run")
+    content = read_json(tmp_path / "run" / name) | changes
+    record = read_record(tmp_path / "run")
+    assert record is not None
+    write_record(tmp_path / "run", record | {name: write_json(tmp_path / "run" / name, content)})
+    if old:
+        config = read_json(tmp_path / "run" / "config.json")
+        write_json(tmp_path / "run" / "config.json", {k: config[k] for k in config if k != "data"})
+        (tmp_path / "run" / "done").write_bytes(b"")
+    with ignored_age(), pytest.raises(CanetError) as caught:
+        evaluate_runs(tmp_path, "cpu")
+    assert "\n" not in str(caught.value)
+    assert "train the run again" in str(caught.value)
+
+
+@contextmanager
+def ignored_age() -> Iterator[None]:
+    """Runs without a digest of their data are remarked."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "some runs are older than digests", InputWarning)
+        yield

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import io
+import shutil
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from canet.errors import CanetError
 from canet.files import sha256, write_json
+from canet.report import write_report
 from canet.report.results import read_results
 from canet.training import RunFolder, find_runs, runs_at, unpack_archive, write_archive
 from canet.training.checkpoint import METRICS, RESULT, WEIGHTS
 from canet.training.record import MARKER, read_record, write_record
+from canet.verify import verify
 from tests.finished import make_config, write_run
+from tests.test_cli import call
 
 
 @pytest.fixture
@@ -108,8 +115,6 @@ def test_what_is_no_archive_is_refused(damage: str, archive: Path, tmp_path: Pat
 
 
 def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
-    import tarfile
-
     with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as packed:
         packed.addfile(tarfile.TarInfo("../../evil/done"))
     with pytest.raises(CanetError, match="archive"):
@@ -130,3 +135,44 @@ def test_reading_curves_that_an_archive_left_out_names_the_file(
     assert not (place.path / METRICS).exists()
     with pytest.raises(CanetError, match=METRICS):
         place.read_metrics()
+
+
+@pytest.mark.parametrize("command", ["verify", "report"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"path": "a\0b/done"},
+        {"size": "99999999999999999999"},
+        {"mtime": "nan"},
+        {"mtime": str(2**70)},
+        {"GNU.sparse.map": "a,b", "GNU.sparse.size": "5"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"},
+    ],
+    ids=["nul", "size", "nan", "late", "sparse map", "sparse"],
+)
+def test_absurd_headers_are_refused_in_one_line(
+    headers: dict[str, str], command: str, tmp_path: Path
+) -> None:
+    with tarfile.open(tmp_path / "bad.tar.xz", "w:xz", preset=0) as packed:
+        member = tarfile.TarInfo("run/done")
+        member.size, member.pax_headers = 1, headers
+        packed.addfile(member, io.BytesIO(b"x"))
+    act: dict[str, Any] = {
+        "verify": lambda: verify(tmp_path / "bad.tar.xz"),
+        "report": lambda: write_report(tmp_path / "bad.tar.xz", tmp_path / "page.html"),
+    }
+    with pytest.raises(CanetError, match="is not an archive of runs, or is damaged") as caught:
+        act[command]()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_copy_of_a_run_is_neither_packed_nor_counted(
+    runs: Path, archive: Path, tmp_path: Path
+) -> None:
+    first = find_runs(runs)[0].path
+    shutil.copytree(first, first.with_name("copy"))
+    assert len(find_runs(runs)) == 4
+    assert write_archive(find_runs(runs), tmp_path / "again.tar.xz") == 3
+    assert (tmp_path / "again.tar.xz").read_bytes() == archive.read_bytes()
+    answer = call(tmp_path, "archive", runs, "--out", "told.tar.xz")
+    assert answer.out.startswith("3 runs: told.tar.xz")

@@ -14,6 +14,7 @@ from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
 from canet.training import RunConfig, RunFolder, checkpoint, find_runs
 from canet.training.checkpoint import CONFIG, METRICS, RESULT, WEIGHTS
+from canet.training.config import grouped
 from canet.training.record import MARKER, read_record
 
 CONFIGURATION = RunConfig(
@@ -359,3 +360,49 @@ def test_runs_share_a_folder_name_if_and_only_if_they_differ_in_the_seed_alone()
         replace(CONFIGURATION, settings=CONFIGURATION.settings | {"hidden": 9}),
     ]
     assert len({name, *(other.name for other in others)}) == 4
+
+
+def test_runs_behind_a_link_are_found_once(tmp_path: Path) -> None:
+    finished_run(tmp_path / "elsewhere" / "seed-0")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "runs" / "b").symlink_to(tmp_path / "elsewhere" / "seed-0")
+    assert [run.path for run in find_runs(tmp_path / "runs")] == [tmp_path / "runs/a/seed-0"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"seed": seed} for seed in (-1, 2**63, 1.0, True, "0", None)),
+        *({"data_seed": seed} for seed in (-5, 10**40)),
+        *({"settings": {"hidden": value}} for value in ([], {}, [8])),
+        *({"settings": {"epochs": value}} for value in ("9", None, 9.5, True)),
+        *({"inductive": "yes"}, {"ood_curves": 1}, {"task": "a\nb"}, {"method": "\ud800"}),
+    ],
+)
+def test_what_no_config_can_hold_is_neither_written_nor_read(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(CanetError, match="cannot be kept"):
+        RunFolder(tmp_path / "new").begin(replace(CONFIGURATION, **changes))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / CONFIG).write_text(json.dumps(asdict(CONFIGURATION) | changes))
+    with pytest.raises(CanetError, match=r"config\.json' is damaged") as caught:
+        RunFolder(tmp_path).read_config()
+    one_line(caught)
+
+
+@pytest.mark.parametrize("seed", [0, 2**63 - 1])
+def test_every_seed_that_can_be_is_kept(seed: int, tmp_path: Path) -> None:
+    config = replace(CONFIGURATION, seed=seed, data_seed=seed)
+    RunFolder(tmp_path).begin(config)
+    assert RunFolder(tmp_path).read_config() == config
+
+
+def test_runs_are_grouped_by_all_but_the_seed_and_the_first_copy_counts() -> None:
+    other = replace(CONFIGURATION, backbone="gat")
+    seeds = [replace(CONFIGURATION, seed=seed) for seed in (10, 2, 10)]
+    runs = [(seeds[0], "a"), (other, "b"), (seeds[1], "c"), (seeds[2], "copy of a")]
+    groups = grouped(runs)
+    assert groups == [{2: "c", 10: "a"}, {1: "b"}]
+    assert [*groups[0]] == [2, 10]

@@ -99,6 +99,13 @@ def test_result_of_another_version_is_refused_in_one_line(key: str) -> None:
         summarise([scored(0), Scored(run.config, kept)], "accuracy")
 
 
+def test_settings_without_epochs_are_refused_in_one_line() -> None:
+    run = scored()
+    other = replace(run, config=replace(run.config, settings={"hidden": 8}))
+    with pytest.raises(CanetError, match="seed 0 do not tell epochs: delete its folder"):
+        summarise([other], "accuracy")
+
+
 def test_deviation_of_a_sample_is_told_even_if_a_score_is_not_a_number() -> None:
     assert deviation([1.0]) == 0
     assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))

@@ -34,6 +34,5 @@ def archive(
     """One small file of all finished runs, without weights: what tables and reports need."""
     from canet.training import find_runs, write_archive
 
-    places = find_runs(runs)
-    write_archive(places, out)
-    print(f"{len(places)} runs: {out}, {out.stat().st_size / 2**20:.1f} MB")
+    count = write_archive(find_runs(runs), out)
+    print(f"{count} runs: {out}, {out.stat().st_size / 2**20:.1f} MB")

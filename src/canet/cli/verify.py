@@ -21,7 +21,7 @@ def verify(
 
     found = look_through(path)
     for problem in found.problems:
-        print(problem)
+        print(" ".join(problem.split()))
     print(found.count)
     if found.problems:
         raise typer.Exit(2)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from canet.errors import CanetError
 from canet.files import read_json
 from canet.report.tables import Table
 from canet.runs.worker import FAILURE
 from canet.training import RunFolder
 from canet.training.checkpoint import CONFIG
+from canet.training.folders import folders_below
 
+T = TypeVar("T")
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
@@ -30,40 +35,64 @@ class Failure(NamedTuple):
     lines: list[str]
 
 
-def figures(folder: Path) -> list[Figure]:
-    """The pictures of a folder by name; the SVG where one was written in both formats."""
+def figures(folder: Path) -> tuple[list[Figure], list[str]]:
+    """The pictures of a folder by name, and a line for each that cannot be read.
+
+    The SVG where one was written in both formats.
+    """
     chosen: dict[str, Path] = {}
     for suffix in TYPES:
         for path in folder.glob(f"*{suffix}"):
             chosen.setdefault(path.stem, path)
-    return [Figure(_title(stem), _uri(path)) for stem, path in sorted(chosen.items())]
+    return _readable([path for _, path in sorted(chosen.items())], _figure)
 
 
-def tables(folder: Path) -> list[Table]:
-    """The tables of a folder by name."""
-    return [Table.read(path) for path in sorted(folder.glob("*.json"))]
+def tables(folder: Path) -> tuple[list[Table], list[str]]:
+    """The tables of a folder by name, and a line for each that cannot be read."""
+    return _readable(sorted(folder.glob("*.json")), Table.read)
 
 
 def failures(out: Path) -> list[Failure]:
     """The jobs at or below `out` that failed and have not been finished since."""
     found = []
-    for path in sorted(out.rglob(FAILURE)):
-        place = RunFolder(path.parent)
-        if place.finished:
+    for folder in folders_below(out):
+        place = RunFolder(folder)
+        if place.finished or not os.path.lexists(folder / FAILURE):
             continue
-        name = path.parent.relative_to(out).as_posix()
-        if (place.path / CONFIG).exists():
-            config = place.read_config()
-            name = f"{config.task} {config.method}-{config.backbone}, seed {config.seed} ({name})"
-        found.append(Failure(name, _lines(path)))
+        name = folder.relative_to(out).as_posix()
+        if (folder / CONFIG).exists():
+            name = f"{_told(place)} ({name})"
+        found.append(Failure(name, _lines(folder / FAILURE)))
     return found
+
+
+def _readable(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[list[T], list[str]]:
+    """What comes of those files that can be read, and a line for each of the others."""
+    found, left_out = [], []
+    for path in paths:
+        try:
+            found.append(read(path))
+        except CanetError as error:
+            left_out.append(str(error).replace(f"{path.parent.parent}{os.sep}", ""))
+        except OSError as error:
+            left_out.append(f"'{path.parent.name}/{path.name}' cannot be read ({error.strerror})")
+    return found, left_out
+
+
+def _told(place: RunFolder) -> str:
+    """What a job was to train."""
+    try:
+        config = place.read_config()
+    except CanetError:
+        return f"a job whose {CONFIG} is damaged"
+    return f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
 
 
 def _lines(path: Path) -> list[str]:
     """The last lines that a failed job left; that there are none where its file is damaged."""
     try:
         return [str(line) for line in read_json(path)["lines"]]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return ["what it left is damaged"]
 
 
@@ -73,6 +102,6 @@ def _title(stem: str) -> str:
     return first.capitalize() + (f": {' '.join(others)}" if others else "")
 
 
-def _uri(path: Path) -> str:
+def _figure(path: Path) -> Figure:
     content = base64.b64encode(path.read_bytes()).decode()
-    return f"data:{TYPES[path.suffix]};base64,{content}"
+    return Figure(_title(path.stem), f"data:{TYPES[path.suffix]};base64,{content}")

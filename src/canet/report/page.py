@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from canet.colour import BLIND, CENTRED
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.files import atomic_path
 from canet.methods import METHODS
 from canet.report import embedded
@@ -36,8 +37,8 @@ class Machine(NamedTuple):
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
     """Write a page about all finished runs at or below `out`, or in it, to the file `target`.
 
-    Damaged runs are left out, and named on it. Tables and figures of a reproduction, in
-    `out/tables` and `out/figures`, become part of it.
+    Tables and figures of a reproduction, in `out/tables` and `out/figures`, become part of it.
+    Damaged runs, tables and figures are left out, and named on it.
     `out` may be an archive of runs. `context` is what the page is told besides.
     """
     with runs_at(out) as root:
@@ -45,7 +46,8 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
         page = _render(root, compare(results, context), context, left_out)
     try:
         with atomic_path(target) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+            # What is no character, as in the name of a folder, is shown as its number.
+            temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise CanetError(
             f"cannot write '{target}' ({error.strerror}): choose another file with --out"
@@ -77,6 +79,10 @@ def _render(
     runs = [run for c in contestants + variants for run in c.runs]
     shown = {c.config.method for c in contestants + variants}
     machines = Counter(map(_machine, runs))
+    figures, damaged_figures = embedded.figures(out / "figures")
+    tables, damaged_tables = embedded.tables(out / "tables")
+    for line in [*damaged_figures, *damaged_tables]:
+        warnings.warn(f"left out a file: {line}", InputWarning, stacklevel=3)
     return environment.get_template("report.html.jinja").render(
         headline=headline(verdicts),
         evidence=evidence(verdicts),
@@ -94,9 +100,10 @@ def _render(
             sum(run.result["epochs"] * run.result["seconds_per_epoch"] for run in runs)
         ),
         left_out=left_out,
+        damaged_files=[*damaged_figures, *damaged_tables],
         failures=embedded.failures(out),
-        figures=embedded.figures(out / "figures"),
-        tables=embedded.tables(out / "tables"),
+        figures=figures,
+        tables=tables,
     )
 
 

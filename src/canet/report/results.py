@@ -13,8 +13,9 @@ from typing import NamedTuple
 from canet.errors import CanetError, InputWarning
 from canet.report.context import ExtraSet
 from canet.report.score import Score
-from canet.report.soundness import check_metrics, check_result
 from canet.training import RunConfig, RunFolder, find_runs
+from canet.training.config import grouped
+from canet.training.soundness import check_metrics, check_result
 from canet.training.summary import Scored
 
 OOD_MEAN = "ood"
@@ -92,8 +93,7 @@ def find_results(root: Path, extra_sets: Sequence[ExtraSet] = ()) -> Found:
 def results_of(places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
     """Finished runs grouped by everything but their seed, in order of first appearance.
 
-    The same config gives the same run, so of several copies of a run only the first sound one
-    counts.
+    Of several copies of a run only the first sound one counts.
 
     Raises:
         CanetError: A run is damaged.
@@ -108,20 +108,14 @@ def _grouped(
     places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet]
 ) -> tuple[list[Result], list[str]]:
     """Results of the runs that are sound, and what is wrong with the others."""
-    found: dict[str, dict[int, FinishedRun]] = {}
-    errors = []
+    sound, errors = [], []
     for place in places:
         try:
-            run = read_run(place, extra_sets)
+            sound.append(read_run(place, extra_sets))
         except CanetError as error:
             errors.append(str(error))
-        else:
-            found.setdefault(run.config.name, {}).setdefault(run.config.seed, run)
-    results = []
-    for by_seed in found.values():
-        runs = [run for _, run in sorted(by_seed.items())]
-        results.append(Result(replace(runs[0].config, seed=0), runs))
-    return results, errors
+    groups = [[*group.values()] for group in grouped((run.config, run) for run in sound)]
+    return [Result(replace(runs[0].config, seed=0), runs) for runs in groups], errors
 
 
 def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedRun:

@@ -204,10 +204,12 @@ def _inferred(contestant: Contestant) -> Inferred | None:
     if not found:
         return None
     config, first = found[0]
+    depth = len(first["effective"])
+    alike = [content for _, content in found if len(content["effective"]) == depth]
     layers = []
-    for i in range(len(first["effective"])):
-        matches = [content["alignment"][i] for _, content in found if content["alignment"]]
-        effective = Score([content["effective"][i] for _, content in found])
+    for i in range(depth):
+        matches = [content["alignment"][i] for content in alike if content.get("alignment")]
+        effective = Score([content["effective"][i] for content in alike])
         bars = [(_split_name(name), rows[i]) for name, rows in first["posterior"].items()]
         layers.append(LayerEnvironments(effective, Score(matches) if matches else None, bars))
     shown = f"data seed {config.data_seed}, run seed {config.seed}"

@@ -19,6 +19,8 @@ from canet.report.score import GAP, Published, Score, rank
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
 """What Markdown has about a score of a rank."""
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What a table in a damaged file ends in, at the latest when it is shown."""
 
 
 class Text(NamedTuple):
@@ -58,8 +60,12 @@ class Table:
         try:
             content = read_json(path)
             rows = [[_cell(cell) for cell in row] for row in content["rows"]]
-            return cls(**content | {"rows": rows})
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            table = cls(**content | {"rows": rows})
+            table.markdown()
+            if not table._is_sound:
+                raise ValueError(table)
+            return table
+        except DAMAGE:
             raise CanetError(f"'{path}' is damaged: `canet reproduce` writes it anew") from None
 
     def write(self, folder: Path) -> None:
@@ -147,6 +153,14 @@ class Table:
                 groups.append([])
             groups[-1].append(i)
         return [self._only([*texts, *group]) for group in groups]
+
+    @property
+    def _is_sound(self) -> bool:
+        """Whether heads and notes are texts, and every row has a cell for each head."""
+        texts = [self.title, *self.columns, *self.notes]
+        return all(isinstance(text, str) for text in texts) and all(
+            len(row) == len(self.columns) for row in self.rows
+        )
 
     def _only(self, columns: Sequence[int]) -> Table:
         rows = [[row[i] for i in columns] for row in self.rows]

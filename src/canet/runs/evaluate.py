@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
 from canet.training import RunConfig, RunFolder, Trainer, find_runs
+from canet.training.config import grouped
+from canet.training.soundness import check_result
 from canet.training.summary import Scored, summarise
 from canet.training.trainer import device_name, versions
 
@@ -32,22 +33,24 @@ def evaluate_runs(
 ) -> list[dict[str, Any]]:
     """A summary, as `canet train` gives it, for each configuration at or below `path`.
 
-    Where scores are not those of training, its `differences` has a line for each run.
+    A copy of a run is no further run. Where scores are not those of training, its `differences`
+    has a line for each run.
     """
-    groups: dict[str, list[RunFolder]] = {}
-    for place in find_runs(path):
-        groups.setdefault(repr(replace(place.read_config(), seed=0)), []).append(place)
-    return [_evaluate(places, device, data_root) for places in groups.values()]
+    groups = grouped((place.read_config(), place) for place in find_runs(path))
+    return [_evaluate([*group.values()], device, data_root) for group in groups]
 
 
 def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
+    """The summary of runs that differ in their seed alone."""
+    results = [place.read_result() for place in places]
+    for place, result in zip(places, results, strict=True):
+        check_result(result, place.path)
     trainer = open_trainer(places[0].read_config(), device, data_root)
     runs, differences = [], []
     hardware = device_name(trainer.device), versions()["torch"]
-    for place in sorted(places, key=lambda place: place.read_config().seed):
-        result = place.read_result()
+    for place, result in zip(places, results, strict=True):
         scores = trainer.scores(trainer.load(place))
-        before = result.get("device"), result.get("versions", {}).get("torch")
+        before = result["device"], result["versions"].get("torch")
         tolerance = SAME_HARDWARE if hardware == before else OTHER_HARDWARE
         if told := difference(scores, result["scores"], tolerance):
             differences.append(f"'{place.path}': {told}")

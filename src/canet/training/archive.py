@@ -18,24 +18,33 @@ from tempfile import TemporaryDirectory
 from canet.errors import CanetError
 from canet.files import atomic_path
 from canet.training.checkpoint import METRICS, WEIGHTS, RunFolder
+from canet.training.config import grouped
 from canet.training.record import MARKER, pack_record
 from canet.training.states import is_state
 
 SUFFIX = ".tar.xz"
+DAMAGE = (
+    *(tarfile.TarError, lzma.LZMAError, EOFError),
+    *(ValueError, ArithmeticError, LookupError, RecursionError),
+)
+"""What reading a damaged or hostile archive ends in: tarfile checks few of the numbers in it."""
 
 
-def write_archive(places: Sequence[RunFolder], target: Path) -> None:
+def write_archive(places: Sequence[RunFolder], target: Path) -> int:
     """Write finished runs to the file `target`, each under `NAME/seed-S`, sorted by that.
 
-    Of several copies of a run the first is taken.
+    Returns:
+        Number of runs in it: of several copies of a run the first is taken.
     """
     if not target.name.endswith(SUFFIX):
         raise CanetError(f"'{target}' is no name for an archive: let it end in {SUFFIX}")
-    kept: dict[str, tuple[RunFolder, list[str]]] = {}
-    for place in places:
-        config = place.read_config()
-        names = _kept(place, config.ood_curves)
-        kept.setdefault(f"{config.name}/seed-{config.seed}", (place, names))
+    configs = [(place.read_config(), place) for place in places]
+    groups = grouped((config, (config, place)) for config, place in configs)
+    kept = {
+        f"{config.name}/seed-{seed}": (place, _kept(place, config.ood_curves))
+        for group in groups
+        for seed, (config, place) in group.items()
+    }
     with (
         atomic_path(target) as temporary,
         lzma.open(temporary, "wb", preset=9) as packed,
@@ -47,6 +56,7 @@ def write_archive(places: Sequence[RunFolder], target: Path) -> None:
                 member = tarfile.TarInfo(f"{folder}/{name}")
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
+    return len(kept)
 
 
 def unpack_archive(archive: Path, root: Path) -> None:
@@ -64,7 +74,7 @@ def unpack_archive(archive: Path, root: Path) -> None:
         raise CanetError(
             f"no archive at '{archive}': give the file that `canet archive` wrote"
         ) from None
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+    except DAMAGE as error:
         raise CanetError(
             f"'{archive}' is not an archive of runs, or is damaged ({error})"
         ) from None

@@ -26,6 +26,7 @@ from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
 from canet.files import digest_of, write_json
 from canet.training.config import RunConfig
+from canet.training.folders import folders_below
 from canet.training.metrics import is_score
 from canet.training.record import MARKER, Record, alone_with, read_record, write_record
 from canet.training.states import remove_states, save_state, saved_states
@@ -73,6 +74,11 @@ class RunFolder:
             if data is not None:
                 self.check_data(data)
             return
+        if not config.well_formed:
+            raise CanetError(
+                "a run of these seeds and settings cannot be kept: seeds are whole numbers from 0 "
+                "to below 2**63, settings are numbers, words, true, false or none"
+            )
         made_on = {} if data is None else {DATA: data.to_json()}
         try:
             content = asdict(config) | made_on | {VERSION: canet.__version__}
@@ -229,11 +235,11 @@ class RunFolder:
 
 
 def find_runs(path: Path) -> list[RunFolder]:
-    """The finished runs at or below `path`, in order of their names."""
-    markers = sorted(marker for marker in path.rglob(MARKER) if marker.is_file())
-    if not markers:
+    """The finished runs at or below `path`, behind links too, in order of their names."""
+    found = [RunFolder(f) for f in folders_below(path) if (f / MARKER).is_file()]
+    if not found:
         raise CanetError(f"no finished run at '{path}': give the folder that --out named")
-    return [RunFolder(marker.parent) for marker in markers]
+    return found
 
 
 def _read_object(path: Path) -> dict[str, Any]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 TEXTS = ("task", "protocol", "features", "method", "backbone", "generator")
+PLAIN = (bool, int, float, str, type(None))
+"""What a setting can be."""
+MOST_SEED = 2**63
+"""Seeds are below: more is no number for torch."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,29 @@ class RunConfig:
 
     @property
     def well_formed(self) -> bool:
-        """Whether a config that was read has the types that it must have."""
-        texts = all(isinstance(getattr(self, name), str) for name in TEXTS)
-        seeds = type(self.data_seed) is int and type(self.seed) is int
-        return texts and seeds and isinstance(self.settings, dict)
+        """Whether each part of a config that was read is of the kind that it must be."""
+        texts = [getattr(self, name) for name in TEXTS]
+        return (
+            all(isinstance(text, str) and text.isprintable() for text in texts)
+            and all(_is_seed(seed) for seed in (self.data_seed, self.seed))
+            and all(type(flag) is bool for flag in (self.inductive, self.ood_curves))
+            and isinstance(self.settings, dict)
+            and all(type(value) in PLAIN for value in self.settings.values())
+            and type(self.settings.get("epochs", 0)) is int
+        )
+
+
+def grouped(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:
+    """Runs with their configs → those that differ in their seed alone, by seed, in its order.
+
+    The same config gives the same run, so a copy of a run is no further run: the first counts.
+    Groups stand in the order of their first run.
+    """
+    groups: dict[str, dict[int, T]] = {}
+    for config, run in runs:
+        groups.setdefault(config.name, {}).setdefault(config.seed, run)
+    return [dict(sorted(group.items())) for group in groups.values()]
+
+
+def _is_seed(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MOST_SEED

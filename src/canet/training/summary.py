@@ -57,6 +57,11 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
                 f"the result of {run.config.task} seed {run.config.seed} lacks "
                 f"{', '.join(sorted(missing))}: delete its folder and train the run again"
             )
+    if "epochs" not in first.config.settings:
+        raise CanetError(
+            f"the settings of {first.config.task} seed {first.config.seed} do not tell epochs: "
+            "delete its folder and train the run again"
+        )
 
     def spread(values: Sequence[float]) -> dict[str, Any]:
         return {"mean": mean(values), "std": deviation(values), "values": list(values)}

@@ -1,4 +1,4 @@
-"""What the files of a finished run must hold before a table, a figure or a page uses them.
+"""What the files of a finished run must hold before a summary, a table or a page uses them.
 
 A file may be JSON and still be no result: edited, cut and mended, or written by something else.
 """

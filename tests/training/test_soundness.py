@@ -10,8 +10,8 @@ import pytest
 
 from canet.errors import CanetError
 from canet.report.results import read_run
-from canet.report.soundness import check_metrics, check_result
 from canet.training import RunFolder
+from canet.training.soundness import check_metrics, check_result
 from tests.finished import make_config, write_run
 
 ENVIRONMENTS = {
@@ -41,6 +41,15 @@ def refused(act: Callable[[], Any], cause: str) -> None:
 def test_a_sound_run_is_read(place: RunFolder) -> None:
     change(place, "result.json", {"inferred_environments": ENVIRONMENTS})
     assert read_run(place).score("ood") == 50.0
+
+
+@pytest.mark.parametrize("alignment", [{}, {"alignment": None}])
+def test_environments_need_no_true_ones_to_match(
+    place: RunFolder, alignment: dict[str, Any]
+) -> None:
+    told = {name: ENVIRONMENTS[name] for name in ("posterior", "effective")} | alignment
+    change(place, "result.json", {"inferred_environments": told})
+    read_run(place)
 
 
 def test_a_score_may_be_no_number_where_a_set_has_one_class(place: RunFolder) -> None:
@@ -152,7 +161,7 @@ def test_inferred_environments_must_belong_together(place: RunFolder, found: Any
     ("name", "value"),
     [
         *(("task", 3), ("method", None), ("backbone", []), ("settings", []), ("settings", None)),
-        *(("seed", "0"), ("seed", True), ("data_seed", 1.5)),
+        *(("seed", "0"), ("seed", True), ("data_seed", 1.5), ("data_seed", -5)),
     ],
 )
 def test_a_config_of_other_types_is_refused(place: RunFolder, name: str, value: Any) -> None:
