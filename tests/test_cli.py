@@ -335,6 +335,22 @@ def test_training_that_diverges_is_one_line(canet: Canet) -> None:
     assert "the loss is not finite" in answer.complaint
 
 
+@pytest.mark.parametrize(
+    "words", [None, "DefaultCPUAllocator: can't allocate memory", "CUDA out of memory. Tried to"]
+)
+def test_not_enough_memory_is_one_line(
+    words: str | None, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(*_: object) -> None:
+        if words is None:
+            torch.empty(2**57, dtype=torch.uint8)  # more than any machine can address
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(Trainer, "run_together", allocate)
+    answer = canet("train", "synthetic", *QUICK)
+    assert answer.complaint.startswith("not enough memory: lower hidden or num_layers")
+
+
 def test_interrupted_command_says_how_to_go_on(
     canet: Canet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

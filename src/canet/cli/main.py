@@ -10,14 +10,20 @@ from typing import Any
 import typer
 
 from canet.cli.app import app
-from canet.cli.terminal import write_everywhere
+from canet.cli.terminal import open_closed_streams, write_everywhere
 from canet.errors import CanetError
 from canet.interruption import NOTHING_LOST, Interrupted, State, heeded, requested
 from canet.memory import keep_freed_memory
 
 ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
 INTERRUPTED = 130
-NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overflowed")  # torch's
+NO_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "allocate memory",
+    "Storage size calculation overflowed",
+)
+"""torch's words for it: it raises a `RuntimeError`."""
 
 
 def main() -> None:
@@ -28,6 +34,7 @@ def main() -> None:
     with heeded():
         try:
             keep_freed_memory()
+            open_closed_streams()
             write_everywhere()
             warnings.showwarning = _warn
             code = _run()
