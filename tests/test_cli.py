@@ -4,10 +4,11 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,7 +21,7 @@ import torch
 from canet import __version__, cli
 from canet import demo as demonstration
 from canet.data import CATALOG, download, synthetic
-from canet.interruption import NOTHING_LOST
+from canet.interruption import NOTHING_LOST, SIGNALS
 from canet.lock import LOCK
 from canet.methods import BACKBONES, Settings
 from canet.methods import METHODS as REGISTRY
@@ -56,9 +57,23 @@ class Answer:
 Canet = Callable[..., Answer]
 
 
+@contextmanager
+def usual_signals() -> Iterator[None]:
+    """A block in which signals do what Python makes of them; afterwards what they did before."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    for number in SIGNALS:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def call(folder: Path, *arguments: object) -> Answer:
     """Run `canet ARGUMENTS` within a folder."""
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
+    with pytest.MonkeyPatch.context() as patch, chdir(folder), usual_signals():
         patch.setattr(sys, "argv", ["canet", *map(str, arguments)])
         out, err = io.StringIO(), io.StringIO()
         with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
@@ -318,6 +333,22 @@ def test_training_that_diverges_is_one_line(canet: Canet) -> None:
     steep = ("--set", "learning_rate=1e6", "--set", "num_layers=8")
     answer = canet("train", "synthetic", *QUICK, *steep)
     assert "the loss is not finite" in answer.complaint
+
+
+@pytest.mark.parametrize(
+    "words", [None, "DefaultCPUAllocator: can't allocate memory", "CUDA out of memory. Tried to"]
+)
+def test_not_enough_memory_is_one_line(
+    words: str | None, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(*_: object) -> None:
+        if words is None:
+            torch.empty(2**57, dtype=torch.uint8)  # more than any machine can address
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(Trainer, "run_together", allocate)
+    answer = canet("train", "synthetic", *QUICK)
+    assert answer.complaint.startswith("not enough memory: lower hidden or num_layers")
 
 
 def test_interrupted_command_says_how_to_go_on(

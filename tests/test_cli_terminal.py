@@ -1,4 +1,4 @@
-"""Every command on a terminal that knows ASCII alone, or no language at all."""
+"""Commands on a terminal that knows ASCII alone or no language at all, and where there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.cli.terminal import PLAIN, write_everywhere
+from canet.cli.terminal import PLAIN, open_closed_streams, write_everywhere
 from tests.own_tables import write_folder
 
 POOR = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb"}
@@ -89,3 +89,27 @@ def test_a_stream_that_knows_all_characters_keeps_them(monkeypatch: pytest.Monke
 
 def test_what_stands_for_a_character_is_ascii() -> None:
     assert all(len(char) == 1 and plain.isascii() for char, plain in PLAIN.items())
+
+
+def test_closed_streams_are_opened_where_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", kept)
+    open_closed_streams()
+    with sys.stdin as given, sys.stdout as written:
+        assert given.read() == ""
+        assert written.write("anything") == 8
+        assert os.get_inheritable(written.fileno())
+    assert sys.stderr is kept
+
+
+@pytest.mark.slow
+def test_a_command_does_its_work_without_standard_streams(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "canet.cli", "train", "synthetic", "--epochs", "1"]
+    settings = ["--set", "hidden=4", "--out", "kept"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', *words, *settings], cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 0
+    assert len(list(tmp_path.glob("kept/**/done"))) == 1

@@ -1,5 +1,6 @@
 import io
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -157,6 +158,15 @@ def test_table_in_a_file_does_not_depend_on_the_terminal(
     monkeypatch.setenv("COLUMNS", "20")
     print_table("Files", ["place"], [("/folder" * 12,)])
     assert "/folder" * 12 in capsys.readouterr().out
+
+
+def test_table_goes_nowhere_without_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        print_table("Files", ["place"], [("folder",)])
+    assert capsys.readouterr() == ("", "")
 
 
 def described(name: str, state: str, files: list[FileStatus]) -> TaskDescription:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -423,33 +424,79 @@ def test_a_signal_while_data_is_loaded_is_one_line_whatever_comes_of_it(
     assert call(tmp_path, *TRAIN) == Answer(130, "", f"canet: {NOTHING_LOST}\n")
 
 
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_further_signals_while_the_end_is_told_change_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = signal.Signals[name]
+    module = sys.modules["canet.cli.main"]
+    complain = module._complain
+
+    def interrupted(*_: Any) -> None:
+        os.kill(os.getpid(), number)
+
+    def complain_among_signals(message: str, code: int) -> int:
+        interrupted()
+        complain(message, code)
+        interrupted()
+        return code
+
+    monkeypatch.setattr("canet.data.load_task", interrupted)
+    monkeypatch.setattr(module, "_complain", complain_among_signals)
+    assert call(tmp_path, *TRAIN) == Answer(128 + number, "", f"canet: {NOTHING_LOST}\n")
+
+
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+
+
+@contextmanager
+def starting(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that begins to train, in a process of its own whose own imports are done."""
+    code = "from canet.cli import main; print('ready', flush=True); main()"
+    command = [sys.executable, "-c", code, "train", "synthetic", "--epochs", "100000"]
+    with subprocess.Popen(
+        [*command, "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+def assert_told(process: subprocess.Popen[str], number: int) -> None:
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert told.startswith("canet: interrupted")
+    assert told.count("\n") == 1
 
 
 @pytest.mark.slow
 def test_ctrl_c_at_random_times_of_the_start_is_one_line(tmp_path: Path) -> None:
     chance = random.Random(1)
-    code = "from canet.cli import main; print('ready', flush=True); main()"
-    command = [sys.executable, "-c", code, "train", "synthetic", "--epochs", "100000"]
     for _ in range(3):
-        with subprocess.Popen(
-            [*command, "--out", str(tmp_path / "kept")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(),
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            try:
-                process.wait(chance.uniform(0.0, 2.0))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGINT)
-            _, told = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert told.startswith("canet: interrupted")
-        assert told.count("\n") == 1
+        with starting(tmp_path / "kept") as process:
+            time.sleep(chance.uniform(0.0, 2.0))
+            process.send_signal(signal.SIGINT)
+            assert_told(process, signal.SIGINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_pair_of_signals_at_random_times_of_the_start_is_one_line(
+    name: str, tmp_path: Path
+) -> None:
+    number, chance = signal.Signals[name], random.Random(name)
+    for _ in range(2):
+        with starting(tmp_path / "kept") as process:
+            time.sleep(chance.uniform(0.2, 1.5))
+            process.send_signal(number)
+            time.sleep(chance.uniform(0.0, 0.003))
+            process.send_signal(number)
+            assert_told(process, number)
 
 
 @pytest.mark.slow

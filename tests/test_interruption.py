@@ -6,10 +6,26 @@ import os
 import pickle
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from canet.interruption import SIGNALS, Interrupted, deferred, heeded, requested, stop_if_requested
+from canet.interruption import (
+    SIGNALS,
+    Interrupted,
+    State,
+    deferred,
+    heeded,
+    requested,
+    stop_if_requested,
+)
+from tests.test_cli import usual_signals
+
+
+@pytest.fixture(autouse=True)
+def signals_as_usual() -> Iterator[None]:
+    with usual_signals():
+        yield
 
 
 def send(number: int) -> None:
@@ -39,6 +55,28 @@ def test_a_second_signal_does_not_wait() -> None:
         with pytest.raises(Interrupted) as caught:
             send(signal.SIGINT)
         assert caught.value.number == signal.SIGINT
+
+
+def test_signals_change_nothing_once_the_process_is_ending_and_none_is_heard_afterwards() -> None:
+    with heeded():
+        try:
+            send(signal.SIGTERM)
+        except Interrupted:
+            State.ending = True
+            for number in (*SIGNALS, *SIGNALS):
+                send(number)
+            assert requested() == signal.SIGTERM
+    assert {signal.getsignal(number) for number in SIGNALS} == {signal.SIG_IGN}
+    for number in SIGNALS:
+        send(number)
+
+
+def test_a_signal_that_was_ignored_stays_so() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with heeded():
+        send(signal.SIGHUP)
+        assert requested() is None
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def test_handlers_are_those_of_before_afterwards() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import redirect_stderr
 
 import pytest
@@ -50,4 +51,15 @@ def test_quiet_shows_nothing(
     with Display(1, quiet=True) as shown:
         clock.now += 60
         shown.update(1, failed=1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_process_without_standard_error_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", None)
+    with Display(2) as shown:
+        clock.now += 60
+        shown.update(1)
     assert capsys.readouterr() == ("", "")

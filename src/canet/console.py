@@ -73,7 +73,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def _console() -> Console:
     """Standard output, with texts as they are: a folder may be called `[bold]`."""
-    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
+    width = None if sys.stdout and sys.stdout.isatty() else WIDTH_OF_FILES
     return Console(width=width, markup=False, emoji=False)
 
 

@@ -22,12 +22,13 @@ class Display:
     """
 
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
-        self._total, self._unit, self._quiet = total, unit, quiet
+        self._total, self._unit = total, unit
+        self._quiet = quiet or not sys.stderr  # closed, as for a daemon
         self._reached = float(done)
         self._first: tuple[float, float] | None = None  # time and what was done at the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
-        if not quiet and sys.stderr.isatty():
+        if not self._quiet and sys.stderr.isatty():
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),

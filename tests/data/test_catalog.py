@@ -1,12 +1,14 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from canet.data import CATALOG, describe, file_status, load_task, sources
 from canet.data.spurious import NUM_DOMAINS, PROTOCOLS
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
 
 
 def test_importing_the_catalogue_does_not_import_torch() -> None:
@@ -57,6 +59,25 @@ def test_inductive_is_carried_by_the_task(small_root: Path) -> None:
 def test_misspelt_choices_are_refused_with_the_valid_ones(options: dict, message: str) -> None:
     with pytest.raises(CanetError, match=message):
         load_task(**options)
+
+
+@pytest.mark.parametrize("name", ["name", "protocol", "features", "generator"])
+@pytest.mark.parametrize("value", [5, [], {}], ids=str)
+def test_what_is_no_name_is_refused_like_an_unknown_one(name: str, value: Any) -> None:
+    with pytest.raises(CanetError, match=r"^unknown .*: valid are "):
+        load_task(**{"name": "synthetic", name: value})
+
+
+def test_numpy_integers_are_data_seeds() -> None:
+    task = load_task("synthetic", data_seed=np.int64(1))
+    assert type(task.data_seed) is int
+    assert task.digest == load_task("synthetic", data_seed=1).digest
+
+
+@pytest.mark.parametrize("seed", [-1, 2**70, None, True, 1.5], ids=str)
+def test_what_is_no_seed_is_refused_before_files_are_looked_for(seed: Any) -> None:
+    with pytest.raises(InputError, match=r"^data_seed is .*: give a whole number from 0 to "):
+        load_task("cora", "no such folder", data_seed=seed)
 
 
 def test_task_without_files_is_described_by_the_official_ones(fresh_cache: Path) -> None:

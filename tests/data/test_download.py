@@ -101,6 +101,14 @@ def error_of(server: Server, target: Path, known: Known | None = KNOWN) -> str:
     return str(caught.value)
 
 
+def test_file_arrives_in_a_process_without_standard_error(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    fetch(server, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
 def test_file_arrives_complete_and_alone(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "file"
     fetch(server, target)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError
+from canet.runs import engine as module
 from canet.runs.engine import Engine, Here, Processes, WorkerDied, open_engine
 from tests.runs.processes import alive, wait_until
 
@@ -52,6 +53,19 @@ def test_here_a_task_is_done_at_once_and_keeps_its_error() -> None:
     assert engine.submit(0, double, 4).result() == 8
     error = engine.submit(0, int, "four").exception()
     assert isinstance(error, ValueError)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signal here")
+def test_a_hangup_of_the_terminal_does_not_reach_the_process_that_tracks_semaphores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [])  # noqa: E731
+    before, when_started = held(), []
+    start = lambda: when_started.append(held())  # noqa: E731
+    monkeypatch.setattr(module.resource_tracker, "ensure_running", start)
+    Processes(2)
+    assert when_started == [before | {signal.SIGHUP}]
+    assert held() == before
 
 
 def test_a_slot_has_one_process_of_one_thread_that_stays_warm(two: Engine) -> None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import canet
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
@@ -637,3 +638,49 @@ def test_trainers_of_one_task_share_their_batches_and_change_no_bit() -> None:
     second = Trainer(task, "irm", device="cpu", epochs=5, fields=first.fields)
     assert second.fields is first.fields
     assert same_run(second.run(), Trainer(task, "irm", device="cpu", epochs=5).run())
+
+
+# What it is given
+
+
+def test_a_numpy_seed_and_a_folder_as_text_are_the_same_run(tmp_path: Path) -> None:
+    of = make(epochs=1)
+    run = of.run(np.int64(1), str(tmp_path / "run"))
+    assert type(run.config.seed) is int
+    assert same_run(run, of.run(1))
+    again = make(epochs=1).run(1, tmp_path / "run")
+    assert again.config == run.config
+    assert same_run(run, again)
+
+
+@pytest.mark.parametrize("seed", [1.5, True, -1, 2**70, None, "1", []], ids=str)
+def test_what_is_no_seed_is_refused_before_anything_is_written(seed: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        make(epochs=1).run(seed, tmp_path / "run")
+    assert one_line(caught).startswith("seed is ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_task_whose_data_seed_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    of = make(replace(tiny_task(), data_seed=True), epochs=1)
+    with pytest.raises(InputError) as caught:
+        of.run(folder=tmp_path / "run")
+    assert one_line(caught).startswith("the task's data_seed is of type 'bool'")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", [None, 5, [], Tensor], ids=str)
+def test_what_is_no_method_is_refused_like_an_unknown_one(method: Any) -> None:
+    with pytest.raises(CanetError, match=r"^unknown method '.*': valid are erm, "):
+        Trainer(tiny_task(), method)
+
+
+@pytest.mark.parametrize("settings", [{}, {"hidden": 8}, 5], ids=str)
+def test_what_are_no_settings_is_refused(settings: Any) -> None:
+    with pytest.raises(CanetError, match="takes InterventionSettings, not "):
+        Trainer(tiny_task(), "erm", settings=settings)
+
+
+def test_a_name_in_place_of_a_task_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^task is of type 'str': give what load_task returns"):
+        Trainer("cora")  # type: ignore[arg-type]

@@ -10,14 +10,20 @@ from typing import Any
 import typer
 
 from canet.cli.app import app
-from canet.cli.terminal import write_everywhere
+from canet.cli.terminal import open_closed_streams, write_everywhere
 from canet.errors import CanetError
-from canet.interruption import NOTHING_LOST, Interrupted, heeded, requested
+from canet.interruption import NOTHING_LOST, Interrupted, State, heeded, requested
 from canet.memory import keep_freed_memory
 
 ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
 INTERRUPTED = 130
-NO_MEMORY = ("out of memory", "allocate memory", "Storage size calculation overflowed")  # torch's
+NO_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "allocate memory",
+    "Storage size calculation overflowed",
+)
+"""torch's words for it: it raises a `RuntimeError`."""
 
 
 def main() -> None:
@@ -25,19 +31,22 @@ def main() -> None:
 
     A signal that says to stop ends in one line, too, and in the exit code that shells give it.
     """
-    keep_freed_memory()
-    write_everywhere()
-    warnings.showwarning = _warn
     with heeded():
         try:
+            keep_freed_memory()
+            open_closed_streams()
+            write_everywhere()
+            warnings.showwarning = _warn
             code = _run()
-        except Interrupted as told:
-            code = _complain(str(told), told.exit_code)
-        except BaseException:
-            number = requested()  # an import that is interrupted may fail with an error of its own
+            State.ending = True
+        except BaseException as error:
+            State.ending = True
+            number = requested()
             if number is None:
                 raise
-            code = _complain(NOTHING_LOST, Interrupted(number).exit_code)
+            # An import that is interrupted may fail with an error of its own.
+            told = error if isinstance(error, Interrupted) else Interrupted(number)
+            code = _complain(str(told), told.exit_code)
     sys.exit(code or 0)
 
 

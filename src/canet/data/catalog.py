@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 from canet.data import raw, sources
 from canet.data.raw import FileStatus
+from canet.data.seeds import checked_seed
 from canet.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ CATALOG: dict[str, Entry] = {
 def load_task(
     name: str,
     data_root: str | Path | None = None,
-    data_seed: int = 0,
+    data_seed: SupportsIndex = 0,
     protocol: str = "paper",
     features: str | None = None,
     inductive: bool = False,
@@ -220,7 +221,8 @@ def load_task(
     Args:
         name: Such as `cora`.
         data_root: Folder with raw files, only read; default `CANET_DATA_ROOT`, then the cache.
-        data_seed: Seed of the random choices in the data: spurious features and splits.
+        data_seed: Seed of the random choices in the data: spurious features and splits; from 0 to
+            2³² - 1.
         protocol: How splits are made: `paper`, or `disjoint` for spurious-feature tasks.
         features: None for the task's own features; `structural` for ones computed from the graph
             alone (Arxiv and Elliptic), which needs no features file; `multi-hot` for Twitch's
@@ -237,8 +239,9 @@ def load_task(
     if features is not None and features not in entry.features:
         own = "only its own (features=None)"
         raise unknown_name(f"features for {name}", features, entry.features or (own,))
+    seed = checked_seed(data_seed, "data_seed")
     root = Path(data_root) if data_root else None
-    task = entry.load(Request(root, data_seed, protocol, features, inductive, generator))
+    task = entry.load(Request(root, seed, protocol, features, inductive, generator))
     return replace(task, inductive=inductive)
 
 
@@ -279,6 +282,6 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
 
 
 def _entry(name: str) -> Entry:
-    if name not in CATALOG:
+    if not isinstance(name, str) or name not in CATALOG:
         raise unknown_name("task", name, CATALOG)
     return CATALOG[name]

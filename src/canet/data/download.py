@@ -138,7 +138,7 @@ def _transfer(url: str, part: Path) -> None:
         length = response.headers.get("Content-Length", "")
         whole = int(length) if length.isdecimal() else None
         total = _total(response.headers) if resumes else whole
-        quiet = total is None or not sys.stderr.isatty()
+        quiet = total is None or not (sys.stderr and sys.stderr.isatty())
         megabytes = Display(_megabytes(total or 0), unit="MB", quiet=quiet)
         with part.open("ab" if resumes else "wb") as file, megabytes as display:
             while chunk := response.read(CHUNK):

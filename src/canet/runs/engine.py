@@ -100,6 +100,7 @@ class Processes(Engine):
     """
 
     def __init__(self, size: int, threads: int | None = 1) -> None:
+        _start_tracker()
         self.size = size
         self._slots = [_Slot(threads) for _ in range(size)]
 
@@ -217,6 +218,20 @@ def _begin(errors: str, threads: int | None) -> None:
 
         keep_freed_memory()
         torch.set_num_threads(threads)
+
+
+def _start_tracker() -> None:
+    """Start Python's process that tracks semaphores, which a hangup of the terminal would end.
+
+    The other signals it ignores by itself. This one it inherits as held, for good.
+    """
+    if not hasattr(signal, "SIGHUP"):
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

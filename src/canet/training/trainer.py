@@ -8,14 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
 import canet
+from canet.data.seeds import checked_seed
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.interruption import deferred, stop_if_requested
 from canet.memory import peak_resident_mb
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
@@ -73,12 +74,17 @@ class Trainer:
         fields: TaskFields | None = None,
         class_weight: Tensor | None = None,
     ) -> None:
+        if not isinstance(task, ShiftTask):
+            raise InputError(
+                f"task is of type '{type(task).__name__}': give what load_task returns, or a "
+                "ShiftTask of your own"
+            )
         check_backbone(backbone)
         self.task = task
-        self.method_type = get_method(method) if isinstance(method, str) else method
+        self.method_type = _method_type(method)
         self.backbone = backbone
         settings_type = self.method_type.settings_type
-        self.settings = settings or settings_type()
+        self.settings = settings_type() if settings is None else settings
         if not isinstance(self.settings, settings_type):
             raise CanetError(
                 f"method '{self.method_type.name}' takes {settings_type.__name__}, "
@@ -96,39 +102,39 @@ class Trainer:
         self.fields = fields
         self.metric = METRICS[task.metric]
 
-    def config(self, seed: int = 0, ood_curves: bool = False) -> RunConfig:
+    def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
         """What a run with this seed is, completely."""
         return RunConfig(
             task=self.task.name,
             protocol=self.task.protocol,
-            data_seed=self.task.data_seed,
+            data_seed=checked_seed(self.task.data_seed, "the task's data_seed"),
             features=self.task.features,
             inductive=self.task.inductive,
             method=self.method_type.name,
             backbone=self.backbone,
             settings=recorded(self.settings),
-            seed=seed,
+            seed=checked_seed(seed),
             ood_curves=ood_curves,
             generator=self.task.generator,
         )
 
     def run(
         self,
-        seed: int = 0,
-        folder: Path | None = None,
+        seed: SupportsIndex = 0,
+        folder: str | Path | None = None,
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> Run:
         """Train with one seed and score the epoch with the best validation score.
 
         Args:
-            seed: Seed of the initialisation, dropout and sampling.
+            seed: Seed of the initialisation, dropout and sampling; from 0 to 2³² - 1.
             folder: Where the run is kept. A finished run there is read, an unfinished one goes on
                 to the same bits as if it had never stopped.
             ood_curves: Also score every split at every epoch (they do not influence the run).
             on_progress: Called with (epochs done, epochs in all, last validation score).
         """
-        return self.run_together({seed: folder}, ood_curves, on_progress)[0]
+        return self.run_together({checked_seed(seed): folder}, ood_curves, on_progress)[0]
 
     @property
     def together(self) -> bool:
@@ -137,7 +143,7 @@ class Trainer:
 
     def run_together(
         self,
-        folders: Mapping[int, Path | None],
+        folders: Mapping[int, str | Path | None],
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> list[Run]:
@@ -147,11 +153,14 @@ class Trainer:
             folders: Seed → where its run is kept, or None.
             ood_curves, on_progress: As in `run`; progress is that of one of the runs.
         """
-        if self.class_weight is not None and any(folders.values()):
+        places = {
+            checked_seed(seed): None if path is None else RunFolder(Path(path))
+            for seed, path in folders.items()
+        }
+        if self.class_weight is not None and any(places.values()):
             raise CanetError("a run folder does not tell class weights: train without a folder")
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        places = {seed: RunFolder(path) if path else None for seed, path in folders.items()}
         for seed, place in places.items():
             if place:
                 place.begin(self.config(seed, ood_curves), self.task.digest)
@@ -281,6 +290,15 @@ class Trainer:
         assert place is not None
         config = self.config(seed, ood_curves)
         return Run(config, place.read_result(), place.read_metrics(), self.load(place))
+
+
+def _method_type(method: str | type[Method]) -> type[Method]:
+    """A method's class, or the one of its name."""
+    if isinstance(method, str):
+        return get_method(method)
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise unknown_name("method", method, METHODS)
+    return method
 
 
 def resume(loop: Loop, place: RunFolder) -> None:
