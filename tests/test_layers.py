@@ -20,6 +20,7 @@ ROOMS = [
         "lock",
         "memory",
         "progress",
+        "seeds",
         "settings",
         "sparse",
     },

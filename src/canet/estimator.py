@@ -25,12 +25,11 @@ from canet.model_content import check_content
 from canet.model_folder import damaged, read_model, write_model
 from canet.nn.model import Prediction
 from canet.reference import Reference, remember
+from canet.seeds import checked_seed
 from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader, forward
 from canet.training.trainer import pick_device, versions
-
-LARGEST_SEED = 2**32
 
 
 class NodeClassifier(ClassifierMixin, BaseEstimator):
@@ -335,12 +334,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     def _seed(self) -> int:
         if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
             return int(check_random_state(self.random_state).randint(2**31))
-        whole = isinstance(self.random_state, int | np.integer)
-        if whole and 0 <= self.random_state < LARGEST_SEED:
-            return int(self.random_state)
-        raise InputError(
-            f"random_state is {self.random_state!r}: give a whole number from 0 to 2³² - 1, or None"
-        )
+        return checked_seed(self.random_state, "random_state")
 
     def _given_settings(self) -> dict[str, Any]:
         names = sorted(_setting_names())

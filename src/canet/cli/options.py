@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from canet.seeds import LARGEST_SEED
 from canet.settings import LARGEST
 
-LARGEST_SEED = 2**32 - 1
 MOST_SEEDS = 1000
 MOST_JOBS = 1024
 MOST_TRIALS = 100_000

@@ -11,7 +11,6 @@ import typer
 
 from canet.cli.app import app
 from canet.cli.options import (
-    LARGEST_SEED,
     MOST_REPEATS,
     Assignments,
     BackboneName,
@@ -31,6 +30,7 @@ from canet.cli.options import (
     TimeColumn,
     changed_settings,
 )
+from canet.seeds import LARGEST_SEED
 
 
 @app.command()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 from canet.data import raw, sources
 from canet.data.raw import FileStatus
-from canet.data.seeds import checked_seed
 from canet.errors import unknown_name
+from canet.seeds import checked_seed
 
 if TYPE_CHECKING:
     from canet.data.checks import Metric

@@ -14,7 +14,7 @@ from canet.paper.finished import serving_folder, with_curves
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
 from canet.training import RunConfig, RunFolder, unpack_archive
-from canet.training.record import MARKER
+from canet.training.folders import folders_below
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
@@ -81,7 +81,8 @@ def reproduce(
 
 def features_at_hand(root: Path) -> frozenset[tuple[str, str]]:
     """Task and features of the finished runs below a folder."""
-    configs = (RunFolder(marker.parent).read_config() for marker in root.rglob(MARKER))
+    places = (RunFolder(folder) for folder in folders_below(root))
+    configs = (place.read_config() for place in places if place.finished)
     return frozenset((config.task, config.features) for config in configs)
 
 
@@ -134,7 +135,7 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
 def _write_report(out: Path) -> None:
     from canet.paper.page import write_report
 
-    if any((out / RUNS).rglob("done")):
+    if any(RunFolder(folder).finished for folder in folders_below(out / RUNS)):
         write_report(out, out / REPORT)
 
 

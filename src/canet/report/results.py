@@ -15,7 +15,7 @@ from canet.report.context import ExtraSet
 from canet.report.score import Score
 from canet.training import RunConfig, RunFolder, find_runs
 from canet.training.config import grouped
-from canet.training.soundness import check_metrics, check_result
+from canet.training.soundness import check_metrics, check_result, check_under_shift
 from canet.training.summary import Scored
 
 OOD_MEAN = "ood"
@@ -127,6 +127,7 @@ def read_run(place: RunFolder, extra_sets: Sequence[ExtraSet] = ()) -> FinishedR
     try:
         config, result = place.read_config(), place.read_result()
         check_result(result, place.path)
+        check_under_shift(result, place.path)
         if place.has_metrics:
             check_metrics(place.read_metrics(), place.path)
         for extra in extra_sets:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 import canet
-from canet.data.seeds import checked_seed
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.interruption import deferred, stop_if_requested
 from canet.memory import peak_resident_mb
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
+from canet.seeds import checked_seed
 from canet.settings import recorded
 from canet.training.checkpoint import RunFolder
 from canet.training.config import RunConfig
@@ -28,6 +28,7 @@ from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, go
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
+from canet.training.soundness import check_result
 from canet.training.states import read_state
 
 
@@ -288,8 +289,9 @@ class Trainer:
         """A finished run from its folder."""
         place = places[seed]
         assert place is not None
-        config = self.config(seed, ood_curves)
-        return Run(config, place.read_result(), place.read_metrics(), self.load(place))
+        result = place.read_result()
+        check_result(result, place.path)
+        return Run(self.config(seed, ood_curves), result, place.read_metrics(), self.load(place))
 
 
 def _method_type(method: str | type[Method]) -> type[Method]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from canet.data.seeds import LARGEST_SEED, checked_seed
 from canet.errors import InputError
+from canet.seeds import LARGEST_SEED, checked_seed
 
 
 @pytest.mark.parametrize("seed", [1, np.int64(1), np.uint8(1), np.array(1), torch.tensor(1)])
