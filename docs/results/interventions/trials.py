@@ -90,7 +90,7 @@ class Directions(Trial):
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         group, count = groups_of(self.settings, view)
-        rows = kept._scipy(kept.rows_of(view.x, view.train))
+        rows = kept.as_scipy(kept.rows_of(view.x, view.train))
         own = group[view.train].numpy()
         means = np.stack([np.asarray(rows[own == g].mean(axis=0)).ravel() for g in range(count)])
         directions = torch.from_numpy(means - means.mean(axis=0)).float() * found.moved.large
@@ -126,7 +126,7 @@ class Smoothed(Trial):
         edges = sp.csr_matrix((np.ones(len(src), np.float32), (dst, src)), shape=(n, n))
         edges = edges + sp.eye(n, dtype=np.float32, format="csr")
         average = sp.diags(1 / np.asarray(edges.sum(axis=1)).ravel()) @ edges
-        smooth = average @ (average @ kept._scipy(view.x))
+        smooth = average @ (average @ kept.as_scipy(view.x))
         count = self.settings.num_groups
         seen = replace(
             view, x=SparseMatrix.from_torch(from_scipy(smooth.tocsr().astype(np.float32)))
@@ -161,7 +161,7 @@ class Scaled(Trial):
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         columns = found.moved.large.nonzero().flatten()
-        rows = kept._scipy(kept.rows_of(view.x, view.field()))[:, columns.numpy()]
+        rows = kept.as_scipy(kept.rows_of(view.x, view.field()))[:, columns.numpy()]
         self.columns = columns.to(found.scale.device)
         block = torch.from_numpy(rows.toarray()).float().to(found.scale.device)
         features = self.model.project
