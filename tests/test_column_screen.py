@@ -4,26 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.column_screen import MOST_ENVIRONMENTS, ColumnScreen, screen_columns
-from canet.methods import InterventionSettings, Settings, TrainingView
+from canet.column_screen import MOST_ENVIRONMENTS, ColumnScreen, screen_columns, view_of
+from canet.methods import InterventionSettings, Settings
 from canet.methods.interventions import infer_groups, spread_between
 
 NO_ENVIRONMENTS = torch.empty(0, dtype=torch.long)
 PLAIN = Settings()
-
-
-def view_of(x: Tensor, y: Tensor) -> TrainingView:
-    nodes = torch.arange(y.numel())
-    return TrainingView(
-        x=x,
-        edge_index=torch.empty(2, 0, dtype=torch.long),
-        observed=nodes,
-        train=nodes,
-        y=y,
-        read=lambda some: pytest.fail("nothing to read"),
-        field=lambda: nodes,
-        environment=None,
-    )
 
 
 def worlds(n: int = 400) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,7 +114,7 @@ def test_noise_does_not_move_between_groups_that_were_inferred_from_it(columns: 
     x, y = torch.randn(600, columns, generator=random), torch.arange(600) % 2
     x[:, 2] *= 3
     nodes = torch.arange(600)
-    plain = spread_between(x, nodes, y, infer_groups(view_of(x, y), 6), 6)
+    plain = spread_between(x, nodes, y, infer_groups(view_of(x, y, NO_ENVIRONMENTS), 6), 6)
     found = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)
     assert plain.share[2] > 0.5
     assert found is not None
@@ -142,7 +128,7 @@ def test_a_column_that_moves_has_the_share_between_groups_of_the_others() -> Non
     assert found is not None
     for column in (4, 8):
         others = [j for j in range(30) if j != column]
-        group = infer_groups(view_of(x[:, others], y), 6)
+        group = infer_groups(view_of(x[:, others], y, NO_ENVIRONMENTS), 6)
         expected = spread_between(x, torch.arange(400), y, group, 6)
         assert found.share[column] == expected.share[column]
         assert found.spread[column] == expected.spread[column]

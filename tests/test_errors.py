@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from canet.errors import unknown_name
+from canet.errors import CanetError, check_name, unknown_name
 
 
 def test_unknown_name_puts_the_nearest_first_and_lists_all_in_one_line() -> None:
@@ -35,3 +35,10 @@ def test_what_is_no_name_is_shown_by_its_text_in_one_line(name: Any, shown: str)
 
 def test_a_name_as_long_as_a_book_is_cut() -> None:
     assert len(str(unknown_name("setting", "book" * 9_999, ["hidden"]))) < 100
+
+
+@pytest.mark.parametrize("name", ["gcm", None, 3, ["gcn"], {}])
+def test_what_is_none_of_the_names_is_refused_whatever_it_is(name: object) -> None:
+    check_name("backbone", "gcn", ("gcn", "gat"))
+    with pytest.raises(CanetError, match="unknown backbone '.*valid are gcn, gat"):
+        check_name("backbone", name, ("gcn", "gat"))

@@ -71,7 +71,9 @@ def screen_columns(
         None where nodes or columns are too few for groups, or no class has nodes enough in two of
         them. A screen is an extra: a model is fitted whatever comes of it.
     """
-    view = _view(SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment)
+    view = view_of(
+        SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment
+    )
     chosen = _group_settings(settings, environment)
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -95,7 +97,7 @@ def screen_columns(
     )
 
 
-def _view(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
+def view_of(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
     """Nodes that are all training nodes, without a graph."""
     nodes = torch.arange(y.numel())
     return TrainingView(

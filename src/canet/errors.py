@@ -41,6 +41,13 @@ def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
     return CanetError(f"unknown {kind} '{shown}': {hint}valid are {', '.join(names)}")
 
 
+def check_name(kind: str, name: Any, valid: Iterable[str]) -> None:
+    """Refuse what is none of the `valid` names, whatever it is."""
+    names = list(valid)
+    if name not in names:
+        raise unknown_name(kind, name, names)
+
+
 def listed(items: Iterable[Any], count: int | None = None) -> str:
     """The first of some items and how many more there are; `count` where they are too many."""
     texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]

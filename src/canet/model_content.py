@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from canet.training.kinds import are, is_count, is_number, is_text
 from canet.training.metrics import is_score
+from canet.training.soundness import are_findings
 
 LARGEST_COUNT = 2**31
 
@@ -29,14 +31,14 @@ def check_content(content: Mapping[str, Any]) -> None:
         "num_environment_labels": _is_count,
         "settings": lambda value: isinstance(value, dict),
         "scores": lambda value: {"train", "valid"} <= value.keys() and _are_shares(value.values()),
-        "history": lambda value: all(_are(curve, _is_number) for curve in value.values()),
+        "history": lambda value: all(are(curve, is_number) for curve in value.values()),
         "selected_epoch": _is_count,
-        "environments_seen": lambda value: value is None or _are(value, _is_text),
+        "environments_seen": lambda value: value is None or are(value, is_text),
     }
     for name, is_sound in rules.items():
         if not is_sound(content[name]):
             raise ValueError(name)
-    if not _are_findings(content.get("findings", {}), content["num_features"]):
+    if not _are_findings_of(content.get("findings", {}), content["num_features"]):
         raise ValueError("findings")
 
 
@@ -52,15 +54,15 @@ def _are_classes(classes: Any) -> bool:
     return labels.dtype.kind in "biU" and np.unique(labels).tolist() == classes and len(classes) > 1
 
 
-def _are_findings(found: Any, num_features: int) -> bool:
+def _are_findings_of(found: Any, num_features: int) -> bool:
     """Whether the columns that were moved, if any, are some of the model's, with a share each."""
-    if not isinstance(found, dict) or found.get("num_columns", num_features) != num_features:
+    if not are_findings(found) or found.get("num_columns", num_features) != num_features:
         return False
-    columns, shares = found.get("moved_columns", []), found.get("share", [])
+    columns = found.get("moved_columns", [])
     return (
-        _are(columns, lambda column: _is_count(column) and column < num_features)
-        and len(set(columns)) == len(columns) == len(shares)
-        and _are_shares(shares)
+        all(column < num_features for column in columns)
+        and len(set(columns)) == len(columns)
+        and _are_shares(found.get("share", []))
     )
 
 
@@ -68,17 +70,5 @@ def _are_shares(values: Any) -> bool:
     return all(is_score(100 * value) for value in values)
 
 
-def _are(values: Any, is_sound: Callable[[Any], bool]) -> bool:
-    return isinstance(values, list) and all(map(is_sound, values))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
 def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < LARGEST_COUNT
+    return is_count(value, LARGEST_COUNT)

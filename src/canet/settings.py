@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from canet.errors import CanetError, unknown_name
+from canet.errors import CanetError, check_name
 
 S = TypeVar("S")
 LARGEST = 10**6
@@ -56,8 +56,7 @@ def override(settings: S, changes: Mapping[str, Any]) -> S:
     hints = get_type_hints(type(settings))
     parsed = {}
     for name, value in changes.items():
-        if name not in declared:
-            raise unknown_name("setting", name, declared)
+        check_name("setting", name, declared)
         parsed[name] = _checked(declared[name], hints[name], value)
     return replace(settings, **parsed)  # type: ignore[type-var]
 

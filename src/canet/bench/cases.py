@@ -12,7 +12,7 @@ import torch
 
 from canet.data import arxiv, load_task
 from canet.data.task import ShiftTask
-from canet.errors import unknown_name
+from canet.errors import check_name
 from canet.methods import InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.presets import preset
@@ -65,8 +65,7 @@ class Case:
 def cases(full: bool, only: Sequence[str] = ()) -> list[Case]:
     """The cases of a quick or a full benchmark, of all its tasks or of some."""
     for name in only:
-        if name not in TASKS:
-            raise unknown_name("task", name, TASKS)
+        check_name("task", name, TASKS)
     chosen = []
     for task in only or (TASKS if full else QUICK_TASKS):
         numbers = ALL_K if task in TASKS_WITH_ALL_K else (PUBLISHED_K,)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, SupportsIndex
 
 from canet.data import raw, sources
 from canet.data.raw import FileStatus
-from canet.errors import unknown_name
+from canet.errors import check_name, unknown_name
 from canet.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -231,11 +231,9 @@ def load_task(
         generator: How spurious columns are made; see `canet.data.spurious`.
     """
     entry = _entry(name)
-    if protocol not in entry.protocols:
-        raise unknown_name(f"protocol for {name}", protocol, entry.protocols)
+    check_name(f"protocol for {name}", protocol, entry.protocols)
     generators = GENERATORS if len(entry.protocols) > 1 else GENERATORS[:1]
-    if generator not in generators:
-        raise unknown_name(f"generator for {name}", generator, generators)
+    check_name(f"generator for {name}", generator, generators)
     if features is not None and features not in entry.features:
         own = "only its own (features=None)"
         raise unknown_name(f"features for {name}", features, entry.features or (own,))
@@ -282,6 +280,5 @@ def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
 
 
 def _entry(name: str) -> Entry:
-    if not isinstance(name, str) or name not in CATALOG:
-        raise unknown_name("task", name, CATALOG)
+    check_name("task", name, CATALOG)
     return CATALOG[name]

@@ -32,7 +32,7 @@ from torch_geometric.nn import GCNConv
 from canet.data.catalog import GENERATORS
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, unknown_name
+from canet.errors import CanetError, check_name
 from canet.sparse import from_scipy, to_scipy
 
 NUM_DOMAINS = 6
@@ -107,10 +107,8 @@ def spurious_task(
         generator: `shared`, `redrawn` or `resampled`; the last has no copies, so that its protocol
             is `disjoint`.
     """
-    if protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, PROTOCOLS)
-    if generator not in GENERATORS:
-        raise unknown_name("generator", generator, GENERATORS)
+    check_name("protocol", protocol, PROTOCOLS)
+    check_name("generator", generator, GENERATORS)
     if generator == "resampled":
         if protocol != "disjoint":
             raise CanetError("resampled domains share no node: say --protocol disjoint")

@@ -11,7 +11,7 @@ import numpy as np
 from canet.diagnosis.graph import Model
 from canet.diagnosis.reliance import Effect
 from canet.diagnosis.shift import Shift
-from canet.methods.interventions import MOST_MOVED
+from canet.methods.interventions import too_many_move
 
 MOVING = "columns that move between groups"
 
@@ -71,7 +71,7 @@ class BetweenGroups:
     @property
     def worth_a_try(self) -> bool:
         """Whether interventions move few enough columns to leave the model something to learn."""
-        return MOST_MOVED * len(self.clear) <= len(self.columns)
+        return not too_many_move(len(self.clear), len(self.columns))
 
 
 def clear_columns(model: Model) -> np.ndarray:

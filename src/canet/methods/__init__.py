@@ -2,7 +2,7 @@
 
 from pkgutil import resolve_name
 
-from canet.errors import unknown_name
+from canet.errors import check_name
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
 from canet.nn import BACKBONES
@@ -29,14 +29,12 @@ METHODS: dict[str, type[Method]] = {
 
 def get_method(name: str) -> type[Method]:
     """The method class of a name, or an error that lists the names."""
-    if name not in list(METHODS):
-        raise unknown_name("method", name, METHODS)
+    check_name("method", name, METHODS)
     return METHODS[name]
 
 
 def check_backbone(name: str) -> None:
-    if name not in list(BACKBONES):
-        raise unknown_name("backbone", name, BACKBONES)
+    check_name("backbone", name, BACKBONES)
 
 
 __all__ = [

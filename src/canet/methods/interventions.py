@@ -34,8 +34,8 @@ NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14
 """Share of a column's variance between groups, given the class, from which on it is moved. The
 number is that from which Cohen calls η² large; here each group counts the same, however small."""
-MOST_MOVED = 4
-"""Up to one column in four may move without a remark: interventions held where one in thirty or
+MOST_MOVED = 0.25
+"""Share of the columns that may move without a remark: interventions held where one in thirty or
 fewer moved, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
 FEWEST_OF_A_CLASS = 3
 """Nodes of a class that a group needs for a mean that counts."""
@@ -143,13 +143,18 @@ class Interventions:
         return self.scale * torch.randn(shape, device=self.scale.device)
 
 
+def too_many_move(count: int, every: int) -> bool:
+    """Whether so many of all columns move that interventions leave little to learn from."""
+    return count > MOST_MOVED * every
+
+
 def _remark(moved: Moved) -> None:
     """Say when interventions will do nothing, or too much."""
     count, every = int(moved.large.sum()), moved.large.numel()
     remark = ""
     if not count:
         remark = "no column, as none moves within a class between groups: training is as without"
-    elif MOST_MOVED * count > every:
+    elif too_many_move(count, every):
         remark = f"{count:,} of {every:,} columns: compare with interventions=none"
     if remark:
         warnings.warn(f"interventions move {remark}", InputWarning, stacklevel=3)

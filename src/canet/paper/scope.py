@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canet.data import CATALOG, file_status
-from canet.errors import unknown_name
+from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
 from canet.settings import override, recorded
@@ -73,8 +73,7 @@ class Scope:
         for method in self.methods:
             get_method(method)
         for task in self.tasks:
-            if task not in CATALOG:
-                raise unknown_name("task", task, CATALOG)
+            check_name("task", task, CATALOG)
 
     def subjects(self, tasks: Sequence[str], quick_tasks: Sequence[str]) -> list[Subject]:
         """The tasks to run: with structural features, or another in their place, where need be."""

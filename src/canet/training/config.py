@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from canet.training.kinds import is_count
+
 T = TypeVar("T")
 TEXTS = ("task", "protocol", "features", "method", "backbone", "generator")
 PLAIN = (bool, int, float, str, type(None))
@@ -48,7 +50,7 @@ class RunConfig:
         texts = [getattr(self, name) for name in TEXTS]
         return (
             all(isinstance(text, str) and text.isprintable() for text in texts)
-            and all(_is_seed(seed) for seed in (self.data_seed, self.seed))
+            and all(is_count(seed, MOST_SEED) for seed in (self.data_seed, self.seed))
             and all(type(flag) is bool for flag in (self.inductive, self.ood_curves))
             and isinstance(self.settings, dict)
             and all(type(value) in PLAIN for value in self.settings.values())
@@ -66,7 +68,3 @@ def grouped(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:
     for config, run in runs:
         groups.setdefault(config.name, {}).setdefault(config.seed, run)
     return [dict(sorted(group.items())) for group in groups.values()]
-
-
-def _is_seed(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MOST_SEED

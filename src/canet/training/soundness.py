@@ -11,6 +11,7 @@ from typing import Any
 
 from canet.errors import CanetError
 from canet.training.checkpoint import METRICS, RESULT
+from canet.training.kinds import are, is_count, is_number, is_text
 from canet.training.metrics import is_score
 from canet.training.summary import NEEDED, OOD
 
@@ -34,12 +35,12 @@ def check_result(result: Any, folder: Path) -> None:
         "scores": lambda value: isinstance(value, dict),
         "selection": lambda value: isinstance(value, str),
         "selected_epoch": _is_count,
-        "environments_seen": lambda value: value is None or _are(value, _is_text),
+        "environments_seen": lambda value: value is None or are(value, is_text),
         "epochs": _is_count,
         "seconds_per_epoch": _is_amount,
         "peak_memory_mb": lambda value: _is_amount(value) or value != value,  # NaN: not known
-        "device": _is_text,
-        "versions": lambda value: isinstance(value, dict) and _are([*value.values()], _is_text),
+        "device": is_text,
+        "versions": lambda value: isinstance(value, dict) and are([*value.values()], is_text),
     }
     for name, is_sound in rules.items():
         if not is_sound(result[name]):
@@ -52,7 +53,7 @@ def check_result(result: Any, folder: Path) -> None:
             raise _damaged(path, f"its score '{name}' is {_shown(score)}, and no percentage")
     if not _are_environments(result.get("inferred_environments")):
         raise _damaged(path, "its inferred_environments do not belong together")
-    if not _are_findings(result.get("findings", {})):
+    if not are_findings(result.get("findings", {})):
         raise _damaged(path, "its findings do not belong together")
 
 
@@ -71,7 +72,7 @@ def check_metrics(metrics: Any, folder: Path) -> None:
     if not isinstance(metrics, dict):
         raise _damaged(path, f"it holds {_shown(metrics)}")
     for name, curve in metrics.items():
-        if not _are(curve, _is_number if name == "loss" else _can_be_drawn):
+        if not are(curve, is_number if name == "loss" else _can_be_drawn):
             raise _damaged(path, f"its '{name}' is no curve")
     if len({len(curve) for name, curve in metrics.items() if name.startswith(OOD)}) > 1:
         raise _damaged(path, "its curves under shift are not equally long")
@@ -81,52 +82,40 @@ def _are_environments(found: Any) -> bool:
     """Whether layers and environments of what a model inferred are as many everywhere."""
     if found is None:
         return True
-    if not isinstance(found, Mapping) or not _are(found.get("effective"), _is_amount):
+    if not isinstance(found, Mapping) or not are(found.get("effective"), _is_amount):
         return False
     layers, posterior = len(found["effective"]), found.get("posterior")
     matches = found.get("alignment") or [0.0] * layers
-    if not _are(matches, _is_number) or len(matches) != layers or not isinstance(posterior, dict):
+    if not are(matches, is_number) or len(matches) != layers or not isinstance(posterior, dict):
         return False
     if "train" not in posterior:
         return False
     shares = [row for rows in posterior.values() if isinstance(rows, list) for row in rows]
     return (
-        _are([*posterior.values()], lambda rows: isinstance(rows, list) and len(rows) == layers)
-        and _are(shares, lambda row: bool(row) and _are(row, _is_number))
+        are([*posterior.values()], lambda rows: isinstance(rows, list) and len(rows) == layers)
+        and are(shares, lambda row: bool(row) and are(row, is_number))
         and len({len(row) for row in shares}) == 1
     )
 
 
-def _are_findings(found: Any) -> bool:
+def are_findings(found: Any) -> bool:
     """Whether the columns that were moved, if any, have a share each."""
     if not isinstance(found, Mapping):
         return False
     columns, shares = found.get("moved_columns", []), found.get("share", [])
-    return _are(columns, _is_count) and _are(shares, _is_amount) and len(columns) == len(shares)
-
-
-def _are(values: Any, is_sound: Callable[[Any], bool]) -> bool:
-    return isinstance(values, list) and all(map(is_sound, values))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return are(columns, _is_count) and are(shares, _is_amount) and len(columns) == len(shares)
 
 
 def _is_count(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and 0 <= value < LARGEST
+    return is_count(value, LARGEST)
 
 
 def _is_amount(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < LARGEST
+    return is_number(value) and 0 <= value < LARGEST
 
 
 def _can_be_drawn(value: Any) -> bool:
-    return _is_number(value) and not abs(value) > HIGHEST_POINT
+    return is_number(value) and not abs(value) > HIGHEST_POINT
 
 
 def _shown(value: Any) -> str:
