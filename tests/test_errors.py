@@ -40,5 +40,5 @@ def test_a_name_as_long_as_a_book_is_cut() -> None:
 @pytest.mark.parametrize("name", ["gcm", None, 3, ["gcn"], {}])
 def test_what_is_none_of_the_names_is_refused_whatever_it_is(name: object) -> None:
     check_name("backbone", "gcn", ("gcn", "gat"))
-    with pytest.raises(CanetError, match="unknown backbone '.*valid are gcn, gat"):
+    with pytest.raises(CanetError, match=r"unknown backbone '.*valid are gcn, gat"):
         check_name("backbone", name, ("gcn", "gat"))
