@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 import canet
-from canet.sparse import from_scipy, to_scipy
+from canet.util.sparse import from_scipy, to_scipy
 
 HERE, ELSEWHERE = ("DE", "PT", "RU"), ("ES", "FR", "EN")
 CONTESTANTS = [("erm", "gat", {}), ("vrex", "gat", {}), ("canet", "gat", {"tau": 2.0})]

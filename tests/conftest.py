@@ -13,7 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, one for
 import pytest
 import torch
 
-from canet.data import sources
+from canet.data.benchmarks import sources
 
 pytest_plugins = ["tests.searches"]
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from canet.files import write_json
 from canet.presets import preset
 from canet.settings import recorded
-from canet.training import RunConfig, RunFolder
-from canet.training.checkpoint import CONFIG, MARKER, METRICS, RESULT
+from canet.store import RunConfig, RunFolder
+from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT
+from canet.util.files import write_json
 
 
 def make_config(

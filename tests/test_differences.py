@@ -21,7 +21,7 @@ from torch import Tensor
 
 from canet import cli
 from canet.data import load_task
-from canet.data.spurious import spurious_task
+from canet.data.benchmarks.spurious import spurious_task
 from canet.data.task import ShiftTask
 from canet.methods import Batch, InterventionSettings, Settings, get_method
 from canet.methods.canet import CaNetMethod, CaNetSettings
@@ -33,8 +33,8 @@ from canet.paper.scope import Scope, Subject
 from canet.presets import preset
 from canet.report.comparison import compare
 from canet.report.results import OOD_MEAN, read_results
+from canet.store.summary import Scored
 from canet.training import Trainer
-from canet.training.summary import Scored
 from tests.finished import make_config, write_run
 from tests.nn.common import predict
 

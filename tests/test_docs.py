@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.cli.test_cli import call
 from tests.report.browser import find_chromium, running
-from tests.test_cli import call
 
 ROOT = Path(__file__).parents[1]
 PAGES_THAT_RUN = ("quick-start.md", "own-graph.md")

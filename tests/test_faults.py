@@ -23,20 +23,22 @@ from typing import Any
 import pytest
 import torch
 
-from canet.data import load_task, synthetic
+from canet.data import load_task
+from canet.data.benchmarks import synthetic
 from canet.errors import CanetError
-from canet.interruption import NOTHING_LOST
-from canet.model_folder import read_model, write_model
 from canet.presets import preset
 from canet.runs import run_jobs, worker
-from canet.training import Run, RunFolder, Trainer, find_runs, loop
-from canet.training.checkpoint import CONFIG, METRICS, RESULT, WEIGHTS
-from canet.training.record import MARKER
-from canet.training.states import read_state
+from canet.store import RunFolder, find_runs
+from canet.store.model_folder import read_model, write_model
+from canet.store.record import MARKER
+from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
+from canet.store.states import read_state
+from canet.training import Run, Trainer, loop
+from canet.util.signals import NOTHING_LOST
+from tests.cli.test_cli import QUICK, Answer, call
 from tests.finished import write_run
 from tests.runs.processes import wait_until
 from tests.runs.test_run import tiny_job
-from tests.test_cli import QUICK, Answer, call
 from tests.training.tiny import QUICK as SETTINGS
 from tests.training.tiny import tiny_task
 
@@ -524,7 +526,7 @@ def test_workers_keep_what_they_did_when_the_command_is_told_to_stop(tmp_path: P
 WORKERS = """
 import sys
 from pathlib import Path
-from canet.interruption import Interrupted, heeded
+from canet.util.signals import Interrupted, heeded
 from canet.runs import engine, run_jobs
 from tests.runs.test_run import tiny_job
 
@@ -552,7 +554,8 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 from tests.training.tiny import QUICK, tiny_task
-from canet.training import RunFolder, Trainer, loop
+from canet.store import RunFolder
+from canet.training import Trainer, loop
 
 torch.set_num_threads(1)
 loop.CHECKPOINT_SECONDS = 0.0

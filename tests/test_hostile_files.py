@@ -14,24 +14,25 @@ import pytest
 import torch
 
 import canet
-from canet.data import load_task, sources
-from canet.data.download import Member, extract
+from canet.cli.verification import verify
+from canet.data import load_task
+from canet.data.benchmarks import sources
+from canet.data.benchmarks.download import Member, extract
+from canet.data.benchmarks.planetoid import load_pickle
+from canet.data.benchmarks.processed import processed
+from canet.data.benchmarks.raw import obtain, status
+from canet.data.benchmarks.sources import RawFile
 from canet.data.graph_files import inspect_graph
-from canet.data.planetoid import load_pickle
-from canet.data.processed import processed
-from canet.data.raw import obtain, status
-from canet.data.sources import RawFile
 from canet.errors import CanetError
-from canet.files import sha256
-from canet.model_folder import read_model, write_model
 from canet.paper.page import write_report
 from canet.presets import collect, read_settings
 from canet.report import embedded
 from canet.report.results import find_results
-from canet.training import RunFolder
-from canet.training.archive import runs_at
-from canet.training.tensors import unpack
-from canet.verify import verify
+from canet.store import RunFolder
+from canet.store.archive import runs_at
+from canet.store.model_folder import read_model, write_model
+from canet.store.tensors import unpack
+from canet.util.files import sha256
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_entries, hostile_files, hostile_references
 from tests.own_graphs import own_graph

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import canet
-from canet.data.own import open_graph
+from canet.data.user_graph import open_graph
 from canet.errors import CanetError
 from tests.own_graphs import own_graph
 

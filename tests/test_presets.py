@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from canet import presets
-from canet.data.catalog import CATALOG
+from canet.data.benchmarks.catalog import CATALOG
 from canet.errors import CanetError
-from canet.files import read_json, write_json
 from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
 from canet.presets import collect, preset
+from canet.util.files import read_json, write_json
 
 # The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.
 PUBLISHED = """

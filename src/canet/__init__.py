@@ -2,8 +2,9 @@
 
 import warnings
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from canet._version import __version__
 
 if TYPE_CHECKING:
     from canet.data import ShiftTask, load_task, read_graph
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
     from canet.presets import preset
     from canet.training import Trainer
 
-__version__ = version("canet")
 __all__ = [
     "BACKBONES",
     "METHODS",
     "NodeClassifier",
     "ShiftTask",
     "Trainer",
+    "__version__",
     "diagnose",
     "load",
     "load_task",

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from canet.errors import CanetError
-from canet.files import read_json
 from canet.methods import Settings, get_method
 from canet.settings import override
+from canet.util.files import read_json
 
 SEARCHED = Path(__file__).with_name("searched.json")
 BEST = "best.json"  # what a search leaves in its folder

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.training.tiny import tiny_task
 
 from canet.data import digest
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
+from tests.training.tiny import tiny_task
 
 
 def changed(task: ShiftTask, name: str, place: tuple[int, ...]) -> ShiftTask:

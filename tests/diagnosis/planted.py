@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.column_screen import ColumnScreen
 from canet.diagnosis import Diagnosis
 from canet.errors import InputError
-from canet.reference import Reference
+from canet.estimator.column_screen import ColumnScreen
+from canet.estimator.reference import Reference
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.between import BetweenGroups, clear_columns
-from canet.estimator import NodeClassifier, load
+from canet.estimator.classifier import NodeClassifier, load
 
 from .planted import Planted, moving, planted, random_graph, sign_of
 

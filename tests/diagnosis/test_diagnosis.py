@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from canet.diagnosis import diagnose
 from canet.errors import InputError
-from canet.estimator import NodeClassifier
+from canet.estimator.classifier import NodeClassifier
 
 from .planted import Planted, planted, random_graph, sign_of
 

@@ -14,7 +14,8 @@ from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, Batch, Method
 from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
-from canet.training import Run, RunFolder, Trainer
+from canet.store import RunFolder
+from canet.training import Run, Trainer
 
 from ..training.tiny import NUM_ID, NUM_NODES, tiny_task
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import canet
-from canet.data.own import OwnGraph
-from canet.data.spurious import NUM_SPURIOUS
-from canet.data.synthetic import synthetic_task
+from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.data.benchmarks.synthetic import synthetic_task
 from canet.data.task import ShiftTask
+from canet.data.user_graph import OwnGraph
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
@@ -356,7 +356,7 @@ def test_too_few_nodes_for_the_groups_are_refused() -> None:
 def test_the_spurious_columns_are_found_without_any_environment_label(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("canet.data.synthetic.NUM_USERS", 600)
+    monkeypatch.setattr("canet.data.benchmarks.synthetic.NUM_USERS", 600)
     for generator in ("shared", "redrawn", "resampled"):
         task = synthetic_task(0, "disjoint", generator)
         settings = CaNetSettings(hidden=8, epochs=1, interventions="inferred")

@@ -15,7 +15,7 @@ from canet.nn import GAT, GCN, Graph
 from canet.nn.backbones import ResidualModel
 from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.operations import multiply
-from canet.sparse import components
+from canet.util.sparse import components
 
 N, D, C = 9, 5, 3
 # 3 → 3 is a self-loop, 4 → 2 stands twice, 0 and 2 read each other, 7 and 8 are alone.

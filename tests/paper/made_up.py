@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 
-from canet.files import write_json
 from canet.methods import get_method
-from canet.paper.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 from canet.paper.elliptic import LEFT_OUT
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -18,8 +17,9 @@ from canet.paper.scope import OOD_SETS
 from canet.report.score import Score
 from canet.report.tables import Table
 from canet.settings import override
-from canet.training import RunConfig
-from canet.training.checkpoint import WEIGHTS, write_tensors
+from canet.store import RunConfig
+from canet.store.run_folder import WEIGHTS, write_tensors
+from canet.util.files import write_json
 from tests.finished import write_run
 
 

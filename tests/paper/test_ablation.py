@@ -7,7 +7,7 @@ import pytest
 from canet.paper.ablation import VARIANTS, Ablation
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
-from canet.training import RunConfig
+from canet.store import RunConfig
 from tests.paper.made_up import names, write_runs
 
 

@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from benchmarks.results import Results
+from benchmarks.tables import interventions
 
-from canet.bench.results import Results
-from canet.bench.tables import interventions
 from canet.paper import Finished, Scope
 from canet.paper.page import write_report
 from canet.paper.reproduce import RUNS, choose, features_at_hand
-from canet.training import unpack_archive
+from canet.store import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
 REPRODUCTION = DOCS / "results" / "reproduction"

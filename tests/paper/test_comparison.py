@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from canet.files import write_json
 from canet.paper.comparison import Table1, Table2
 from canet.paper.finished import Finished
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.report.score import Score
-from canet.training import RunConfig
+from canet.store import RunConfig
+from canet.util.files import write_json
 from tests.paper.made_up import cell, write_made_up, write_runs
 from tests.searches import SearchCaNet
 

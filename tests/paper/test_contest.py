@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from canet.files import write_json
 from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
@@ -15,7 +14,8 @@ from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
 from canet.settings import recorded
-from canet.training import RunConfig
+from canet.store import RunConfig
+from canet.util.files import write_json
 from tests.paper.made_up import cell, write_runs
 from tests.searches import SearchCaNet
 

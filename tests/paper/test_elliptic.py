@@ -11,7 +11,7 @@ from canet.paper.elliptic import Elliptic
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.report.figures import QUIET
-from canet.training import RunConfig
+from canet.store import RunConfig
 from tests.paper.made_up import names, write_runs
 from tests.searches import SearchCaNet
 

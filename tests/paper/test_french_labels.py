@@ -9,7 +9,7 @@ from canet.data import load_task
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR, shifted, write_missing
 from canet.paper.scope import Repeat, Scope, Subject
 from canet.runs.evaluate import open_trainer
-from canet.training import RunFolder
+from canet.store import RunFolder
 
 
 def test_labels_behind_a_repeated_row_belong_to_another_user() -> None:

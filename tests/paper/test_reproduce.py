@@ -19,7 +19,7 @@ from canet.paper import reproduce as module
 from canet.paper import scope as scope_module
 from canet.paper.reproduce import choose, jobs_of, reproduce
 from canet.runs import FailedJob
-from canet.training import RunConfig
+from canet.store import RunConfig
 from tests.paper.made_up import write_made_up
 
 PROGRAM = """

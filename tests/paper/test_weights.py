@@ -16,8 +16,8 @@ from canet.paper.weights import (
     relative_distance,
 )
 from canet.runs.evaluate import open_trainer
-from canet.training import RunFolder
-from canet.training.checkpoint import WEIGHTS
+from canet.store import RunFolder
+from canet.store.run_folder import WEIGHTS
 from tests.paper.made_up import names, write_runs
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from canet.files import read_json, write_json
 from canet.report.score import Published, Score
 from canet.report.tables import Table
 from canet.runs.evaluate import WITHOUT_SPURIOUS
-from canet.training import RunConfig
-from canet.training.checkpoint import CONFIG, RESULT
+from canet.store import RunConfig
+from canet.store.run_folder import CONFIG, RESULT
+from canet.util.files import read_json, write_json
 from tests.finished import make_config, write_run
 
 OOD_SETS = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from canet.files import write_json
 from canet.report import embedded
-from canet.training.checkpoint import CONFIG, MARKER
+from canet.store.run_folder import CONFIG, MARKER
+from canet.util.files import write_json
 from tests.finished import make_config
 from tests.report.reproduction import SVG, TABLE
 

@@ -11,10 +11,10 @@ import pytest
 
 from canet import cli
 from canet.errors import CanetError, InputWarning
-from canet.files import read_json, write_json
 from canet.paper.page import write_report
 from canet.report.page import duration
-from canet.training.checkpoint import CONFIG, RESULT
+from canet.store.run_folder import CONFIG, RESULT
+from canet.util.files import read_json, write_json
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker, spoil
 from tests.searches import SearchCaNet

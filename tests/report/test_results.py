@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError, InputWarning
-from canet.files import write_json
 from canet.report import ExtraSet
 from canet.report.results import OOD_MEAN, find_results, read_results, results_of
+from canet.util.files import write_json
 from tests.finished import make_config, write_run
 
 

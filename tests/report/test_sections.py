@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from canet.files import read_json, write_json
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.presets import unsearched
@@ -16,8 +15,9 @@ from canet.report.score import Score
 from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
 from canet.runs.evaluate import WITHOUT_SPURIOUS
-from canet.training import RunConfig
-from canet.training.checkpoint import RESULT
+from canet.store import RunConfig
+from canet.store.run_folder import RESULT
+from canet.util.files import read_json, write_json
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker
 from tests.searches import SearchCaNet

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from canet.data import load_task, synthetic
-from canet.data.spurious import centred, without_spurious_columns
+from canet.data import load_task
+from canet.data.benchmarks import synthetic
+from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
-from canet.files import read_json, sha256, write_json
 from canet.methods import get_method
 from canet.runs.evaluate import (
     CENTRED,
@@ -22,8 +22,9 @@ from canet.runs.evaluate import (
     open_trainer,
 )
 from canet.settings import override
+from canet.store.record import read_record, write_record
 from canet.training import Run, Trainer
-from canet.training.record import read_record, write_record
+from canet.util.files import read_json, sha256, write_json
 
 
 @pytest.fixture(scope="module")

@@ -19,13 +19,14 @@ import pytest
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.lock import LOCK, alone_in
 from canet.runs import evaluate, job_folder, run_jobs, worker
 from canet.runs.engine import Engine, Processes, WorkerDied
 from canet.runs.run import ManyRuns, read_failure
 from canet.runs.worker import FAILURE, Outcome, train_elsewhere, train_here, write_files
-from canet.training import Run, RunConfig, RunFolder, Trainer
-from canet.training.checkpoint import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
+from canet.store import RunConfig, RunFolder
+from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
+from canet.training import Run, Trainer
+from canet.util.locks import LOCK, alone_in
 from tests.finished import make_config
 from tests.runs.processes import alive, wait_until
 from tests.runs.test_engine import double
@@ -311,7 +312,7 @@ def test_a_second_command_waits_for_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from canet.lock import alone_in\n"
+        "import sys, time; from pathlib import Path; from canet.util.locks import alone_in\n"
         "with alone_in(Path(sys.argv[1])): print('in', flush=True); time.sleep(600)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,13 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from canet.data import load_task, synthetic
+from canet.data import load_task
+from canet.data.benchmarks import synthetic
 from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.search.objective import Objective, blind
 from canet.settings import describe_settings, override, recorded
-from canet.training import METRICS, RunConfig, Trainer
+from canet.store import RunConfig
+from canet.training import METRICS, Trainer
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from canet.files import read_json
 from canet.presets import BEST
 from canet.search.search import JOURNAL
+from canet.util.files import read_json
 from tests.runs.processes import wait_until
 from tests.runs.test_ray import cluster
 

@@ -22,7 +22,8 @@ from optuna.storages import GrpcStorageProxy
 from optuna.trial import TrialState
 
 from canet import cli
-from canet.data import load_task, synthetic
+from canet.data import load_task
+from canet.data.benchmarks import synthetic
 from canet.errors import CanetError
 from canet.presets import preset, unsearched
 from canet.runs import evaluate
@@ -34,7 +35,8 @@ from canet.search.search import Worker
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study
 from canet.settings import recorded
-from canet.training import RunConfig, Trainer
+from canet.store import RunConfig
+from canet.training import Trainer
 from tests.search.test_objective import with_garbage_test_labels
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")

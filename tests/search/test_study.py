@@ -21,7 +21,6 @@ from optuna.trial import TrialState
 
 from canet.data import CATALOG
 from canet.errors import CanetError
-from canet.files import WriteError
 from canet.methods import BACKBONES, METHODS
 from canet.presets import preset
 from canet.search import journal as journal_module
@@ -41,7 +40,8 @@ from canet.search.study import (
     ranked_trials,
 )
 from canet.settings import recorded
-from canet.training import RunConfig
+from canet.store import RunConfig
+from canet.util.files import WriteError
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
 Settings = Mapping[str, Any]

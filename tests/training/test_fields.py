@@ -7,8 +7,8 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, Batch
 from canet.nn import Graph, SparseMatrix
-from canet.sparse import components
 from canet.training.fields import TaskFields
+from canet.util.sparse import components
 
 from .tiny import NUM_ID, NUM_NODES, tiny_task
 

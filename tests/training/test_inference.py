@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.own import OwnGraph
+from canet.data.user_graph import OwnGraph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.training.inference import forward

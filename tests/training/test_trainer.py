@@ -20,11 +20,13 @@ from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.settings import recorded
-from canet.training import Run, RunFolder, Trainer, checkpoint, loop, trainer
-from canet.training.checkpoint import WEIGHTS
-from canet.training.record import MARKER
-from canet.training.states import read_state, save_state
-from canet.training.tensors import read_tensors, without_prefix
+from canet.store import RunFolder
+from canet.store import run_folder as checkpoint
+from canet.store.record import MARKER
+from canet.store.run_folder import WEIGHTS
+from canet.store.states import read_state, save_state
+from canet.store.tensors import read_tensors, without_prefix
+from canet.training import Run, Trainer, loop, trainer
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
 
@@ -573,7 +575,8 @@ from pathlib import Path
 from tiny import tiny_task
 from canet.methods import get_method
 from canet.settings import override
-from canet.training import RunFolder, Trainer
+from canet.store import RunFolder
+from canet.training import Trainer
 
 place = RunFolder(Path(sys.argv[1]))
 config = place.read_config()

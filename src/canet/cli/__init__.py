@@ -2,11 +2,11 @@
 
 import sys
 
-from canet.interruption import Interrupted, State, heeded, requested
+from canet.util.signals import Interrupted, State, heeded, requested
 
 with heeded():  # until `main` does
     try:
-        from canet.cli import own, training, verify, catalogue, many, pages, bench  # noqa: I001 - in the order of the help
+        from canet.cli import graphs, training, verify, catalogue, search, reproduce, pages  # noqa: F401, I001 - in the order of the help
         from canet.cli.app import app
         from canet.cli.main import main
     except BaseException:
@@ -18,4 +18,4 @@ with heeded():  # until `main` does
         print(f"canet: {told}", file=sys.stderr)
         sys.exit(told.exit_code)
 
-__all__ = ["app", "bench", "catalogue", "main", "many", "own", "pages", "training", "verify"]
+__all__ = ["app", "main"]

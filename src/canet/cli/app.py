@@ -15,7 +15,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from canet import __version__
+        from canet._version import __version__
 
         print(f"canet {__version__}")
         raise typer.Exit

@@ -21,7 +21,7 @@ def datasets(
     as_json: Json = False,
 ) -> None:
     """What tasks there are, their statistics, and whether their files are present and intact."""
-    from canet.console import as_content, show_task, show_tasks
+    from canet.cli.listings import as_content, show_task, show_tasks
     from canet.data import CATALOG, describe
 
     if name:
@@ -44,7 +44,7 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """What methods there are, what each minimises, its hyper-parameters and its paper."""
-    from canet.console import show_method, show_methods
+    from canet.cli.listings import show_method, show_methods
     from canet.methods import METHODS, get_method
     from canet.settings import describe_settings
 

@@ -12,8 +12,8 @@ import typer
 from canet.cli.app import app
 from canet.cli.terminal import open_closed_streams, write_everywhere
 from canet.errors import CanetError
-from canet.interruption import NOTHING_LOST, Interrupted, State, heeded, requested
-from canet.memory import keep_freed_memory
+from canet.util.memory import keep_freed_memory
+from canet.util.signals import NOTHING_LOST, Interrupted, State, heeded, requested
 
 ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
 INTERRUPTED = 130

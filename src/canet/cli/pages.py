@@ -32,7 +32,7 @@ def archive(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file, such as runs.tar.xz.")],
 ) -> None:
     """One small file of all finished runs, without weights: what tables and reports need."""
-    from canet.training import find_runs, write_archive
+    from canet.store import find_runs, write_archive
 
     count = write_archive(find_runs(runs), out)
     print(f"{count} runs: {out}, {out.stat().st_size / 2**20:.1f} MB")

@@ -31,13 +31,13 @@ from canet.cli.options import (
     TaskName,
     changed_settings,
 )
-from canet.data.catalog import GENERATORS
+from canet.data.benchmarks.catalog import GENERATORS
 from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:
     from canet.data import ShiftTask
-    from canet.training import RunConfig
-    from canet.training.summary import Scored
+    from canet.store import RunConfig
+    from canet.store.summary import Scored
 
 
 @app.command()
@@ -47,7 +47,7 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """CaNet beside a plain GCN on the embedded data: about a minute on two cores."""
-    from canet.demo import run_demo
+    from canet.cli.demonstration import run_demo
 
     run_demo(out, device.value, quiet)
 
@@ -80,17 +80,19 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a method on a task with its published settings, and score it under shift."""
-    from canet.console import METRIC_NAMES, Reporter, print_table, summary_rows
+    from canet.data.metrics import METRIC_NAMES
     from canet.presets import preset
     from canet.settings import override
+    from canet.util.console import Reporter, print_table, summary_rows
 
     changes = changed_settings(set_, settings_file, epochs)
     settings = override(preset(task, method, backbone), changes)
 
     from canet.data import load_task
     from canet.methods import check_backbone
-    from canet.training import RunFolder, Trainer
-    from canet.training.summary import Scored, summarise
+    from canet.store import RunFolder
+    from canet.store.summary import Scored, summarise
+    from canet.training import Trainer
     from canet.training.trainer import pick_device
 
     check_backbone(backbone)
@@ -133,8 +135,9 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score finished runs again from their saved weights; fail where a score is another one."""
-    from canet.console import METRIC_NAMES, print_table, summary_rows
+    from canet.data.metrics import METRIC_NAMES
     from canet.runs.evaluate import evaluate_runs
+    from canet.util.console import print_table, summary_rows
 
     summaries = evaluate_runs(run, device.value, data_root)
     if as_json:
@@ -156,7 +159,7 @@ def evaluate(
 
 def _check_folder(folder: Path, configs: list[RunConfig], task: ShiftTask) -> None:
     """Refuse a folder with other runs, or on other data, before the first of ours is trained."""
-    from canet.training.checkpoint import CONFIG, RunFolder
+    from canet.store.run_folder import CONFIG, RunFolder
 
     if (folder / CONFIG).exists():
         raise CanetError(f"'{folder}' is itself a run: choose another folder for --out")

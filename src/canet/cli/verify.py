@@ -17,7 +17,7 @@ def verify(
     ],
 ) -> None:
     """Check that runs and models are what was written: a line for each problem, then a count."""
-    from canet.verify import verify as look_through
+    from canet.cli.verification import verify as look_through
 
     found = look_through(path)
     for problem in found.problems:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canet.data.catalog import CATALOG, TaskDescription, describe, file_status, load_task
+from canet.data.benchmarks.catalog import CATALOG, TaskDescription, describe, file_status, load_task
 
 if TYPE_CHECKING:
     from canet.data.graph_files import read_graph

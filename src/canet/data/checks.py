@@ -7,7 +7,7 @@ that the rest of the package works with. Nothing that is given is ever changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,10 +16,10 @@ from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, kind_of, word_for
 from canet.data.labels import check_labels
+from canet.data.metrics import Metric
 from canet.errors import InputError, listed, unknown_name
-from canet.sparse import from_scipy
+from canet.util.sparse import from_scipy
 
-Metric = Literal["accuracy", "roc_auc", "macro_f1"]
 FEW_BOTH_WAYS = 0.1
 """Share of edges with their reverse below which a graph looks as if stored one way."""
 FEWEST_ONE_WAY_EDGES = 8  # below, no edge with its reverse may be chance

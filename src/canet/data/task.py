@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.checks import (
-    Metric,
     check_classes,
     check_disjoint,
     check_edges,
@@ -22,8 +21,9 @@ from canet.data.checks import (
 )
 from canet.data.digest import DataDigest, digest_task
 from canet.data.labels import check_labels
+from canet.data.metrics import Metric
 from canet.errors import InputError
-from canet.sparse import components
+from canet.util.sparse import components
 
 OWN_SPLITS = ("train", "valid", "test_id")
 

@@ -19,10 +19,10 @@ from canet.diagnosis.graph import read, seed_of
 from canet.diagnosis.reliance import Effect, Reliance, exchanged, num_passes, reliance
 from canet.diagnosis.shift import Shift, shift
 from canet.errors import InputError
-from canet.progress import Display
+from canet.util.progress import Display
 
 if TYPE_CHECKING:
-    from canet.estimator import NodeClassifier
+    from canet.estimator.classifier import NodeClassifier
 
 TRAINING, NEW = "training", "new"
 MOVED = "columns that moved"

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.own import open_graph, read_classes
+from canet.data.user_graph import open_graph, read_classes
 from canet.errors import InputError
-from canet.reference import Reference
-from canet.sparse import components, from_scipy, to_scipy
+from canet.estimator.reference import Reference
+from canet.util.sparse import components, from_scipy, to_scipy
 
 Matrix: TypeAlias = Any
 """Features $[n, D]$: a numpy array, or a scipy CSR matrix where the graph's are sparse."""

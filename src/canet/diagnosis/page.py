@@ -19,9 +19,9 @@ from canet.diagnosis.words import (
     risky_blocks,
 )
 from canet.errors import CanetError
-from canet.files import atomic_path
 from canet.methods import METHODS
 from canet.report.score import number
+from canet.util.files import atomic_path
 
 MOST_COLUMNS, MOST_BARS = 12, 6
 GRAPHS = {TRAINING: "training graph", NEW: "new graph"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from textwrap import fill
 
-from canet.console import print_table
 from canet.diagnosis.between_words import group_words
 from canet.diagnosis.diagnosis import NEW, TRAINING, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.reliance import ALL, OTHERS, OWN, by_name
 from canet.diagnosis.shift import Shift
 from canet.diagnosis.words import answer, confidence_words, environment_words, main_reliance
+from canet.util.console import print_table
 
 WIDTH = 98
 HEADS = {TRAINING: "train", NEW: "new"}

@@ -15,7 +15,7 @@ from canet.diagnosis.columns import Column, column_shifts, kolmogorov_smirnov
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.graph import Diagnosed, Matrix, Model, as_matrix, sample, seed_of
 from canet.diagnosis.two_sample import TwoSample, two_sample_test
-from canet.reference import homophily
+from canet.estimator.reference import homophily
 
 MOST_NODES = 5000  # that are looked at, of each graph
 MOST_OF_BLOCKS = 1000  # nodes, for the test of one block

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.nn import BACKBONES, Block, Features, GraphModel, ShiftedFeatures
 from canet.nn.blocks import Direction
 from canet.settings import check, setting
+from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
 WIDEST = 2**14

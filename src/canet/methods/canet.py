@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.methods.base import Batch
 from canet.methods.interventions import InterveningMethod, InterventionSettings
 from canet.nn import CaNet, Environment
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Propagation
 from canet.settings import setting
+from canet.util.colour import Colour
 
 NUM_PSEUDO_INPUTS = 64
 

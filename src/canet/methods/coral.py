@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings
 from canet.settings import setting
+from canet.util.colour import Colour
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.methods.base import WIDEST, Batch, Method, Settings
 from canet.settings import setting
+from canet.util.colour import Colour
 
 STEEPNESS = 10.0  # γ of the paper's schedule
 

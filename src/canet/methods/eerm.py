@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Block, Features, Graph
 from canet.nn.model import rows_of
 from canet.settings import setting
-from canet.sparse import components
+from canet.util.colour import Colour
+from canet.util.sparse import components
 
 NUM_CANDIDATES = 20
 

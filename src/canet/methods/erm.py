@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from canet.colour import Colour
 from canet.methods.base import Batch
 from canet.methods.interventions import InterveningMethod
+from canet.util.colour import Colour
 
 
 class ERM(InterveningMethod):

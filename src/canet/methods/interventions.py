@@ -28,7 +28,7 @@ from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.settings import setting
-from canet.sparse import to_scipy
+from canet.util.sparse import to_scipy
 
 NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14

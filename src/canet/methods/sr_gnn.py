@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.mean_matching import mean_matching_weights
 from canet.nn import Block, Features, PlainModel
 from canet.settings import setting
+from canet.util.colour import Colour
 
 MAX_SAMPLE = 1000  # nodes that stand for the graph, and training nodes whose weights are solved
 NUM_MOMENTS = 5

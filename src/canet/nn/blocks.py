@@ -16,7 +16,7 @@ from torch import Tensor
 
 from canet.nn.graphs import Graphs
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
-from canet.sparse import components
+from canet.util.sparse import components
 
 Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]
 Direction = Literal["along", "against"]

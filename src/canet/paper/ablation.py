@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
@@ -27,7 +27,7 @@ from canet.report.figures import (
 from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN
 from canet.report.tables import Cell, Table
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from canet.paper.scope import Repeat, Subject, split_label
 from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
 from canet.report.score import GAP, Score
 from canet.report.tables import Cell, Table
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 
 class PublishedComparison(Contest):

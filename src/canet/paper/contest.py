@@ -11,7 +11,7 @@ from canet.paper.published import PAPER_BACKBONES, PAPER_METHODS
 from canet.paper.scope import Repeat, Subject
 from canet.presets import searched
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE, method_label
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 OURS = "canet"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.console import METRIC_NAMES
 from canet.data import CATALOG
-from canet.data.elliptic import LEFT_OUT_STEPS
+from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
+from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.contest import OURS, Contest, Entrant
 from canet.paper.experiment import score
@@ -18,7 +18,7 @@ from canet.report.figures import QUIET, Style, draw_band, new_figure, save_figur
 from canet.report.labels import backbone_label, method_label
 from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.data.metrics import METRIC_NAMES
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope, Subject
 from canet.report.score import Score
 from canet.report.tables import Table
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 
 class Experiment(ABC):

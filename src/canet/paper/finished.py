@@ -9,7 +9,7 @@ from pathlib import Path
 from canet.paper.french_labels import SHIFTED_FR
 from canet.report.results import FinishedRun, read_run
 from canet.runs import job_folder
-from canet.training import RunConfig, RunFolder
+from canet.store import RunConfig, RunFolder
 
 
 def with_curves(config: RunConfig) -> RunConfig:

@@ -16,7 +16,7 @@ from canet.data.task import ShiftTask
 from canet.report.context import ExtraSet
 from canet.report.results import results_of
 from canet.runs.evaluate import open_trainer
-from canet.training import RunFolder
+from canet.store import RunFolder
 
 SHIFTED = "FR, labels shifted"
 SHIFTED_FR = ExtraSet(

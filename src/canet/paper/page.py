@@ -10,7 +10,7 @@ from canet.methods import METHODS
 from canet.paper.french_labels import SHIFTED_FR
 from canet.paper.published import published
 from canet.settings import recorded
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 
 def write_report(out: Path, target: Path) -> None:

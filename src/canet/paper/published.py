@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.files import read_json
 from canet.report.results import OOD_MEAN
 from canet.report.score import Published
-from canet.training import RunConfig
+from canet.store import RunConfig
+from canet.util.files import read_json
 
 _CONTENT: dict[str, Any] = read_json(Path(__file__).with_name("published.json"))
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canet.console import print_table
 from canet.errors import CanetError, unknown_name
 from canet.paper import EXPERIMENTS, Experiment, Finished, Scope
 from canet.paper.finished import serving_folder, with_curves
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
-from canet.training import RunConfig, RunFolder, unpack_archive
-from canet.training.folders import folders_below
+from canet.store import RunConfig, RunFolder, unpack_archive
+from canet.store.folders import folders_below
+from canet.util.console import print_table
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"

@@ -13,7 +13,7 @@ from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
 from canet.settings import override, recorded
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
 QUICK_EPOCHS = {"synthetic": 60, "cora": 40, "twitch": 30, "arxiv": 8, "elliptic": 30}

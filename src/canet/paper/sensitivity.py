@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.console import METRIC_NAMES
 from canet.data import CATALOG
+from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
 from canet.paper.finished import Finished
@@ -25,7 +25,7 @@ from canet.report.figures import (
 from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
-from canet.training import RunConfig
+from canet.store import RunConfig
 
 LINES = 3
 """A panel has so many OOD sets at most."""

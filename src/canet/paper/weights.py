@@ -19,8 +19,8 @@ from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.settings import override
-from canet.training import RunConfig, RunFolder
-from canet.training.checkpoint import WEIGHTS
+from canet.store import RunConfig, RunFolder
+from canet.store.run_folder import WEIGHTS
 from canet.training.trainer import seeded
 
 LAYERS = ("first layer", "last layer")

@@ -18,8 +18,8 @@ from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.results import OOD_MEAN, FinishedRun, Result
 from canet.report.score import Score
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
-from canet.training import RunConfig
-from canet.training.summary import LEFT_OUT, OOD
+from canet.store import RunConfig
+from canet.store.summary import LEFT_OUT, OOD
 
 STRUCTURAL = "structural"
 CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canet.report.score import Published
-from canet.training import RunConfig, RunFolder
+from canet.store import RunConfig, RunFolder
 
 
 @dataclass(frozen=True)

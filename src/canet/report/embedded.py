@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from canet.errors import CanetError
-from canet.files import read_json
 from canet.report.tables import Table
 from canet.runs.worker import FAILURE
-from canet.training import RunFolder
-from canet.training.checkpoint import CONFIG
-from canet.training.folders import folders_below
+from canet.store import RunFolder
+from canet.store.folders import folders_below
+from canet.store.run_folder import CONFIG
+from canet.util.files import read_json
 
 T = TypeVar("T")
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}

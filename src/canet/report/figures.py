@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from canet.files import atomic_path
+from canet.util.files import atomic_path
 
 MARKERS = "osD^vPX*p"
 QUIET = "0.8"

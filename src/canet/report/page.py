@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.colour import BLIND, CENTRED
 from canet.errors import CanetError, InputWarning
-from canet.files import atomic_path
 from canet.methods import METHODS
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
@@ -23,8 +21,10 @@ from canet.report.results import find_results
 from canet.report.score import number
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
-from canet.training import runs_at
-from canet.training.summary import Scored
+from canet.store import runs_at
+from canet.store.summary import Scored
+from canet.util.colour import BLIND, CENTRED
+from canet.util.files import atomic_path
 
 
 class Machine(NamedTuple):

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from canet.errors import CanetError, InputWarning
 from canet.report.context import ExtraSet
 from canet.report.score import Score
-from canet.training import RunConfig, RunFolder, find_runs
-from canet.training.config import grouped
-from canet.training.soundness import check_metrics, check_result, check_under_shift
-from canet.training.summary import Scored
+from canet.store import RunConfig, RunFolder, find_runs
+from canet.store.config import grouped
+from canet.store.soundness import check_metrics, check_result, check_under_shift
+from canet.store.summary import Scored
 
 OOD_MEAN = "ood"
 """Stands for the mean over a task's OOD sets where the name of a split is asked for."""

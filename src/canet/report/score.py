@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import NamedTuple
 
-from canet.training.summary import deviation
+from canet.store.summary import deviation
 
 GAP = "–"
 

@@ -13,7 +13,7 @@ from canet.report.labels import backbone_label
 from canet.report.results import OOD_MEAN
 from canet.report.score import Score, rank
 from canet.report.tables import Cell, Table
-from canet.training.summary import LEFT_OUT, OOD
+from canet.store.summary import LEFT_OUT, OOD
 
 
 class Column(NamedTuple):

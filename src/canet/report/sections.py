@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from canet.console import METRIC_NAMES
 from canet.data import CATALOG
-from canet.data.catalog import GENERATORS
+from canet.data.benchmarks.catalog import GENERATORS
+from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings
 from canet.report.comparison import Comparison, Contestant, differences
 from canet.report.context import NO_CONTEXT, ReportContext
@@ -17,7 +17,7 @@ from canet.report.labels import SEARCHED_NOTE, backbone_label
 from canet.report.moved import moved_columns
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
-from canet.training.summary import LEFT_OUT, OOD
+from canet.store.summary import LEFT_OUT, OOD
 
 ALWAYS_SHOWN = ("erm", "canet")
 FEW_LINES = 4

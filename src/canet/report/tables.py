@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canet.errors import CanetError
-from canet.files import atomic_path, read_json
 from canet.report.score import GAP, Published, Score, rank
+from canet.util.files import atomic_path, read_json
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}

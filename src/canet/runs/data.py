@@ -6,13 +6,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from canet.data import sources
+from canet.data.benchmarks import sources
+from canet.data.benchmarks.raw import find
 from canet.data.digest import DataDigest
-from canet.data.raw import find
 from canet.errors import CanetError
 from canet.runs.evaluate import load_task_of
 from canet.runs.worker import data_of
-from canet.training import RunConfig, RunFolder
+from canet.store import RunConfig, RunFolder
 
 
 def compare_data(

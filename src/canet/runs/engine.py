@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canet.errors import CanetError
-from canet.interruption import SIGNALS, Interrupted, heed
+from canet.util.signals import SIGNALS, Interrupted, heed
 
 T = TypeVar("T")
 LINES_OF_FAILURE = 12
@@ -214,7 +214,7 @@ def _begin(errors: str, threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        from canet.memory import keep_freed_memory
+        from canet.util.memory import keep_freed_memory
 
         keep_freed_memory()
         torch.set_num_threads(threads)

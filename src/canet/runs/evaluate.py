@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import load_task
-from canet.data.spurious import centred, without_spurious_columns
+from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
-from canet.training import RunConfig, RunFolder, Trainer, find_runs
-from canet.training.config import grouped
-from canet.training.soundness import check_result
-from canet.training.summary import Scored, summarise
+from canet.store import RunConfig, RunFolder, find_runs
+from canet.store.config import grouped
+from canet.store.soundness import check_result
+from canet.store.summary import Scored, summarise
+from canet.training import Trainer
 from canet.training.trainer import device_name, versions
 
 WITHOUT_SPURIOUS = "without spurious columns"

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canet.errors import InputWarning
-from canet.files import read_json, write_json
-from canet.lock import alone_in
 from canet.methods import get_method
-from canet.progress import Display
 from canet.runs.data import compare_data
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.runs.worker import (
@@ -25,9 +22,12 @@ from canet.runs.worker import (
     train_here,
     write_files,
 )
-from canet.training import RunConfig, RunFolder
+from canet.store import RunConfig, RunFolder
 from canet.training.loop import Progress
 from canet.training.trainer import pick_device
+from canet.util.files import read_json, write_json
+from canet.util.locks import alone_in
+from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
 MOST_DEATHS = 2  # of workers at one run

@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from canet.errors import CanetError, InputWarning
-from canet.files import WriteError, write_bytes
 from canet.runs.engine import LINES_OF_FAILURE
 from canet.runs.evaluate import open_trainer
-from canet.training import RunConfig, RunFolder, Trainer
+from canet.store import RunConfig, RunFolder
+from canet.store.record import MARKER
+from canet.training import Trainer
 from canet.training.loop import Progress
-from canet.training.record import MARKER
+from canet.util.files import WriteError, write_bytes
 
 FAILURE = "failed.json"
 

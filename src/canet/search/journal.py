@@ -12,7 +12,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from canet.errors import CanetError
-from canet.files import full_disk_told
+from canet.util.files import full_disk_told
 
 LOCK_SECONDS = 10  # after which the lock of a process that died is taken; it is held for moments
 ENTRY = b'{"op_code":'

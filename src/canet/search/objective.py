@@ -14,7 +14,8 @@ import torch
 from canet.data.task import ShiftTask
 from canet.runs.evaluate import open_trainer
 from canet.settings import override
-from canet.training import RunConfig, Trainer
+from canet.store import RunConfig
+from canet.training import Trainer
 from canet.training.fields import TaskFields
 from canet.training.selection import BestValidation
 

@@ -22,12 +22,10 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
-from canet.console import METRIC_NAMES, print_table
 from canet.data import CATALOG
+from canet.data.metrics import METRIC_NAMES
 from canet.errors import CanetError
-from canet.files import read_json, write_json
 from canet.presets import BEST
-from canet.progress import Display
 from canet.runs.data import data_now
 from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.search.objective import Objective
@@ -48,6 +46,9 @@ from canet.search.study import (
     ranked_trials,
 )
 from canet.training.trainer import device_name, pick_device, versions
+from canet.util.console import print_table
+from canet.util.files import read_json, write_json
+from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
 SECONDS_BETWEEN_LOOKS = 0.5

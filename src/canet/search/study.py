@@ -18,13 +18,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from canet.data.digest import DataDigest
 from canet.errors import CanetError
-from canet.files import WriteError
 from canet.methods import get_method
 from canet.search.objective import Progress
 from canet.search.samplers import PLACE, SamplerName, open_sampler, places, seed_of
 from canet.settings import describe_settings, override
-from canet.training import RunConfig
-from canet.training.metrics import is_score
+from canet.store import RunConfig
+from canet.store.kinds import is_score
+from canet.util.files import WriteError
 
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
 MOST_REPEATS = 10  # draws of settings that were tried before, until one that was not is looked up

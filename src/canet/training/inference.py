@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.data.own import OwnGraph
+from canet.data.user_graph import OwnGraph
 from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Graph, SparseMatrix

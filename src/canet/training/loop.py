@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from canet.errors import CanetError
-from canet.interruption import Interrupted, requested
 from canet.methods import Batch, Method, Settings
-from canet.training.checkpoint import RunFolder
-from canet.training.tensors import (
+from canet.store.run_folder import RunFolder
+from canet.store.tensors import (
     adam_shapes,
     optimizer_tensors,
     prefixed,
     restore_optimizer,
     without_prefix,
 )
+from canet.util.signals import Interrupted, requested
 
 CHECKPOINT_SECONDS = 30.0
 USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-
-ROUNDING = 1e-6
-"""That a percentage may lie beyond 0 or 100."""
 
 
 def accuracy(logits: Tensor, y: Tensor) -> Tensor:
@@ -50,10 +46,3 @@ METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "roc_auc": roc_auc,
     "macro_f1": macro_f1,
 }
-
-
-def is_score(value: Any) -> bool:
-    """Whether something read from a file can be a score: a percentage, or NaN if there is none."""
-    if type(value) not in (int, float):
-        return False
-    return value != value or -ROUNDING <= value <= 100 + ROUNDING

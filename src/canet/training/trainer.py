@@ -13,23 +13,23 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor
 
-import canet
+from canet._version import __version__
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
-from canet.interruption import deferred, stop_if_requested
-from canet.memory import peak_resident_mb
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
-from canet.seeds import checked_seed
 from canet.settings import recorded
-from canet.training.checkpoint import RunFolder
-from canet.training.config import RunConfig
+from canet.store.config import RunConfig
+from canet.store.run_folder import RunFolder
+from canet.store.soundness import check_result
+from canet.store.states import read_state
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, go
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
-from canet.training.soundness import check_result
-from canet.training.states import read_state
+from canet.util.memory import peak_resident_mb
+from canet.util.seeds import checked_seed
+from canet.util.signals import deferred, stop_if_requested
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 def versions() -> dict[str, str]:
     return {
-        "canet": canet.__version__,
+        "canet": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
     }

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from tests.own_tables import EDGES, NODES, ROLES, write_folder
 from torch_geometric.data import Data
 
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import inspect_graph
 from canet.errors import CanetError, InputError, InputWarning
+from tests.own_tables import EDGES, NODES, ROLES, write_folder
 
 
 def as_parquet(folder: Path, target: Path) -> Path:

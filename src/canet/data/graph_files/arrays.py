@@ -23,8 +23,8 @@ from canet.data.graph_files.column_checks import Refuse, check_present, raise_er
 from canet.data.graph_files.columns import Encoding, Roles
 from canet.data.graph_files.parts import GraphParts, read_split
 from canet.errors import CanetError, InputError, InputWarning, listed
-from canet.files import atomic_path
-from canet.sparse import to_scipy
+from canet.util.files import atomic_path
+from canet.util.sparse import to_scipy
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from canet.sparse import components
+from canet.util.sparse import components
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.graph_files.cells import as_booleans, as_numbers, as_seconds, as_text
 from canet.data.graph_files.chunks import Chunk, Table, check_memory
 from canet.data.graph_files.columns import ColumnEncoding, Encoding
-from canet.sparse import from_scipy
+from canet.util.sparse import from_scipy
 
 
 def encode(encoding: Encoding, table: Table, rows: int) -> tuple[Tensor, list[str]]:

@@ -9,11 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.nn.blocks import Block, Operator
 from canet.nn.layer import Branches
 from canet.nn.model import Exchange, PlainModel, Prediction
 from canet.nn.operations import multiply
+from canet.util.colour import Colour
 
 
 @dataclass(frozen=True)

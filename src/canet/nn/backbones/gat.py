@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from canet.colour import Colour
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.backbones.gcn import GCN
 from canet.nn.blocks import Block, Kind, Operator
 from canet.nn.layer import Branches, LayerInput
 from canet.nn.operations import attend, mix_attention
+from canet.util.colour import Colour
 
 NEGATIVE_SLOPE = 0.01  # of CaNet-GAT's LeakyReLU: as published, the paper names none
 

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Block, Kind, Operator
 from canet.nn.layer import Branches, LayerInput
 from canet.nn.model import Exchange, PlainModel, Prediction
 from canet.nn.operations import mix_joined, multiply
+from canet.util.colour import Colour
 
 
 class ConvolutionBranches(Branches):

@@ -7,11 +7,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from canet.colour import Colour
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Operator
 from canet.nn.layer import Branches, LayerInput
 from canet.nn.operations import mix_each
+from canet.util.colour import Colour
 
 
 class IsomorphismBranches(Branches):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from canet.colour import Colour
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.backbones.gcn import ConvolutionBranches
 from canet.nn.blocks import Kind
+from canet.util.colour import Colour
 
 
 class MeanBranches(ConvolutionBranches):

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.colour import Colour
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Operator
 from canet.nn.layer import Branches, LayerInput
 from canet.nn.operations import Gathered, attend_globally, mix_joined
+from canet.util.colour import Colour
 
 
 class TransformerBranches(Branches):

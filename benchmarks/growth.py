@@ -1,0 +1,120 @@
+"""How the cost of CaNet's epoch grows with nodes, edges, K, layers and hidden size.
+
+Graphs are random, and every node is one to train on and to validate, so that a size is the size
+of what is computed. One number grows at a time, the others stay at the base.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.contestants import Clock
+from benchmarks.memory import Meter, out_of_memory
+from canet.methods import Batch, Method
+from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.nn import Graph
+from canet.training.loop import EPOCHS_BETWEEN_LOOKS, Loop, go
+from canet.training.metrics import accuracy
+from canet.training.trainer import seeded
+
+NUM_FEATURES, NUM_CLASSES = 64, 10
+LOOKS = 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """Size of a graph and of a model."""
+
+    nodes: int
+    edges: int
+    k: int = 3
+    layers: int = 2
+    hidden: int = 64
+
+
+BASES = {"cpu": Size(50_000, 500_000), "cuda": Size(200_000, 2_000_000)}
+MODEL_AXES = {"k": (1, 2, 4, 8, 16), "layers": (1, 2, 4, 8), "hidden": (16, 32, 64, 128, 256)}
+AXES: dict[str, dict[str, tuple[int, ...]]] = {
+    "cpu": {
+        "nodes": (25_000, 50_000, 100_000, 200_000),
+        "edges": (500_000, 1_000_000, 2_000_000, 4_000_000),
+        **MODEL_AXES,
+    },
+    "cuda": {
+        "nodes": (200_000, 400_000, 800_000, 1_600_000),
+        "edges": (2_000_000, 8_000_000, 32_000_000),
+        **MODEL_AXES,
+    },
+}
+
+AXIS_NAMES = {
+    "nodes": "nodes",
+    "edges": "edges",
+    "k": "environments K",
+    "layers": "layers",
+    "hidden": "hidden size",
+}
+
+
+def points(device: str) -> list[tuple[str, int]]:
+    """The measured places: an axis and the value on it."""
+    return [(axis, value) for axis, values in AXES[device].items() for value in values]
+
+
+def measure_point(backbone: str, axis: str, value: int, device: torch.device) -> dict[str, Any]:
+    """The cost of a place; a process measures the base, which every axis has, once."""
+    return measure_size(replace(BASES[device.type], **{axis: value}), backbone, device)
+
+
+@cache
+def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, Any]:
+    """Times per epoch and peak memory on a random graph, or that it died for memory."""
+    meter = Meter(device)
+    between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
+    settings = CaNetSettings(
+        hidden=size.hidden,
+        num_layers=size.layers,
+        num_environments=size.k,
+        epochs=LOOKS * between,
+    )
+    clock = Clock()
+    measured: dict[str, Any] = {}
+    try:
+        with seeded(0, device):
+            method = CaNetMethod(settings, backbone, NUM_FEATURES, NUM_CLASSES).to(device)
+            batch = random_batch(size, method, device)
+
+            def score(method: Method, split: str) -> Tensor:
+                return accuracy(method.predict(batch), batch.y)
+
+            go([Loop(method, settings, batch, score)], [None], clock)
+        measured = {"times": clock.times()}
+    except (RuntimeError, MemoryError) as error:
+        if not out_of_memory(error):
+            raise
+        measured = {"died": "out of memory"}
+    return measured | {"peak_mb": meter.peak_mb(), "level_mb": meter.level_mb}
+
+
+def random_batch(size: Size, method: CaNetMethod, device: torch.device) -> Batch:
+    """All nodes of a random graph, its matrices built where they are used."""
+    edge_index = torch.randint(size.nodes, (2, size.edges), device=device)
+    graph = Graph(edge_index, size.nodes, method.model.operators)
+    x = torch.randn(size.nodes, NUM_FEATURES, device=device)
+    y = torch.randint(NUM_CLASSES, (size.nodes,), device=device)
+    return Batch(x, graph.whole(size.layers).blocks, y)
+
+
+def slope(values: Sequence[float], costs: Sequence[float]) -> float:
+    """Least-squares slope of log cost against log value: 1 is proportional growth."""
+    x, y = [math.log(value) for value in values], [math.log(cost) for cost in costs]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return covariance / sum((a - mean_x) ** 2 for a in x)

@@ -1,0 +1,183 @@
+"""`canet bench`: run the measurements, keep them in one JSON, show them as tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import PUBLISHED_K, Case, cases
+from benchmarks.contestants import CONTESTANTS, SAME_NODES
+from benchmarks.growth import points
+from benchmarks.pictures import draw_growth, draw_ratios
+from benchmarks.process import measure_jobs
+from benchmarks.results import Results
+from benchmarks.tables import show
+from benchmarks.worker import Job, Order
+from canet.training.trainer import pick_device
+from canet.util.files import write_json
+from canet.util.progress import Display
+from canet.util.signals import Interrupted
+
+SECONDS = {"cpu": 10.0, "cuda": 2.0}
+ROUNDS = 2  # of a full benchmark on a CPU, whose speed drifts with its other work
+EXTRAPOLATE_FROM = (1, 2, 3)
+
+
+def run_bench(
+    out: Path,
+    full: bool = False,
+    tasks: Sequence[str] = (),
+    growth: bool = False,
+    device: str = "auto",
+    seconds: float | None = None,
+    data_root: Path | None = None,
+    quiet: bool = False,
+    command: str = "canet bench",
+) -> None:
+    """Measure, keep the results in `out` and pictures beside it, and show tables.
+
+    Speeds of two starts cannot be compared, so nothing is gone on with. What a start measured that
+    was stopped stays in a file of its own beside `out`, which only a whole benchmark replaces.
+
+    Args:
+        out: JSON file.
+        full: All tasks and growth; else what takes a few minutes on two cores.
+        tasks: Only these tasks, and no growth.
+        growth: Only growth.
+        device: `auto`, `cpu` or `cuda`.
+        seconds: About how long each contestant is measured.
+        data_root: Folder of raw data.
+        quiet: Neither progress nor tables.
+        command: What the results say they came from.
+    """
+    chosen = [] if growth else cases(full, tasks)
+    kind = pick_device(device).type
+    harness = Harness(out, kind, SECONDS[kind] if seconds is None else seconds, data_root, command)
+    batches = [[{"kind": "ceiling"}], *case_batches(chosen, kind, full)]
+    if growth or (full and not tasks):
+        batches += growth_batches(kind)
+    with (
+        harness.kept_when_stopped(),
+        Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display,
+    ):
+        for batch in batches:
+            harness.measure(batch, display)
+        for job in harness.needed_to_extrapolate():
+            harness.measure([job], display)
+    harness.finish()
+    if chosen:
+        draw_ratios([harness.results], out.parent, out.stem)
+    if harness.results.growth():
+        draw_growth(harness.results, out.parent, f"{out.stem}-growth")
+    if not quiet:
+        show(harness.results)
+        print(f"Kept in {out}, with pictures beside it.")
+
+
+class Harness:
+    """The measurements so far, on disk after each: in a file of this start until they are whole.
+
+    Args:
+        out: JSON file that they end up in.
+        device: `cpu` or `cuda`.
+        seconds: About how long each contestant is measured.
+        data_root: Folder of raw data.
+        command: What the results say they came from.
+    """
+
+    def __init__(
+        self, out: Path, device: str, seconds: float, data_root: Path | None, command: str
+    ) -> None:
+        start = datetime.now(UTC)
+        self.out = out
+        self.unfinished = out.with_name(f"{out.stem}.unfinished-{start:%Y%m%d-%H%M%S}.json")
+        self.order = Order(device, seconds, data_root)
+        self.done = 0
+        self.results = Results(device, command, f"{start:%Y-%m-%d}")
+
+    def measure(self, jobs: list[Job], display: Display) -> None:
+        """Do jobs in one process and take in each result as it comes."""
+        for job, measured in measure_jobs(jobs, self.order):
+            self.results.add(job, measured)
+            write_json(self.unfinished, self.results.content)
+            self.done += 1
+            display.update(self.done, text=_line(job, measured))
+
+    @contextmanager
+    def kept_when_stopped(self) -> Iterator[None]:
+        """Say where the measurements are if the block is interrupted."""
+        try:
+            yield
+        except Interrupted as told:
+            kept = "nothing was measured yet"
+            if self.done:
+                kept = f"what was measured is in '{self.unfinished}'"
+            text = f"interrupted; {kept}, and the same command measures all of it anew"
+            raise Interrupted(told.number, text) from None
+
+    def finish(self) -> None:
+        """Put the measurements where they were asked for."""
+        self.unfinished.replace(self.out)
+
+    def needed_to_extrapolate(self) -> list[Job]:
+        """Smaller K of plain cases that died for memory, which tell how much they needed."""
+        return [
+            {"kind": "case", "case": asdict(case), "contestant": "plain"}
+            for died in self.results.cases
+            if "died" in self.results.of(died, "plain")
+            for k in EXTRAPOLATE_FROM
+            if not self.results.of(case := Case(died.task, died.backbone, k, died.variant), "plain")
+        ]
+
+
+def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:
+    """The contestants of each case in turn, by process.
+
+    What ERM costs does not depend on K, so it is measured once; and on the same nodes as CaNet
+    only where its own are others.
+    """
+    jobs = {
+        task: [
+            {"kind": "case", "case": asdict(case), "contestant": contestant}
+            for case in chosen
+            if case.task == task
+            for _ in range(ROUNDS if full and device == "cpu" else 1)
+            for contestant in CONTESTANTS
+            if contestant in ("plain", "canet") or case.k == PUBLISHED_K
+            if contestant != SAME_NODES or case.reads_both_ways
+        ]
+        for task in dict.fromkeys(case.task for case in chosen)
+    }
+    return [batch for of_task in jobs.values() for batch in _processes(of_task, device)]
+
+
+def growth_batches(device: str) -> list[list[Job]]:
+    """Every place of every axis, for both backbones."""
+    jobs = [
+        {"kind": "growth", "backbone": backbone, "axis": axis, "value": value}
+        for backbone in ("gcn", "gat")
+        for axis, value in points(device)
+    ]
+    return _processes(jobs, device)
+
+
+def _processes(jobs: list[Job], device: str) -> list[list[Job]]:
+    """One process for all on a GPU; one each on a CPU, where a process keeps what it freed."""
+    return [jobs] if device == "cuda" else [[job] for job in jobs]
+
+
+def _line(job: Job, measured: dict[str, Any]) -> str:
+    if job["kind"] == "ceiling":
+        return "ceiling: measured"
+    if job["kind"] == "growth":
+        label = f"growth {job['backbone'].upper()} {job['axis']} {job['value']:,}"
+    else:
+        label = f"{Case(**job['case']).label} {job['contestant']}"
+    if "died" in measured:
+        return f"{label}: {measured['died']}"
+    fastest = min(measured["times"])
+    return f"{label}: {1000 * fastest:.1f} ms at best, {measured['peak_mb']:.0f} MB"

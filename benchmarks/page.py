@@ -1,0 +1,96 @@
+"""Fill the tables and pictures of the pages about performance from the JSON of benchmark runs.
+
+    python -m benchmarks.page docs RUN.json [RUN.json ...]
+
+`docs/performance.md` has the targets, `docs/results/performance.md` every other table. A part of a
+page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for each device;
+all else stays. Pictures go to `docs/images/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import tables
+from benchmarks.pictures import DEVICES, draw_growth, draw_ratios
+from benchmarks.results import Results
+from benchmarks.tables import Tabular
+from canet.errors import CanetError
+from canet.util.files import atomic_path
+
+PARTS: dict[str, Callable[[Results], Tabular]] = {
+    "targets": tables.targets,
+    "epochs": tables.epochs,
+    "memory": tables.memory,
+    "ceiling": tables.ceiling,
+    "growth": tables.growth,
+}
+MACHINES = "machines"
+PAGES: dict[str, tuple[str, ...]] = {
+    "performance.md": ("targets",),
+    "results/performance.md": (MACHINES, "epochs", "memory", "ceiling", "growth"),
+}
+
+
+def fill(text: str, parts: Sequence[str], runs: Sequence[Results]) -> str:
+    """A page's text with these generated parts made anew."""
+    for name in parts:
+        text = _replace(text, name, _content(name, runs))
+    return text
+
+
+def by_device(runs: Sequence[Results]) -> list[Results]:
+    """One set of results for each device; a case of two runs is taken whole from the later one."""
+    merged: dict[str, Results] = {}
+    for run in runs:
+        merged[run.device] = merged[run.device].with_later(run) if run.device in merged else run
+    return list(merged.values())
+
+
+def _content(name: str, runs: Sequence[Results]) -> str:
+    if name == MACHINES:
+        return "\n".join(_machine(run) for run in runs)
+    made = [(run, PARTS[name](run)) for run in by_device(runs)]
+    return "\n\n".join(_part(run, table) for run, table in made if table.rows)
+
+
+def _machine(run: Results) -> str:
+    return f"- {DEVICES[run.device]}: {tables.machine(run)}; `{run.content['command']}`"
+
+
+def _part(run: Results, table: Tabular) -> str:
+    return f"**{DEVICES[run.device]}.** {table.title}.\n\n{table.markdown()}"
+
+
+def _replace(text: str, name: str, content: str) -> str:
+    begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(text):
+        raise CanetError(f"the page has no part '{begin} … {end}': put one in")
+    return pattern.sub(lambda _: f"{begin}\n{content}\n{end}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("docs", type=Path)
+    parser.add_argument("runs", type=Path, nargs="+")
+    options = parser.parse_args()
+    runs = [Results.read(path) for path in options.runs]
+    for name, parts in PAGES.items():
+        page = options.docs / name
+        text = fill(page.read_text(encoding="utf-8"), parts, runs)
+        with atomic_path(page) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    images = options.docs / "images"
+    merged = by_device(runs)
+    draw_ratios(merged, images, "performance")
+    for run in merged:
+        if run.growth():
+            draw_growth(run, images, f"growth-{run.device}")
+
+
+if __name__ == "__main__":
+    main()

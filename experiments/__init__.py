@@ -1,0 +1,1 @@
+"""Our own studies: run from a clone with `python -m experiments NAME`."""

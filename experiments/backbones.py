@@ -1,0 +1,193 @@
+"""Beyond the paper: five backbones with the same settings, plain and as CaNet's branches."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import NamedTuple
+
+from canet.data.benchmarks.catalog import CATALOG
+from canet.methods import BACKBONES
+from canet.paper.experiment import Experiment, difference, score
+from canet.paper.finished import Finished
+from canet.paper.scope import Subject
+from canet.presets import shared
+from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
+from canet.report.labels import backbone_label, method_label
+from canet.report.results import OOD_MEAN
+from canet.report.tables import Cell, Table
+from canet.store import RunConfig
+
+COMPARED = ("gcn", "gat", "sage", "gin", "transformer")
+COLUMNS = 4
+"""Panels of the figure side by side."""
+DIFFERENCES = (
+    "Mean and standard deviation over draws of the difference of OOD scores in percentage points."
+)
+
+
+class TaskProtocol(NamedTuple):
+    """A task under one of its protocols."""
+
+    subject: Subject
+    protocol: str
+
+    @property
+    def label(self) -> str:
+        several = len(CATALOG[self.subject.task].protocols) > 1
+        return f"{self.subject.label}, {self.protocol}" if several else self.subject.label
+
+
+class Backbones(Experiment):
+    """Methods on five backbones, and how far global attention is above the others."""
+
+    name = "backbones"
+    title = "Backbones"
+    tasks = ("cora", "citeseer", "pubmed", "twitch")
+    quick_tasks = ("cora",)
+    methods = ("erm", "canet")
+    quick_methods = ("erm", "canet")
+    apart = True
+
+    def configs(self) -> list[RunConfig]:
+        return [
+            config
+            for case in self._cases()
+            for backbone in COMPARED
+            for method in self.chosen_methods
+            for config in self._jobs(case, method, backbone)
+        ]
+
+    def tables(self, finished: Finished) -> list[Table]:
+        return [self._scores(finished), self._attention(finished), self._methods(finished)]
+
+    def draw(self, finished: Finished, folder: Path) -> None:
+        cases = self._cases()
+        columns = min(COLUMNS, len(cases))
+        rows = -(-len(cases) // columns)
+        figure = new_figure(rows, columns, max(3.4, 7 / columns), 3.0)
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, case in zip(panels, cases, strict=False):
+            bars = [
+                (
+                    backbone_label(name),
+                    BACKBONES[name].colour.light,
+                    [
+                        finished.scores(self._jobs(case, method, name), OOD_MEAN)
+                        for method in self.chosen_methods
+                    ],
+                )
+                for name in COMPARED
+            ]
+            draw_bars(axes, [method_label(method) for method in self.chosen_methods], bars)
+            axes.set_ylim(0, 100)
+            tidy(axes, case.label, y="OOD score %")
+        for axes in panels[len(cases) :]:
+            axes.set_axis_off()
+        share_legend(figure, panels[0], columns=len(COMPARED))
+        save_figure(figure, folder, self.file_name())
+
+    def _cases(self) -> list[TaskProtocol]:
+        protocols = slice(1 if self.scope.quick else None)
+        return [
+            TaskProtocol(subject, protocol)
+            for subject in self.subjects
+            for protocol in CATALOG[subject.task].protocols[protocols]
+        ]
+
+    def _jobs(self, case: TaskProtocol, method: str, backbone: str) -> list[RunConfig]:
+        subject, protocol = case
+        return [
+            self.scope.job(
+                subject,
+                method,
+                backbone,
+                repeat,
+                protocol=protocol,
+                changes=asdict(shared(subject.task, method)),
+            )
+            for repeat in self.scope.repeats(subject)
+        ]
+
+    def _scores(self, finished: Finished) -> Table:
+        rows: list[list[Cell]] = []
+        for case in self._cases():
+            for backbone in COMPARED:
+                jobs = [self._jobs(case, method, backbone) for method in self.chosen_methods]
+                scores = [
+                    score(finished, j, split) for split in (OOD_MEAN, "test_id") for j in jobs
+                ]
+                rows.append([case.label, backbone_label(backbone), *scores])
+        heads = [
+            f"{method_label(method)} {split}"
+            for split in ("OOD", "ID")
+            for method in self.chosen_methods
+        ]
+        notes = [
+            *self.notes(),
+            "All backbones have the same settings: the defaults and the task's loss; nothing was "
+            "searched.",
+        ]
+        table = Table(
+            self.file_name(),
+            self.heading("every backbone with the same settings"),
+            ["task", "backbone", *heads],
+            rows,
+            notes,
+        )
+        return table.ranked()
+
+    def _attention(self, finished: Finished) -> Table:
+        """How far the Transformer is above each other backbone, draw by draw."""
+        others = [name for name in COMPARED if name != "transformer"]
+        rows = [
+            [case.label, method_label(method)]
+            + [
+                difference(
+                    finished,
+                    self._jobs(case, method, "transformer"),
+                    self._jobs(case, method, other),
+                    OOD_MEAN,
+                )
+                for other in others
+            ]
+            for case in self._cases()
+            for method in self.chosen_methods
+        ]
+        notes = [
+            DIFFERENCES,
+            "CaNet-Transformer is CaNet-GCN with half of each sum over neighbours replaced by "
+            "attention over the whole graph.",
+        ]
+        return Table(
+            self.file_name("attention"),
+            self.heading("the Transformer above the others under shift"),
+            ["task", "method", *(f"above {backbone_label(other)}" for other in others)],
+            rows,
+            notes,
+        )
+
+    def _methods(self, finished: Finished) -> Table:
+        """How far each method is above the first, draw by draw."""
+        first, *others = self.chosen_methods
+        rows = [
+            [case.label, method_label(method)]
+            + [
+                difference(
+                    finished,
+                    self._jobs(case, method, backbone),
+                    self._jobs(case, first, backbone),
+                    OOD_MEAN,
+                )
+                for backbone in COMPARED
+            ]
+            for case in self._cases()
+            for method in others
+        ]
+        return Table(
+            self.file_name("methods"),
+            self.heading(f"above {method_label(first)} under shift"),
+            ["task", "method", *(backbone_label(backbone) for backbone in COMPARED)],
+            rows,
+            [DIFFERENCES],
+        )

@@ -1,0 +1,5 @@
+"""The version of this package, as pip knows it."""
+
+from importlib.metadata import version
+
+__version__ = version("canet")

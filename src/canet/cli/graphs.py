@@ -1,0 +1,250 @@
+"""A graph of one's own: `canet inspect`, `fit`, `predict` and `diagnose`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from canet.cli.app import app
+from canet.cli.options import (
+    MOST_REPEATS,
+    Assignments,
+    BackboneName,
+    Device,
+    DeviceOption,
+    EnvironmentColumn,
+    Epochs,
+    GraphPath,
+    IdColumn,
+    Json,
+    LabelColumn,
+    MethodName,
+    ModelPath,
+    Quiet,
+    SettingsFile,
+    SplitColumn,
+    TimeColumn,
+    changed_settings,
+)
+from canet.util.seeds import LARGEST_SEED
+
+
+@app.command()
+def inspect(
+    graph: GraphPath,
+    label: LabelColumn = None,
+    split: SplitColumn = None,
+    environment: EnvironmentColumn = None,
+    time: TimeColumn = None,
+    id_: IdColumn = None,
+    as_json: Json = False,
+) -> None:
+    """What is read of a graph of your own: counts, columns, missing values, what looks wrong."""
+    from canet.data.graph_files import inspect_graph
+    from canet.util.console import print_table
+
+    found = inspect_graph(
+        graph, label=label, split=split, environment=environment, time=time, id=id_
+    )
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2))
+        return
+    for line in found.lines():
+        print(line)
+    for table in found.tables():
+        print_table(*table)
+
+
+@app.command()
+def fit(
+    graph: GraphPath,
+    out: Annotated[Path, typer.Option(metavar="MODEL", help="Folder for the model.")],
+    label: LabelColumn = None,
+    split: SplitColumn = None,
+    environment: EnvironmentColumn = None,
+    time: TimeColumn = None,
+    id_: IdColumn = None,
+    undirected: Annotated[
+        bool | None,
+        typer.Option("--undirected/--directed", help="Read each edge both ways, or as it stands."),
+    ] = None,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
+    epochs: Epochs = None,
+    metric: Annotated[
+        str, typer.Option(help="accuracy, macro_f1, or roc_auc for two classes.")
+    ] = "accuracy",
+    balanced: Annotated[
+        bool, typer.Option("--balanced", help="Weigh rare classes as much as frequent ones.")
+    ] = False,
+    set_: Assignments = None,
+    settings_file: SettingsFile = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a made split.")
+    ] = 0,
+    device: DeviceOption = Device.auto,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Train on a graph of your own, and keep the model for `canet predict` and `diagnose`."""
+    from canet.methods import check_backbone, get_method
+    from canet.settings import override
+    from canet.store.model_folder import check_target
+
+    changes = changed_settings(set_, settings_file, epochs)
+    override(get_method(method).settings_type(), changes)
+    check_backbone(backbone)
+    check_target(out)
+
+    from canet.data import read_graph
+    from canet.estimator.classifier import NodeClassifier
+
+    data = read_graph(graph, label=label, split=split, environment=environment, time=time, id=id_)
+    model = NodeClassifier(
+        method,
+        backbone,
+        metric=metric,
+        class_weight="balanced" if balanced else None,
+        undirected=undirected,
+        device=device.value,
+        random_state=seed,
+        verbose=not (quiet or as_json),
+        **changes,
+    ).fit(data)
+    model.save(out)
+    summary = _fit_summary(model, out)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    elif not quiet:
+        _show_fit(summary, model.encoding_.notes() if model.encoding_ else [])
+
+
+@app.command()
+def predict(
+    model: ModelPath,
+    graph: GraphPath,
+    out: Annotated[Path, typer.Option(help="File for the predictions, .csv or .parquet.")],
+    label: LabelColumn = None,
+    id_: IdColumn = None,
+    device: DeviceOption = Device.auto,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Predict every node of a graph with a model, and tell how unlike training each is."""
+    from canet.estimator.predictions import check_target, predictions, summarise, write_table
+
+    check_target(out)
+    data, classifier = _open(model, graph, device, label, id_)
+    table = predictions(classifier, data)
+    summary = summarise(classifier, data, table) | {"out": str(out)}
+    write_table(table, out)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    elif not quiet:
+        from canet.data.metrics import METRIC_NAMES
+        from canet.util.console import print_table
+
+        rows = [(name, f"{count:,}") for name, count in summary["predictions"].items()]
+        print_table(f"{summary['nodes']:,} nodes predicted", ["class", "nodes"], rows)
+        print(f"mean confidence {summary['mean_confidence']:.2f}")
+        print(f"mean score of being unlike training {summary['unlike_training']:.2f} (usual: 0.50)")
+        if summary["score"] is not None:
+            name = METRIC_NAMES[summary["metric"]]
+            print(f"{name} {summary['score']:.2f} % on {summary['labelled']:,} labelled nodes")
+        again = shlex.join(["canet", "diagnose", str(model), str(graph)])
+        print(f"Kept in {out}. What the predictions rely on: {again}")
+
+
+@app.command()
+def diagnose(
+    model: ModelPath,
+    graph: GraphPath,
+    training: Annotated[
+        Path | None,
+        typer.Option(metavar="GRAPH", help="The graph of training, to see what was relied on."),
+    ] = None,
+    label: LabelColumn = None,
+    id_: IdColumn = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=MOST_REPEATS, help="Draws of each random change.")
+    ] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A page of it, such as page.html.")
+    ] = None,
+    device: DeviceOption = Device.auto,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """What a model relies on, what moved since its training, and what score to expect."""
+    from canet.diagnosis import diagnose as run
+    from canet.diagnosis.page import write_page
+    from canet.diagnosis.screen import show
+
+    data, classifier = _open(model, graph, device, label, id_)
+    before = None if training is None else _open(model, training, device, label, id_)[0]
+    classifier.verbose = not (quiet or as_json)
+    found = run(classifier, before, data, repeats=repeats)
+    if out is not None:
+        write_page(found, out)
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2))
+    elif not quiet:
+        show(found)
+        if out is not None:
+            print(f"Page: {out}")
+
+
+def _open(model: Path, graph: Path, device: Device, label: str | None, id_: str | None) -> Any:
+    """A graph as a model reads it, and the model."""
+    from canet.data import read_graph
+    from canet.estimator.classifier import load
+
+    classifier = load(model, device.value)
+    return read_graph(graph, label=label, id=id_, encoding=classifier.encoding_), classifier
+
+
+def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
+    return {
+        "model": str(out),
+        "method": model.method,
+        "backbone": model.backbone,
+        "classes": model.classes_.tolist(),
+        "features": model.n_features_in_,
+        "metric": model.metric,
+        "scores": {name: 100 * score for name, score in model.scores_.items()},
+        "selection": "best validation",
+        "selected_epoch": model.selected_epoch_,
+        "environments_seen": model.environments_seen_,
+        "moved_columns": _moved_columns(model),
+        "settings": model.settings_,
+    }
+
+
+def _moved_columns(model: Any) -> list[str] | None:
+    """Names, or numbers, of the columns that interventions move; None without interventions."""
+    columns = model.findings_.get("moved_columns")
+    if columns is None:
+        return None
+    names = getattr(model, "feature_names_in_", range(model.n_features_in_))
+    return [str(names[column]) for column in columns]
+
+
+def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
+    from canet.data.metrics import METRIC_NAMES
+    from canet.errors import listed
+    from canet.util.console import print_table
+
+    for note in notes:
+        print(f"note: {note}")
+    title = f"{summary['method']}-{summary['backbone']}, {len(summary['classes'])} classes"
+    column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
+    rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
+    print_table(title, ["split", column], rows)
+    if (moved := summary["moved_columns"]) is not None:
+        count = f"{len(moved):,} of {summary['features']:,} columns"
+        print(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
+    print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")

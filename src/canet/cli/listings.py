@@ -1,0 +1,115 @@
+"""The lists that `canet datasets` and `canet methods` print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from canet.data import TaskDescription
+from canet.data.metrics import METRIC_NAMES
+from canet.settings import describe_settings
+from canet.util.console import console, print_table
+
+if TYPE_CHECKING:
+    from canet.methods import Method
+
+WIDTH_OF_TASKS = 150
+
+
+def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
+    """The list of tasks; sizes and files alone where the terminal is narrow."""
+    columns = ["task", "nodes", "edges", "classes", "features", "shift", "metric"]
+    columns += ["train / valid / test", "OOD", "files"]
+    rows = []
+    for d in descriptions:
+        copies = f" × {d.domains}" if d.domains > 1 else ""
+        id_sizes = " / ".join(f"{d.splits[s]:,}" for s in ("train", "valid", "test_id") if d.splits)
+        ood = sum(size for split, size in d.splits.items() if split.startswith("ood/"))
+        counts = [f"{n:,}" for n in d.statistics]
+        counts[0] += copies
+        counts[-1] += f"+{d.spurious}" if d.spurious else ""
+        sizes = [id_sizes or "–", f"{ood:,}" if d.splits else "–"]
+        rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
+    shown = range(len(columns)) if console().width >= WIDTH_OF_TASKS else (0, 1, 2, 3, 4, -1)
+    print_table("Tasks", [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
+    print("Files and splits of one task: canet datasets NAME")
+
+
+def as_content(description: TaskDescription) -> dict[str, Any]:
+    """A description as JSON takes it."""
+    files = [asdict(f) | {"location": f.location and str(f.location)} for f in description.files]
+    statistics = description.statistics._asdict()
+    return asdict(description) | {"statistics": statistics, "files": files}
+
+
+def show_task(description: TaskDescription) -> None:
+    """One task with its splits and files."""
+    d = description
+    nodes, edges, classes, features = d.statistics
+    copies = f" in each of {d.domains} domains" if d.domains > 1 else ""
+    added = f" and {d.spurious} spurious ones" if d.spurious else ""
+    counted = "counted" if d.state == "present" else "of the official files"
+    print(f"{d.name}: {d.description}")
+    print(f"{nodes:,} nodes, {edges:,} edges{copies}")
+    print(f"{classes} classes, {features:,} features{added}")
+    print(f"({counted}); shift: {d.shift}; metric: {METRIC_NAMES[d.metric]}")
+    print(f"protocols: {', '.join(d.protocols)}")
+    if d.features:
+        print(f"features besides its own: {', '.join(d.features)}")
+    if d.splits:
+        print_table("Splits", ["split", "nodes"], [(s, f"{n:,}") for s, n in d.splits.items()])
+    if d.files:
+        rows = [(f.path, f.state, str(f.location or "–")) for f in d.files]
+        print_table("Files", ["file", "state", "place"], rows)
+
+
+def show_methods(methods: Sequence[type[Method]]) -> None:
+    """The list of methods: a line each, then what each adds to the common settings."""
+    from canet.methods import Settings
+
+    common = {declared.name for declared in fields(Settings)}
+    width = max(len(method.name) for method in methods)
+    for method in methods:
+        labels = "; needs environment labels" if method.needs_environments else ""
+        print(f"{method.name:<{width}}  {method.summary}{labels}")
+        print(f"{'':<{width}}  {method.paper}")
+        for name, about in describe_settings(method.settings_type).items():
+            if name not in common:
+                print(f"{'':<{width}}    {_setting_text(name, about)}")
+    print("All settings of one method, the common ones too: canet methods NAME")
+
+
+def show_method(method: type[Method]) -> None:
+    """One method with all its settings."""
+    print(f"{method.name}: {method.summary}")
+    print(method.paper)
+    needed = "needs" if method.needs_environments else "needs no"
+    print(f"{needed} environment labels")
+    rows = [
+        [name, str(about["default"]), about["valid"], _search_text(about), about["help"]]
+        for name, about in describe_settings(method.settings_type).items()
+    ]
+    print_table("Settings", ["name", "default", "takes", "search", "what"], rows)
+
+
+def _setting_text(name: str, about: dict[str, Any]) -> str:
+    search = f", search {_search_text(about)}" if about["search"] else ""
+    return f"{name} = {about['default']}{search}: {about['help']}"
+
+
+def _search_text(about: dict[str, Any]) -> str:
+    return " ".join(
+        f"{value:g}" if isinstance(value, float) else str(value) for value in about["search"]
+    )
+
+
+def _files(d: TaskDescription) -> str:
+    if not d.files:
+        return "none needed"
+    if d.state == "present":
+        return "present, intact"
+    affected = [f.path.rsplit("/", 1)[-1] for f in d.files if f.state == d.state]
+    return (
+        f"{d.state}: {affected[0]}" if len(affected) == 1 else f"{d.state}: {len(affected)} files"
+    )

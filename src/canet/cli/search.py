@@ -1,0 +1,122 @@
+"""`canet search`: find a method's settings on validation data."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canet.cli.app import app
+from canet.cli.options import (
+    MOST_JOBS,
+    MOST_SEEDS,
+    MOST_TRIALS,
+    BackboneName,
+    DataRoot,
+    DataSeed,
+    Device,
+    DeviceOption,
+    Features,
+    GeneratorName,
+    Inductive,
+    Json,
+    MethodName,
+    Protocol,
+    Quiet,
+    RayAddress,
+    TaskName,
+)
+from canet.settings import LARGEST
+
+
+class Sampler(StrEnum):
+    tpe = "tpe"
+    random = "random"
+    grid = "grid"
+
+
+@app.command()
+def search(
+    task: TaskName,
+    method: MethodName = "canet",
+    backbone: BackboneName = "gcn",
+    trials: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_TRIALS, help="Trials in all, those of earlier calls included."
+        ),
+    ] = 32,
+    sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: as in training."),
+    ] = None,
+    seeds: Annotated[
+        int,
+        typer.Option(min=1, max=MOST_SEEDS, help="Runs of each trial; their mean score counts."),
+    ] = 1,
+    data_seed: DataSeed = 0,
+    protocol: Protocol = "paper",
+    features: Features = None,
+    inductive: Inductive = False,
+    generator: GeneratorName = "shared",
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes.")] = 1,
+    ray: RayAddress = None,
+    device: DeviceOption = Device.auto,
+    data_root: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Search a method's settings on validation data; the same command again goes on."""
+
+    from canet.methods import check_backbone
+    from canet.presets import unsearched
+    from canet.search.study import Plan
+    from canet.settings import override, recorded
+    from canet.store import RunConfig
+
+    check_backbone(backbone)
+    settings = override(
+        unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
+    )
+    base = RunConfig(
+        task=task,
+        protocol=protocol,
+        data_seed=data_seed,
+        features=features or "original",
+        inductive=inductive,
+        method=method,
+        backbone=backbone,
+        settings=recorded(settings),
+        seed=0,
+        generator=generator,
+    )
+    plan = Plan(base, sampler.value, seeds)
+
+    from canet.search.search import run_search, show_search
+
+    best = run_search(
+        plan,
+        trials,
+        out or Path("searches") / plan.name,
+        storage,
+        jobs,
+        device.value,
+        data_root,
+        quiet or as_json,
+        ray,
+    )
+    if as_json:
+        print(json.dumps(best, indent=2))
+    elif not quiet:
+        show_search(best)

@@ -1,0 +1,148 @@
+"""Elliptic: Bitcoin transactions in 49 time steps, trained on the first five.
+
+Reads the official CSV layout. The features file has no header and 167 columns: transaction, time
+step, and 165 features. Its time steps are the snapshots; edges never cross them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from canet.data.benchmarks import sources, structural
+from canet.data.benchmarks.processed import Arrays, processed
+from canet.data.benchmarks.raw import RawFiles, find, obtain
+from canet.data.benchmarks.tables import read_table
+from canet.data.graph_files.chunks import first_line
+from canet.data.splits import split_50_25_25
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+
+READER_VERSION = 1
+NUM_FEATURES = 165
+NUM_STEPS = 49
+NUM_ID_STEPS = 5
+LABELS = {"1": 1, "2": 0, "unknown": -1}
+"""Class in the file → label: illicit transactions are the positive ones."""
+
+OOD_STEPS = [range(first, first + 4) for first in range(11, 43, 4)]
+LEFT_OUT_STEPS = [range(6, 11), range(43, 50)]
+"""Later time steps, counted from 1: scored in eight groups of four, or never scored."""
+
+CLASSES, EDGES, FEATURES = (
+    f"elliptic/raw/elliptic_txs_{kind}.csv" for kind in ("classes", "edgelist", "features")
+)
+
+
+def elliptic_task(
+    data_root: Path | None, data_seed: int, features: str | None, inductive: bool
+) -> ShiftTask:
+    """The transaction graph; a node's environment is its snapshot, counted from 0."""
+    arrays = _read(data_root, features, inductive)
+    step, y = torch.from_numpy(arrays["step"]), torch.from_numpy(arrays["y"])
+
+    def labelled(steps: range) -> Tensor:
+        return ((step >= steps.start) & (step < steps.stop) & (y >= 0)).nonzero().flatten()
+
+    def named(groups: Iterable[range]) -> dict[str, Tensor]:
+        return {f"steps {steps.start}-{steps.stop - 1}": labelled(steps) for steps in groups}
+
+    train, valid, test_id = split_50_25_25(
+        labelled(range(1, NUM_ID_STEPS + 1)), torch.Generator().manual_seed(data_seed)
+    )
+    return ShiftTask(
+        name="elliptic",
+        data=Data(
+            x=torch.from_numpy(arrays["x"]),
+            edge_index=torch.from_numpy(arrays["edge_index"]),
+            y=y,
+            environment=step - 1,
+        ),
+        train=train,
+        valid=valid,
+        test_id=test_id,
+        test_ood=named(OOD_STEPS),
+        left_out=named(LEFT_OUT_STEPS),
+        metric="macro_f1",
+        in_distribution=step <= NUM_ID_STEPS,
+        shift="dynamic snapshots",
+        environments=tuple(f"step {number}" for number in range(1, NUM_STEPS + 1)),
+        data_seed=data_seed,
+        features=features or "original",
+    )
+
+
+def _read(data_root: Path | None, features: str | None, inductive: bool) -> Arrays:
+    """Parsed graph with its own features, or with structural ones and only its time steps."""
+    files = {file.path: file for file in sources.FILES["elliptic"]}
+    if features is None:
+        raw = obtain(list(files.values()), data_root)
+        return processed("elliptic", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
+    timed = [file for file in (sources.TIME_STEPS, files[FEATURES]) if find(file, data_root)]
+    if not timed:
+        raise CanetError(
+            f"elliptic needs its time steps: place '{sources.TIME_STEPS.path}' or '{FEATURES}' "
+            "below --data-root/CANET_DATA_ROOT, or load it once with its own features"
+        )
+    raw = obtain([files[CLASSES], files[EDGES], timed[0]], data_root)
+    return processed(
+        "elliptic-structural",
+        f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
+        lambda: _parse_structural(raw, inductive),
+    )
+
+
+def _parse(raw: RawFiles) -> Arrays:
+    graph, transactions = _parse_graph(raw)
+    table = _by_transaction(raw.paths[FEATURES], 2 + NUM_FEATURES, False, transactions)
+    return graph | {"step": table[:, 1].astype(np.int64), "x": table[:, 2:].astype(np.float32)}
+
+
+def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
+    graph, transactions = _parse_graph(raw)
+    if FEATURES in raw.paths:
+        table = _by_transaction(raw.paths[FEATURES], 2 + NUM_FEATURES, False, transactions)
+    else:
+        table = _by_transaction(raw.paths[sources.TIME_STEPS.path], 2, True, transactions)
+    step = table[:, 1].astype(np.int64)
+    known = step <= NUM_ID_STEPS if inductive else np.ones(len(step), dtype=bool)
+    edge_index = torch.from_numpy(graph["edge_index"])
+    x = structural.structural_features(edge_index, torch.from_numpy(known))
+    return graph | {"step": step, "x": x.numpy()}
+
+
+def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
+    """Edges $[2, E]$ and labels $[N]$, and the transactions $[N]$ in the order of the nodes."""
+    path = raw.paths[CLASSES]
+    try:
+        rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()[1:]]
+        transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
+        y = np.array([LABELS[label] for _, label in rows])
+    except (ValueError, KeyError, OverflowError) as error:
+        raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
+    if not rows:
+        raise CanetError(f"'{path}' names no transaction: replace it")
+    ends = read_table(raw.paths[EDGES], 2, np.int64, header=True)
+    edge_index = _positions(transactions, ends.T, raw.paths[EDGES])
+    return {"edge_index": edge_index, "y": y}, transactions
+
+
+def _by_transaction(path: Path, columns: int, header: bool, transactions: np.ndarray) -> np.ndarray:
+    """A table whose first column names transactions, its rows in the order of the nodes."""
+    table = read_table(path, columns, np.float64, header)
+    return table[_positions(table[:, 0].astype(np.int64), transactions, path)]
+
+
+def _positions(transactions: np.ndarray, wanted: np.ndarray, path: Path) -> np.ndarray:
+    """Index into `transactions` of every `wanted` one, in the shape of `wanted`."""
+    order = np.argsort(transactions)
+    place = np.searchsorted(transactions[order], wanted).clip(max=len(order) - 1)
+    found = order[place]
+    if (transactions[found] != wanted).any():
+        raise CanetError(f"'{path}' and the classes file name different transactions: replace them")
+    return found

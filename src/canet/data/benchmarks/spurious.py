@@ -1,0 +1,248 @@
+"""Spurious features over six domains: how the paper makes a shift on a graph that has none.
+
+Every domain is a disjoint copy of one graph with the same base features and labels, and ten more
+columns that tell the label in a way that changes from domain to domain:
+
+    x̃_v^(i) = GCN(onehot(y), A)_v + W onehot(i) + noise,   x_v^(i) = [x_v ‖ x̃_v^(i)]
+
+Domains 1-3 are in distribution, 4-6 are not. Three generators:
+
+- `shared`, the paper's: the label network is drawn once per data seed and the same in all domains,
+  so that whoever removes a domain's offset can read the label off these columns.
+- `redrawn`: each domain has a label network of its own. Only ignoring the columns wins.
+- `resampled`: besides, each domain has its own nodes, a region of the graph, so that no column is
+  the same in all domains and nothing can be told by that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.nn import GCNConv
+
+from canet.data.benchmarks.catalog import GENERATORS
+from canet.data.splits import split_50_25_25
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, check_name
+from canet.util.sparse import from_scipy, to_scipy
+
+NUM_DOMAINS = 6
+NUM_ID_DOMAINS = 3
+NUM_SPURIOUS = 10
+NOISE_STD = 0.1
+PROTOCOLS = ("paper", "disjoint")
+DOMAIN_NAMES = tuple(f"domain {i + 1}" for i in range(NUM_DOMAINS))
+
+
+def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = False) -> Tensor:
+    """The spurious block of every domain, $[6, N, 10]$, for labels $[N]$ and edges $[2, E]$.
+
+    `redrawn` draws the label network anew for each domain.
+    """
+    with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
+        torch.manual_seed(seed)
+        labels = F.one_hot(y).float()
+        domains = torch.eye(NUM_DOMAINS)
+        if not redrawn:
+            from_label = _label_network(labels.shape[1])
+            from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
+            told = from_label(labels, edge_index).expand(NUM_DOMAINS, -1, -1)
+        else:
+            from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
+            networks = [_label_network(labels.shape[1]) for _ in range(NUM_DOMAINS)]
+            told = torch.stack([network(labels, edge_index) for network in networks])
+        noise = NOISE_STD * torch.randn(NUM_DOMAINS, y.numel(), NUM_SPURIOUS)
+        return told + from_domain(domains)[:, None, :] + noise
+
+
+def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """A random two-layer GCN from one-hot labels $[N, C]$ to $[N, 10]$."""
+    first = GCNConv(num_classes, NUM_SPURIOUS)
+    second = GCNConv(NUM_SPURIOUS, NUM_SPURIOUS)
+    return lambda labels, edge_index: second(first(labels, edge_index).relu(), edge_index)
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Make tensors in single precision, whatever the caller's default is: data has the same bits
+    for all.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def spurious_task(
+    name: str,
+    x: Tensor,
+    edge_index: Tensor,
+    y: Tensor,
+    data_seed: int,
+    protocol: str,
+    generator: str = "shared",
+) -> ShiftTask:
+    """Six domain copies, or regions, of a graph as a task.
+
+    Args:
+        name: Name of the task.
+        x: Base features, sparse CSR $[N, D]$.
+        edge_index: Edges $[2, E]$.
+        y: Labels $[N]$.
+        data_seed: Seed of the random networks, the noise and the split.
+        protocol: `paper` splits the 3N in-distribution copies at random, so that a test node has
+            training copies with the same base features and label. `disjoint` splits node
+            identities: each is in exactly one of train, valid and test across all domains.
+        generator: `shared`, `redrawn` or `resampled`; the last has no copies, so that its protocol
+            is `disjoint`.
+    """
+    check_name("protocol", protocol, PROTOCOLS)
+    check_name("generator", generator, GENERATORS)
+    if generator == "resampled":
+        if protocol != "disjoint":
+            raise CanetError("resampled domains share no node: say --protocol disjoint")
+        return resampled_task(name, x, edge_index, y, data_seed)
+    n = y.numel()
+    spurious = spurious_columns(y, edge_index, data_seed, generator == "redrawn")
+    base = to_scipy(x)
+    offsets = n * torch.arange(NUM_DOMAINS)
+    domain = torch.arange(NUM_DOMAINS).repeat_interleave(n)
+    data = Data(
+        x=from_scipy(sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious])),
+        edge_index=(edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
+        y=y.repeat(NUM_DOMAINS),
+        environment=domain,
+        num_nodes=n * NUM_DOMAINS,
+    )
+    splitter = torch.Generator().manual_seed(data_seed)
+    id_offsets, ood_offsets = offsets[:NUM_ID_DOMAINS], offsets[NUM_ID_DOMAINS:]
+    if protocol == "paper":
+        train, valid, test_id = split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)
+        test_nodes = torch.arange(n)
+    else:
+        identities = split_50_25_25(torch.arange(n), splitter)
+        train, valid, test_id = ((ids + id_offsets[:, None]).flatten() for ids in identities)
+        test_nodes = identities[2]
+    return ShiftTask(
+        name=name,
+        data=data,
+        train=train,
+        valid=valid,
+        test_id=test_id,
+        test_ood={
+            name: test_nodes + offset
+            for name, offset in zip(
+                DOMAIN_NAMES[NUM_ID_DOMAINS:], ood_offsets.tolist(), strict=True
+            )
+        },
+        metric="accuracy",
+        in_distribution=domain < NUM_ID_DOMAINS,
+        shift="spurious features",
+        environments=DOMAIN_NAMES,
+        protocol=protocol,
+        data_seed=data_seed,
+        generator=generator,
+    )
+
+
+def resampled_task(
+    name: str, x: Tensor, edge_index: Tensor, y: Tensor, data_seed: int
+) -> ShiftTask:
+    """Six regions of a graph, cut apart, each with its own label network and offset.
+
+    Regions are drawn again until those in distribution hold training nodes of every class.
+    """
+    generator = torch.Generator().manual_seed(data_seed)
+    random = np.random.default_rng(data_seed)
+    while True:
+        domain = grow_regions(edge_index, y.numel(), random)
+        in_distribution = domain < NUM_ID_DOMAINS
+        ids = in_distribution.nonzero().flatten()
+        train, valid, test_id = split_50_25_25(ids, generator)
+        if y[train].unique().numel() == y.unique().numel():
+            break
+    inside = edge_index[:, domain[edge_index[0]] == domain[edge_index[1]]]
+    columns = spurious_columns(y, inside, data_seed, redrawn=True)
+    own = columns[domain, torch.arange(y.numel())]
+    return ShiftTask(
+        name=name,
+        data=Data(
+            x=from_scipy(sp.hstack([to_scipy(x), own.numpy()]).tocsr()),
+            edge_index=inside,
+            y=y,
+            environment=domain,
+            num_nodes=y.numel(),
+        ),
+        train=train,
+        valid=valid,
+        test_id=test_id,
+        test_ood={
+            DOMAIN_NAMES[i]: (domain == i).nonzero().flatten()
+            for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)
+        },
+        metric="accuracy",
+        in_distribution=in_distribution,
+        shift="spurious features",
+        environments=DOMAIN_NAMES,
+        protocol="disjoint",
+        data_seed=data_seed,
+        generator="resampled",
+    )
+
+
+def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator) -> Tensor:
+    """Six regions of equal size, the number $[N]$ of each node's, grown breadth-first in turns.
+
+    A region takes the next node that it reached, or a random one where it can reach no more.
+    """
+    ones = np.ones(edge_index.shape[1], dtype=bool)
+    links = sp.csr_matrix((ones, edge_index.numpy()), shape=(num_nodes, num_nodes))
+    region = np.full(num_nodes, -1)
+    reached: list[deque[int]] = [deque() for _ in range(NUM_DOMAINS)]
+    starts = iter(random.permutation(num_nodes).tolist())
+    for turn in range(num_nodes):
+        queue = reached[turn % NUM_DOMAINS]
+        while queue and region[queue[0]] >= 0:
+            queue.popleft()
+        node = queue.popleft() if queue else next(v for v in starts if region[v] < 0)
+        region[node] = turn % NUM_DOMAINS
+        near = links.indices[links.indptr[node] : links.indptr[node + 1]]
+        queue.extend(random.permutation(near[region[near] < 0]).tolist())
+    return torch.from_numpy(region)
+
+
+def centred(task: ShiftTask) -> ShiftTask:
+    """The same task with every column centred in each domain: a control, and no cure.
+
+    Under `shared` it removes the offsets, and the block tells the label in every domain alike.
+    """
+    x = torch.from_numpy(to_scipy(task.data.x).toarray())
+    for domain in range(NUM_DOMAINS):
+        nodes = task.data.environment == domain
+        x[nodes] -= x[nodes].mean(dim=0)
+    data = task.data.clone()
+    data.x = x
+    return replace(task, data=data, features="centred")
+
+
+def without_spurious_columns(task: ShiftTask) -> ShiftTask:
+    """The same task with the base features alone: what a model reaches that is never misled.
+
+    That is no upper bound under `shared`, where the block tells the label to whoever removes its
+    offset: see `centred`.
+    """
+    base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
+    data = task.data.clone()
+    data.x = from_scipy(base)
+    return replace(task, data=data, features="without spurious columns")

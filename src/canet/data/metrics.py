@@ -1,0 +1,12 @@
+"""The metrics a task can be scored by, and what people call them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Metric = Literal["accuracy", "roc_auc", "macro_f1"]
+METRIC_NAMES: dict[str, str] = {
+    "accuracy": "accuracy",
+    "roc_auc": "ROC-AUC",
+    "macro_f1": "macro F1",
+}

@@ -1,0 +1,430 @@
+"""A model for a graph of one's own, in scikit-learn's shape: fit, predict, save, load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from canet.data.checks import check_features, check_metric, check_nodes
+from canet.data.graph_files.columns import Encoding
+from canet.data.user_graph import OwnGraph, open_graph, own_task, read_classes
+from canet.errors import InputError, unknown_name
+from canet.estimator.reference import Reference, remember
+from canet.methods import METHODS, Method, check_backbone, get_method
+from canet.nn.model import Prediction
+from canet.settings import describe_settings, override
+from canet.store.model_content import check_content
+from canet.store.model_folder import damaged, read_model, write_model
+from canet.training import METRICS, Trainer
+from canet.training.inference import GraphReader, forward
+from canet.training.trainer import pick_device, versions
+from canet.util.console import Reporter
+from canet.util.seeds import checked_seed
+
+
+class NodeClassifier(ClassifierMixin, BaseEstimator):
+    """Learns the classes of a graph's nodes, and predicts those of this graph or another.
+
+    Args:
+        method: Name of a method, see `canet methods`.
+        backbone: Name of a backbone, see `canet backbones`.
+        epochs: Passes over the training nodes; the method's default where None.
+        metric: What the epoch is selected by, and `score` computes: `accuracy`, `macro_f1`, or
+            `roc_auc` for two classes.
+        class_weight: Weights of the classes in the supervised loss, {class: weight}; `balanced` is
+            inversely as they are frequent; None: all the same.
+        undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
+            it stands, with a warning where hardly an edge has its reverse.
+        device: `auto` (a GPU where there is one), `cpu` or `cuda`.
+        random_state: Seed of the validation set, where one is made, and of training.
+        verbose: 1 shows progress, 0 nothing.
+        **settings: The method's settings by the names that `canet methods` shows, such as
+            `hidden=32` or `tau=2`.
+
+    After fit:
+        - `classes_` $[C]$, ascending: the labels of the training nodes
+        - `n_features_in_`, D; `feature_names_in_` $[D]$ and `encoding_` for a graph from tables
+        - `method_`: the trained method, whose `model` is the network
+        - `settings_`: all settings, by name
+        - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
+        - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1
+        - `environments_seen_`: names of the environments that the method was given, or None
+        - `findings_`: the columns that interventions move, where there are any
+        - `reference_`: the sample of the training graph that `unlike_training` compares with
+    """
+
+    def __init__(
+        self,
+        method: str = "canet",
+        backbone: str = "gcn",
+        *,
+        epochs: int | None = None,
+        metric: str = "accuracy",
+        class_weight: dict[Any, float] | str | None = None,
+        undirected: bool | None = None,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 1,
+        **settings: Any,
+    ) -> None:
+        self.method = method
+        self.backbone = backbone
+        self.epochs = epochs
+        self.metric = metric
+        self.class_weight = class_weight
+        self.undirected = undirected
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        for name, value in settings.items():
+            self._check_setting(name)
+            setattr(self, name, value)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, and the settings that were given."""
+        return super().get_params(deep) | self._given_settings()
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters and settings; an unknown name is refused with the nearest."""
+        own = self._get_param_names()
+        for name in params:
+            if name not in own:
+                self._check_setting(name)
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn should know: the input is a graph, no table."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.no_validation = True
+        return tags
+
+    def fit(
+        self,
+        data: Any,
+        train: Any = None,
+        valid: Any = None,
+        environment: Any = None,
+        time: Any = None,
+        graph: Any = None,
+    ) -> Self:
+        """Train on a PyG `Data` with `x`, `edge_index` and `y`, which is left unchanged.
+
+        What is not given is taken from the graph's own `train_mask`, `val_mask`, `environment`,
+        `time` and `batch`; nodes of its `test_mask` are scored and not learned from. Nodes without
+        label (-1, NaN, None) are part of the graph and of no set. Without a validation set, or with
+        a `val_mask` of no node, one is made of a fifth of the training nodes: the latest where
+        there are times, else at random, the same share of each class.
+
+        Args:
+            data: The graph. `x` $[N, D]$ is dense or sparse, `y` $[N]$ integers or strings.
+            train, valid: Masks $[N]$ or node ids; all labelled nodes where there are none.
+            environment: Integers or strings $[N]$, for methods that need them.
+            time: Numbers or dates $[N]$.
+            graph: Number or name $[N]$ of each node's graph, where several come in one.
+        """
+        method_type = get_method(self.method)
+        check_backbone(self.backbone)
+        changes = self._given_settings()
+        if self.epochs is not None:
+            changes["epochs"] = self.epochs
+        settings = override(method_type.settings_type(), changes)
+        seed = self._seed()
+        own = own_task(
+            data,
+            train,
+            valid,
+            environment,
+            time,
+            graph,
+            metric=self.metric,
+            undirected=self.undirected,
+            seed=seed,
+        )
+        task = own.task
+        trainer = Trainer(
+            task,
+            self.method,
+            self.backbone,
+            settings,
+            self.device,
+            class_weight=self._class_weights(own.classes, task.data.y[task.train]),
+        )
+        label = f"{self.method}-{self.backbone}"
+        with Reporter(1, quiet=not self.verbose).showing() as reporter:
+            run = trainer.run(seed, on_progress=reporter.next_run(label))
+        self.classes_ = own.classes
+        self.n_features_in_ = task.num_features
+        self.method_ = run.method.eval()
+        self.settings_ = asdict(settings)
+        names = {"train": "train", "valid": "valid", "test_id": "test"}
+        self.scores_ = {names[k]: score / 100 for k, score in run.result["scores"].items()}
+        self.history_ = run.history
+        self.selected_epoch_: int = run.result["selected_epoch"]
+        self.environments_seen_: list[str] | None = run.result["environments_seen"]
+        self.findings_: dict[str, Any] = run.result["findings"]
+        self._remember_columns(data.get("encoding"))
+        self.reference_ = remember(task, self.method_, seed)
+        return self
+
+    def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
+        """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""
+        own = self._open(data, graph)
+        ids = None if nodes is None else check_nodes(nodes, own.num_nodes, "nodes")
+        return forward(self.method_, own, ids)
+
+    def predict(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+        """The likeliest class $[n]$ of each node, or of some: of the training graph or another.
+
+        Args:
+            data: A PyG `Data` with `x` $[N, D]$ and `edge_index`.
+            nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict; all where None.
+            graph: As in `fit`.
+        """
+        logits = self.forward(data, nodes, graph).logits
+        classes: np.ndarray = self.classes_[logits.argmax(dim=1).numpy()]
+        return classes
+
+    def predict_proba(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+        """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
+        return probabilities_of(self.forward(data, nodes, graph).logits)
+
+    def predictor(self, data: Any, graph: Any = None) -> Callable[[Any], np.ndarray]:
+        """`predict_proba` as a function of the features alone, for one graph.
+
+        What depends on the edges is computed once, so that many changes of `x` $[N, D]$ are quick.
+        """
+        reader = GraphReader(self.method_, self._open(data, graph))
+
+        def probabilities(x: Any) -> np.ndarray:
+            return probabilities_of(reader.read(x=check_features(x)).logits)
+
+        return probabilities
+
+    def decision_function(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+        """Logits $[n, C]$; of two classes the second's less the first's $[n]$."""
+        logits: np.ndarray = self.forward(data, nodes, graph).logits.double().numpy()
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def score(self, data: Any, nodes: Any = None, graph: Any = None) -> float:
+        """The metric, between 0 and 1, on the labelled nodes of a graph, or on some of them.
+
+        A label that was not in training counts as wrong.
+        """
+        own = self._open(data, graph)
+        if data.get("y") is None:
+            raise InputError("y is missing: scoring needs labels")
+        y, known = read_classes(data.y, own.num_nodes, self.classes_)
+        chosen = torch.from_numpy(known)
+        if nodes is not None:
+            among = torch.zeros_like(chosen)
+            among[check_nodes(nodes, own.num_nodes, "nodes")] = True
+            chosen &= among
+        ids = chosen.nonzero().squeeze(1)
+        if not ids.numel():
+            raise InputError("no node has a label to score against: labels stand in data.y")
+        logits, y = forward(self.method_, own, ids).logits, y[ids]
+        if (y < 0).any():
+            if self.metric == "roc_auc":
+                raise InputError("roc_auc is for the two classes of training: y holds another one")
+            logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
+            y = torch.where(y < 0, logits.shape[1] - 1, y)
+        return float(METRICS[self.metric](logits, y)) / 100
+
+    def environments(self, data: Any, nodes: Any = None, graph: Any = None) -> list[np.ndarray]:
+        """Posterior $[n, K]$ of the pseudo environments at each layer; arguments as `predict`."""
+        found = self.forward(data, nodes, graph)
+        if not found.environments:
+            raise InputError(f"method '{self.method}' infers no environments: canet does")
+        n = found.logits.shape[0]
+        return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
+
+    def embed(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+        """Representation $[n, H]$ that the last linear map reads; arguments as `predict`."""
+        embedding: np.ndarray = self.forward(data, nodes, graph).embedding.numpy()
+        return embedding
+
+    def unlike_training(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+        """How unlike the training nodes each node is $[n]$; arguments as `predict`.
+
+        The share of validation nodes that are nearer to training nodes than it is, by their
+        representations: 0.5 is the usual, 1 further than all.
+        """
+        embedding = self.forward(data, nodes, graph).embedding
+        unlike: np.ndarray = self.reference_.unlike_training(embedding).numpy()
+        return unlike
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""
+        check_is_fitted(self)
+        params = self.get_params()
+        if isinstance(self.class_weight, dict):
+            params["class_weight"] = [[_plain(k), v] for k, v in self.class_weight.items()]
+        if not isinstance(self.random_state, int | np.integer | None):
+            params["random_state"] = None
+        content = {
+            "params": {name: _plain(value) for name, value in params.items()},
+            "classes": self.classes_.tolist(),
+            "num_features": self.n_features_in_,
+            "num_environment_labels": self.method_.num_environment_labels,
+            "settings": self.settings_,
+            "scores": self.scores_,
+            "history": self.history_,
+            "selected_epoch": self.selected_epoch_,
+            "environments_seen": self.environments_seen_,
+            "findings": self.findings_,
+            "encoding": None if self.encoding_ is None else self.encoding_.to_json(),
+            "versions": versions(),
+        }
+        tensors = {"weights": self.method_.state_dict(), "reference": self.reference_.tensors()}
+        write_model(Path(path), content, tensors)
+
+    def _open(self, data: Any, graph: Any) -> OwnGraph:
+        """A graph that the trained model can read."""
+        check_is_fitted(self)
+        own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
+        given = data.get("encoding")
+        if given is not None and given != self.encoding_:
+            mend = "read it with canet.read_graph(…, encoding=model.encoding_)"
+            if self.encoding_ is None:
+                mend = "the model was trained on arrays, so give it arrays with the same columns"
+            raise InputError(f"columns became features in another way than in training: {mend}")
+        if own.x.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: give the same columns in the same order"
+            )
+        return own
+
+    def _remember_columns(self, encoding: Encoding | None) -> None:
+        self.encoding_ = encoding
+        if encoding is not None:
+            self.feature_names_in_ = np.array(encoding.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _class_weights(self, classes: np.ndarray, y: Tensor) -> Tensor | None:
+        """Weights $[C]$ for class ids $[n]$ of the training nodes."""
+        if self.class_weight is None:
+            return None
+        try:
+            weights = compute_class_weight(self.class_weight, classes=classes, y=classes[y.numpy()])
+            tensor = torch.tensor(weights, dtype=torch.float32)
+        except (ValueError, TypeError) as error:
+            raise InputError(
+                f"class_weight {str(self.class_weight)[:60]!r} does not fit ({error}): give "
+                "'balanced' or {class: weight}"
+            ) from None
+        if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
+            raise InputError("class_weight must hold numbers from 0 on, not all of them 0")
+        return tensor
+
+    def _seed(self) -> int:
+        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
+            return int(check_random_state(self.random_state).randint(2**31))
+        return checked_seed(self.random_state, "random_state")
+
+    def _given_settings(self) -> dict[str, Any]:
+        names = sorted(_setting_names())
+        return {name: getattr(self, name) for name in names if name in vars(self)}
+
+    @staticmethod
+    def _check_setting(name: str) -> None:
+        if name not in _setting_names():
+            known = [*NodeClassifier._get_param_names(), *sorted(_setting_names())]
+            raise InputError(str(unknown_name("parameter", name, known)))
+
+
+def probabilities_of(logits: Tensor) -> np.ndarray:
+    """Probability $[n, C]$ of each class for logits $[n, C]$."""
+    probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
+    return probabilities
+
+
+def load(path: str | Path, device: str | None = None) -> NodeClassifier:
+    """The model that `NodeClassifier.save`, or `canet fit`, wrote to a folder.
+
+    Args:
+        path: The folder.
+        device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
+            CPU where its GPU is missing.
+    """
+    folder = Path(path)
+    content, tensors = read_model(folder)
+    try:
+        check_content(content)
+        params = dict(content["params"])
+        if isinstance(params["class_weight"], list):
+            params["class_weight"] = dict(params["class_weight"])
+        missing = params["device"] == "cuda" and not torch.cuda.is_available()
+        params["device"] = device or ("auto" if missing else params["device"])
+        model = NodeClassifier(**params)
+        check_metric(model.metric, len(content["classes"]))
+        if model.random_state is not None:
+            model._seed()
+        model.classes_ = np.array(content["classes"])
+        model.n_features_in_ = content["num_features"]
+        model.settings_ = content["settings"]
+        model.scores_ = content["scores"]
+        model.history_ = content["history"]
+        model.selected_epoch_ = content["selected_epoch"]
+        model.environments_seen_ = content["environments_seen"]
+        model.findings_ = content.get("findings", {})  # earlier versions did not keep them
+        encoding = content["encoding"]
+        model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
+        if encoding is not None and len(model.feature_names_in_) != model.n_features_in_:
+            raise damaged(folder)
+        method = _with_weights(model, content["num_environment_labels"], tensors["weights"])
+        model.reference_ = Reference.from_tensors(
+            tensors["reference"],
+            num_features=model.n_features_in_,
+            num_classes=len(model.classes_),
+            hidden=method.model.phi_out.in_features,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
+        raise damaged(folder) from None
+    model.method_ = method.to(pick_device(model.device)).eval()
+    return model
+
+
+def _with_weights(
+    model: NodeClassifier, num_environment_labels: int, weights: dict[str, Tensor]
+) -> Method:
+    """A model's method with weights that must fit it, made without memory for others."""
+    method_type = get_method(model.method)
+    check_backbone(model.backbone)
+    with torch.device("meta"):
+        method = method_type(
+            override(method_type.settings_type(), model.settings_),
+            model.backbone,
+            model.n_features_in_,
+            len(model.classes_),
+            num_environment_labels,
+        )
+    if any(weights[name].dtype != empty.dtype for name, empty in method.state_dict().items()):
+        raise ValueError("weights of another type")
+    method.load_state_dict(weights, assign=True)
+    return method
+
+
+def _setting_names() -> set[str]:
+    """Names of all methods' settings, but for those that are parameters."""
+    every = {name for m in METHODS.values() for name in describe_settings(m.settings_type)}
+    return every - set(BaseEstimator._get_param_names.__func__(NodeClassifier))
+
+
+def _plain(value: Any) -> Any:
+    """A number or text of numpy as Python has it."""
+    return value.item() if isinstance(value, np.generic) else value

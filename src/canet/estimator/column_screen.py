@@ -1,0 +1,167 @@
+"""Which feature columns move between groups of training nodes, and how much of that is chance."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from canet.errors import CanetError
+from canet.methods import InterventionSettings, Settings, TrainingView
+from canet.methods.interventions import (
+    FEWEST_OF_A_CLASS,
+    LARGE_EFFECT,
+    Moved,
+    as_scipy,
+    groups_of,
+    spread_between,
+)
+from canet.nn import Features, SparseMatrix
+from canet.util.sparse import from_scipy
+
+MOST_ENVIRONMENTS = 50
+"""Given environments that are groups of a screen; more have few nodes each."""
+FOLDS = 8
+"""Parts that columns are left out in, to group the nodes by the others."""
+DEALS = 5
+
+
+@dataclass(frozen=True)
+class ColumnScreen:
+    r"""Which feature columns move between groups of training nodes of the same class.
+
+    Nothing of validation or test nodes is in it. A share tells no cause.
+
+    Args:
+        spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
+        share: Of the variance within a class that lies between groups $[D]$, η².
+        chance: The largest share of all columns, a scalar, where the nodes of each class are dealt
+            to groups at random.
+        num_groups: How many groups there are, a scalar.
+        given: Whether groups are environments that were given, a scalar; else they were inferred,
+            and a column's own share is that between groups that other columns tell.
+    """
+
+    spread: Tensor
+    share: Tensor
+    chance: Tensor
+    num_groups: Tensor
+    given: Tensor
+
+    @property
+    def clear(self) -> Tensor:
+        """Mask $[D]$ of the columns whose effect is large, and larger than chance makes it."""
+        return (self.share >= LARGE_EFFECT) & (self.share > self.chance)
+
+
+def screen_columns(
+    x: Tensor, y: Tensor, environment: Tensor, settings: Settings
+) -> ColumnScreen | None:
+    """Which columns of features $[r, D]$ move between groups of nodes with class ids $[r]$.
+
+    Groups are those of the interventions in the method's settings; where it has none, the
+    environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
+    the features.
+
+    Returns:
+        None where nodes or columns are too few for groups, or no class has nodes enough in two of
+        them. A screen is an extra: a model is fitted whatever comes of it.
+    """
+    view = view_of(
+        SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment
+    )
+    chosen = _group_settings(settings, environment)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            group, count = groups_of(chosen, view)
+            moved = _moved(view, group, count)
+            chance = _largest_when_dealt(view, group, count)
+            if chosen.interventions == "inferred":
+                moved = _told_by_others(view, moved, chosen)
+    except (CanetError, RuntimeError, ValueError):
+        return None
+    sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
+    compared = (sizes.view(-1, count) >= FEWEST_OF_A_CLASS).sum(dim=1) >= 2
+    if not compared.any() or not torch.stack(moved).isfinite().all():
+        return None
+    return ColumnScreen(
+        spread=moved.spread,
+        share=moved.share,
+        chance=chance,
+        num_groups=torch.tensor(count),
+        given=torch.tensor(chosen.interventions == "given"),
+    )
+
+
+def view_of(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
+    """Nodes that are all training nodes, without a graph."""
+    nodes = torch.arange(y.numel())
+    return TrainingView(
+        x=x,
+        edge_index=torch.empty(2, 0, dtype=torch.long),
+        observed=nodes,
+        train=nodes,
+        y=y,
+        read=lambda some: (x, ()),
+        field=lambda: nodes,
+        environment=environment if environment.numel() else None,
+    )
+
+
+def _group_settings(settings: Settings, environment: Tensor) -> InterventionSettings:
+    """How the nodes of a screen are grouped."""
+    if not isinstance(settings, InterventionSettings):
+        settings = InterventionSettings()
+    if settings.interventions != "none":
+        return settings
+    ids = environment.unique()
+    given = 2 <= ids.numel() <= MOST_ENVIRONMENTS and bool(ids[0] >= 0)
+    return replace(settings, interventions="given" if given else "inferred")
+
+
+def _moved(view: TrainingView, group: Tensor, count: int) -> Moved:
+    return spread_between(view.x, view.train, view.y, group, count)
+
+
+def _largest_when_dealt(view: TrainingView, group: Tensor, count: int) -> Tensor:
+    """The largest share of all columns, a scalar, where nodes are dealt to groups at random."""
+    random = torch.Generator().manual_seed(0)
+    dealt = [_dealt(group, view.y, random) for _ in range(DEALS)]
+    return torch.stack([_moved(view, other, count).share.max() for other in dealt]).median()
+
+
+def _dealt(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
+    """Groups $[n]$, exchanged at random between nodes of the same class $[n]$."""
+    shuffled = torch.randperm(y.numel(), generator=random)
+    others = shuffled[y[shuffled].argsort(stable=True)]
+    dealt = torch.empty_like(group)
+    dealt[y.argsort(stable=True)] = group[others]
+    return dealt
+
+
+def _told_by_others(view: TrainingView, moved: Moved, settings: InterventionSettings) -> Moved:
+    """How much columns move between groups that are inferred without them.
+
+    Groups follow the columns they are inferred from: those of large variance move between them
+    whatever they mean, and with few columns all do. What other columns tell is no such artefact.
+    Columns that do not clearly move as it is are left as they are.
+    """
+    spread, share = moved.spread.clone(), moved.share.clone()
+    (columns,) = moved.large.nonzero(as_tuple=True)
+    rows = as_scipy(view.x)
+    for part in range(min(FOLDS, columns.numel())):
+        out = columns[part::FOLDS]
+        others = replace(view, x=_without(rows, out.numpy()))
+        found = _moved(view, *groups_of(settings, others))
+        spread[out], share[out] = found.spread[out], found.share[out]
+    return Moved(spread, share)
+
+
+def _without(rows: sp.csr_matrix, columns: np.ndarray) -> SparseMatrix:
+    """Features $[n, D]$ without some of the columns."""
+    kept = np.delete(np.arange(rows.shape[1]), columns)
+    return SparseMatrix.from_torch(from_scipy(rows[:, kept]))

@@ -1,0 +1,97 @@
+"""Predictions as a table of one row a node, and as a CSV or Parquet file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch_geometric.data import Data
+
+from canet.data.labels import check_labels
+from canet.errors import CanetError, InputError
+from canet.estimator.classifier import NodeClassifier, probabilities_of
+from canet.util.files import atomic_path
+
+FILES = (".csv", ".parquet")
+
+
+def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
+    """Columns of a graph's predictions, each $[N]$, in the order of its nodes.
+
+    `id`; `prediction`, the likeliest class; `probability_CLASS` of each class; and
+    `unlike_training`, as `NodeClassifier.unlike_training` says.
+    """
+    found = model.forward(data)
+    probabilities = probabilities_of(found.logits)
+    ids = data.get("node_id")
+    table = {
+        "id": np.arange(len(probabilities)) if ids is None else np.asarray(ids),
+        "prediction": model.classes_[probabilities.argmax(axis=1)],
+    }
+    table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
+    unlike = model.reference_.unlike_training(found.embedding)
+    return table | {"unlike_training": unlike.numpy()}
+
+
+def summarise(model: NodeClassifier, data: Data, table: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """How many nodes each class got, how unlike training they are, and the score where known."""
+    names, counts = np.unique(table["prediction"], return_counts=True)
+    summary: dict[str, Any] = {
+        "nodes": len(table["id"]),
+        "predictions": dict(zip(map(str, names), counts.tolist(), strict=True)),
+        "mean_confidence": float(np.mean(_confidence(table))),
+        "unlike_training": float(np.mean(table["unlike_training"])),
+        "metric": model.metric,
+        "score": None,
+        "labelled": 0,
+    }
+    if data.get("y") is not None:
+        summary["labelled"] = int(check_labels(data.y, len(table["id"])).known.sum())
+        if summary["labelled"]:
+            summary["score"] = 100 * model.score(data)
+    return summary
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file of another kind than those that can be written."""
+    if path.suffix not in FILES:
+        raise InputError(f"cannot write '{path.name}': name a file that ends in .csv or .parquet")
+
+
+def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
+    """Write columns as CSV or Parquet, by the file's ending, atomically."""
+    check_target(path)
+    try:
+        with atomic_path(path) as temporary:
+            (_write_csv if path.suffix == ".csv" else _write_parquet)(table, temporary)
+    except OSError as error:
+        raise CanetError(
+            f"cannot write '{path}' ({error.strerror}): choose another file with --out"
+        ) from None
+
+
+def _write_csv(table: Mapping[str, np.ndarray], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+
+
+def _write_parquet(table: Mapping[str, np.ndarray], path: Path) -> None:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError(
+            "writing Parquet needs pyarrow: pip install pyarrow, or name a .csv file"
+        ) from None
+    columns = {name: column.tolist() for name, column in table.items()}
+    parquet.write_table(pyarrow.table(columns), path)
+
+
+def _confidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
+    columns = [column for name, column in table.items() if name.startswith("probability_")]
+    return np.max(columns, axis=0)

@@ -1,0 +1,7 @@
+"""Run folders, model folders and archives: JSON and safetensors, checksummed and atomic."""
+
+from canet.store.archive import runs_at, unpack_archive, write_archive
+from canet.store.config import RunConfig
+from canet.store.run_folder import RunFolder, find_runs
+
+__all__ = ["RunConfig", "RunFolder", "find_runs", "runs_at", "unpack_archive", "write_archive"]

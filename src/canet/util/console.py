@@ -1,0 +1,85 @@
+"""What the command line shows: one progress bar, short tables, plain lines where nobody looks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from canet.util.progress import Display
+
+WIDTH_OF_FILES = 160
+
+
+class Report(Protocol):
+    """Tells how far a run is: (epochs done, epochs in all, last validation score)."""
+
+    def __call__(self, done: int, total: int, score: float) -> None: ...
+
+
+class Reporter:
+    """Shows the progress of several runs, one after the other, on a display.
+
+    Args:
+        num_runs: How many runs there will be.
+        quiet: Show nothing.
+    """
+
+    def __init__(self, num_runs: int, quiet: bool) -> None:
+        self._display = Display(num_runs, quiet=quiet)
+        self._started = 0
+
+    def next_run(self, label: str) -> Report:
+        """The callback of the next run."""
+        before, self._started = self._started, self._started + 1
+
+        def report(done: int, total: int, score: float) -> None:
+            text = f"{label}: epoch {done}/{total}, valid {score:.1f}"
+            self._display.update(before, text=text, part=done / total)
+
+        return report
+
+    @contextmanager
+    def showing(self) -> Iterator[Reporter]:
+        with self._display:
+            yield self
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output; columns of numbers are flush right, the first never wraps."""
+    table = Table()
+    for i, column in enumerate(columns):
+        numbers = all(row[i][:1].isdigit() for row in rows)
+        justify: JustifyMethod = "right" if numbers else "left"
+        table.add_column(column, justify=justify, no_wrap=i == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    screen = console()
+    screen.print(title, style="bold", highlight=False, soft_wrap=True)
+    screen.print(table)
+
+
+def console() -> Console:
+    """Standard output, with texts as they are: a folder may be called `[bold]`."""
+    width = None if sys.stdout and sys.stdout.isatty() else WIDTH_OF_FILES
+    return Console(width=width, markup=False, emoji=False)
+
+
+def spread_text(spread: dict[str, Any]) -> str:
+    """`{"mean": 96.391, "std": 0.432, "values": […]}` → `96.39 ± 0.43`; no spread of one run."""
+    several = f" ± {spread['std']:.2f}" if len(spread["values"]) > 1 else ""
+    return f"{spread['mean']:.2f}{several}"
+
+
+def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The scores of a summary, a line each."""
+    scores = summary["scores"]
+    rows = [(name, spread_text(scores[name])) for name in ("train", "valid", "test_id")]
+    rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
+    rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
+    left_out = scores.get("left_out", {})
+    return rows + [(f"left out {name}", spread_text(s)) for name, s in left_out.items()]

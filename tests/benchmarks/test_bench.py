@@ -1,0 +1,402 @@
+"""The benchmark measures the right thing: the yardstick is CaNet, and the harness tells all."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from copy import deepcopy
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from benchmarks.cases import Case, cases
+from benchmarks.plain import PlainCaNet, PlainTraining
+from benchmarks.process import measure_jobs
+from benchmarks.results import Results
+from benchmarks.targets import GLUTTON, checks
+from benchmarks.worker import Order
+
+from benchmarks import ceiling, contestants, growth, harness, page, tables
+from canet import cli
+from canet.data import load_task
+from canet.errors import CanetError
+from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.nn import CaNet, Graph
+from canet.training import Trainer
+from canet.util.files import read_json
+from canet.util.signals import Interrupted
+
+DOCS = Path(__file__).parents[2] / "docs"
+NODES, FEATURES, CLASSES = 7, 5, 3
+EDGES = torch.tensor([[0, 1, 2, 2, 3, 4, 5, 5, 0, 1], [1, 2, 0, 2, 4, 3, 0, 1, 1, 4]])
+TINY = CaNetSettings(hidden=4, num_layers=2, num_environments=3)
+
+
+def plain_twin(model: CaNet, settings: CaNetSettings, backbone: str) -> PlainCaNet:
+    """The plain model with the weights of ours."""
+    plain = PlainCaNet(FEATURES, CLASSES, settings, backbone)
+    plain.phi_in.load_state_dict(model.phi_in.state_dict())
+    plain.phi_out.load_state_dict(model.phi_out.state_dict())
+    triples = zip(plain.layers, model.branches, model.estimators, strict=True)
+    for layer, branches, estimator in triples:
+        state = {f"estimator.{name}": t for name, t in estimator.linear.state_dict().items()}
+        state["weight"] = branches.weight
+        if backbone == "gat":
+            state["attention"] = torch.cat([branches.attention_dst, branches.attention_src], dim=1)
+        layer.load_state_dict(state)
+    return plain
+
+
+@pytest.mark.parametrize("direction", ["along", "against"])
+@pytest.mark.parametrize("estimator", ["node", "graph"])
+@pytest.mark.parametrize(
+    ("backbone", "propagation"), [("gcn", "symmetric"), ("gcn", "sum"), ("gat", "symmetric")]
+)
+def test_the_yardstick_computes_the_logits_and_the_divergence_of_our_model(
+    backbone: Any, propagation: Any, estimator: Any, direction: Any
+) -> None:
+    torch.manual_seed(0)
+    settings = replace(TINY, propagation=propagation, estimator=estimator, direction=direction)
+    method = CaNetMethod(settings, backbone, FEATURES, CLASSES).eval()
+    plain = plain_twin(method.model, settings, backbone).eval()
+    x = torch.randn(NODES, FEATURES)
+    ours = method.model(x, Graph(EDGES, NODES, method.model.operators).whole(2).blocks)
+    logits, divergence = plain(x, EDGES)
+    torch.testing.assert_close(logits, ours.logits, rtol=1e-5, atol=1e-6)
+    expected = method.divergence(ours.environments, NODES)
+    torch.testing.assert_close(divergence.mean(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_yardstick_learns() -> None:
+    torch.manual_seed(0)
+    settings = replace(TINY, hidden=64)
+    training = PlainTraining(load_task("synthetic"), settings, "gcn", torch.device("cpu"))
+    scores = [training.epoch() for _ in range(8)]
+    assert max(scores) > scores[0] + 10
+
+
+def test_erm_is_measured_with_the_width_depth_and_direction_of_canet() -> None:
+    case = Case("arxiv", "gcn", variant="symmetric")
+    ours, erm = asdict(case.settings()), asdict(case.erm_settings())
+    assert erm == {name: ours[name] for name in erm}
+    assert ours["direction"] == erm["direction"] == "along"
+
+
+def test_a_full_benchmark_holds_every_case_that_a_target_names() -> None:
+    chosen = cases(full=True)
+    assert GLUTTON in chosen
+    assert {case.k for case in chosen if case.task == "arxiv"} == {1, 3, 10}
+    names = " ".join(case.label for case in chosen)
+    for task in ("cora", "citeseer", "pubmed", "twitch", "arxiv"):
+        assert f"{task} GCN K 3" in names
+        assert f"{task} GAT K 3" in names
+
+
+def test_a_misspelt_task_is_refused() -> None:
+    with pytest.raises(CanetError, match="did you mean 'cora'"):
+        cases(full=False, only=["coar"])
+
+
+def test_only_attention_on_arxiv_reads_both_ways() -> None:
+    both = {(case.task, case.backbone) for case in cases(full=True) if case.reads_both_ways}
+    assert both == {("arxiv", "gat")}
+
+
+def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("synthetic", "gat")
+    against = replace(case.settings(), direction="against")
+    monkeypatch.setattr(Case, "settings", lambda case: against)
+    task = load_task("synthetic")
+    ours, erm, same = (
+        contestants._trainer(case, name, task, torch.device("cpu"), 1)
+        for name in ("canet", "erm", contestants.SAME_NODES)
+    )
+    assert same.method_type is erm.method_type is not ours.method_type
+    assert same.settings == erm.settings
+    assert len(same.fields.batch("train").blocks[0].matrices) == 2
+    assert same.fields.batch("train").x.shape == ours.fields.batch("train").x.shape
+
+
+COMMAND = "canet bench --quick --device cpu --tasks synthetic --seconds 0.01"
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The JSON of the command for one case of the embedded task, and what it printed."""
+    out = tmp_path_factory.mktemp("bench") / "bench.json"
+    printed, progress = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(printed),
+        redirect_stderr(progress),
+    ):
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(harness, "cases", lambda full, tasks: [Case(tasks[0], "gat")])
+        patch.setattr(Case, "reads_both_ways", True)
+        cli.app([*COMMAND.split()[1:], "--out", str(out)], standalone_mode=False)
+    return out, printed.getvalue(), progress.getvalue()
+
+
+@pytest.mark.slow
+def test_the_command_shows_every_measurement(answer: tuple[Path, str, str]) -> None:
+    out, printed, progress = answer
+    assert read_json(out)["command"] == COMMAND
+    for title in ("Epoch: ", "Epoch with interventions", "Peak memory", "Least work of an epoch"):
+        assert title in printed
+    assert "synthetic GAT K 3 plain:" in progress
+
+
+@pytest.mark.slow
+def test_the_harness_measures_every_contestant(answer: tuple[Path, str, str]) -> None:
+    measured = answer[0]
+    results = Results.read(measured)
+    (case,) = results.cases
+    for contestant in contestants.CONTESTANTS:
+        of = results.of(case, contestant)
+        assert min(of["times"]) > 0
+        assert of["peak_mb"] >= of["level_mb"] > 0
+    assert results.ratio(case) is not None
+    assert results.beside_erm(case) is not None
+    assert results.intervening(case) is not None
+    assert (results.fraction_of_ceiling(case) or 0) > 0
+    assert (results.least_beside_erm(case) or 0) > 1
+    assert results.hardware["threads"] == 1
+    assert measured.with_suffix(".svg").exists()
+    assert measured.with_suffix(".png").exists()
+
+
+@pytest.fixture
+def embedded() -> Results:
+    """The committed measurements of the embedded task with GAT, and of no other case."""
+    results = Results.read(DOCS / "results" / "performance-cpu-small.json")
+    wanted = {"task": "synthetic", "backbone": "gat"}
+    results.content["cases"] = [
+        entry for entry in results.content["cases"] if wanted.items() <= entry["case"].items()
+    ]
+    return results
+
+
+def test_targets_without_a_measurement_are_counted_and_not_listed(embedded: Results) -> None:
+    results = embedded
+    assert {check.met for check in checks(results)} == {None}
+    assert tables.targets(results).rows == []
+    results.content["cases"][0]["case"]["task"] = "cora"
+    table = tables.targets(results)
+    assert [row[0].partition(":")[0] for row in table.rows] == ["cora GAT K 3"] * 2
+    assert {row[3] for row in table.rows} <= {"met", "not met"}
+    assert f"({len(checks(results)) - 2} other targets not measured)" in table.title
+
+
+def test_a_page_is_filled_from_the_measurements_alone(embedded: Results) -> None:
+    parts = [page.MACHINES, *page.PARTS]
+    text = "\n\n".join(["# Title", *(f"<!-- {p} -->\nstale text\n<!-- end {p} -->" for p in parts)])
+    filled = page.fill(text, parts, [embedded])
+    assert filled.startswith("# Title")
+    assert "stale text" not in filled
+    assert "synthetic GAT K 3" in filled
+    assert "What must hold" not in filled
+    assert page.fill(filled, parts, [embedded]) == filled
+
+
+def test_a_case_of_two_runs_is_taken_whole_from_the_later_one(embedded: Results) -> None:
+    earlier, later = embedded, deepcopy(embedded)
+    entry = earlier.content["cases"][0]
+    other = {**entry, "case": {**entry["case"], "k": 7}}
+    earlier.content["cases"].append(other)
+    later.content["cases"][0]["canet"]["times"] = [0.125]
+    (both,) = page.by_device([earlier, later])
+    assert [case.k for case in both.cases] == [7, entry["case"]["k"]]
+    assert both.spread(both.cases[1], "canet") == (0.125, 0.125, 0.125)
+    assert len(earlier.cases) == 2
+
+
+def test_a_page_without_a_part_is_refused(embedded: Results) -> None:
+    with pytest.raises(CanetError, match="no part"):
+        page.fill("# Title", ["epochs"], [embedded])
+
+
+def test_every_part_is_on_one_page() -> None:
+    assert sorted(part for parts in page.PAGES.values() for part in parts) == sorted(
+        [page.MACHINES, *page.PARTS]
+    )
+
+
+def test_the_committed_pages_are_what_the_raw_files_give() -> None:
+    names = ("cpu-small", "cpu-arxiv", "cpu-growth", "h200-small", "h200", "h200-growth")
+    runs = [Results.read(DOCS / "results" / f"performance-{name}.json") for name in names]
+    for name, parts in page.PAGES.items():
+        text = (DOCS / name).read_text(encoding="utf-8")
+        assert page.fill(text, parts, runs) == text
+
+
+def make_results(**peaks_mb: float | None) -> Results:
+    """Plain GAT on Arxiv with the peak memory of each K, None where it died, and CaNet's at 10."""
+    results = Results("cpu", "canet bench", "2025-01-01")
+    for name, peak in peaks_mb.items():
+        k = int(name.removeprefix("k"))
+        job = {"kind": "case", "case": asdict(replace(GLUTTON, k=k)), "contestant": "plain"}
+        lived = {"times": [1.0], "peak_mb": peak, "level_mb": 1.0}
+        results.add(job, lived if peak else {"died": "out of memory", "peak_mb": 9.0})
+    job = {"kind": "case", "case": asdict(GLUTTON), "contestant": "canet"}
+    results.add(job, {"times": [0.5], "peak_mb": 1000.0, "level_mb": 1.0})
+    return results
+
+
+def test_memory_of_a_contestant_that_died_is_extrapolated_and_marked() -> None:
+    results = make_results(k10=None, k1=3000.0, k2=5000.0, k3=7000.0)
+    needed, extrapolated = results.needed_mb(GLUTTON)
+    assert needed == pytest.approx(21000)
+    assert extrapolated
+    check = next(c for c in checks(results) if "peak memory" in c.name)
+    assert check.met
+    assert "extrapolated" in check.note
+
+
+def test_memory_that_was_measured_is_not_extrapolated() -> None:
+    results = make_results(k10=8000.0, k1=3000.0, k2=5000.0)
+    assert results.needed_mb(GLUTTON) == (8000.0, False)
+    assert [c.met for c in checks(results) if "plain ÷ CaNet, peak" in c.name] == [False]
+
+
+def test_rounds_add_up() -> None:
+    results = make_results(k1=3000.0)
+    job = {"kind": "case", "case": asdict(replace(GLUTTON, k=1)), "contestant": "plain"}
+    results.add(job, {"times": [3.0], "peak_mb": 3500.0, "level_mb": 1.0})
+    of = results.of(replace(GLUTTON, k=1), "plain")
+    assert of["times"] == [1.0, 3.0]
+    assert of["peak_mb"] == 3500.0
+
+
+class Stopped:
+    """Stands for measuring processes: a few measurements, then a signal."""
+
+    def __init__(self, measurements: int) -> None:
+        self.left = measurements
+
+    def __call__(self, jobs: list[Any], order: Order) -> Iterator[tuple[Any, dict[str, Any]]]:
+        for job in jobs:
+            if self.left == 0:
+                raise Interrupted(signal.SIGINT)
+            self.left -= 1
+            yield job, {} if job["kind"] == "ceiling" else {"times": [1.0], "peak_mb": 2.0}
+
+
+def run_until(out: Path, monkeypatch: pytest.MonkeyPatch, measurements: int = 1000) -> None:
+    monkeypatch.setattr(harness, "cases", lambda full, tasks: [Case("synthetic", "gat")])
+    monkeypatch.setattr(harness, "draw_ratios", lambda *_: None)
+    monkeypatch.setattr(harness, "measure_jobs", Stopped(measurements))
+    harness.run_bench(out, device="cpu", quiet=True)
+
+
+def test_a_benchmark_that_is_stopped_says_where_its_measurements_are_and_replaces_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "bench.json"
+    run_until(out, monkeypatch)
+    assert [*tmp_path.iterdir()] == [out]
+    whole = out.read_bytes()
+    with pytest.raises(Interrupted) as told:
+        run_until(out, monkeypatch, measurements=3)
+    assert out.read_bytes() == whole
+    (unfinished,) = tmp_path.glob("bench.unfinished-*.json")
+    assert len(read_json(unfinished)["cases"][0]) == 1 + 2
+    assert f"what was measured is in '{unfinished}', and the same command measures all" in str(
+        told.value
+    )
+    monkeypatch.setattr(harness, "datetime", Later)
+    run_until(out, monkeypatch)
+    assert {*tmp_path.iterdir()} == {out, unfinished}
+
+
+class Later:
+    """A clock that is some time ahead."""
+
+    @staticmethod
+    def now(zone: tzinfo) -> datetime:
+        return datetime.now(zone) + timedelta(hours=1)
+
+
+def test_a_benchmark_that_is_stopped_at_once_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Interrupted, match="interrupted; nothing was measured yet"):
+        run_until(tmp_path / "bench.json", monkeypatch, measurements=0)
+    assert [*tmp_path.iterdir()] == []
+
+
+def measure_or_die(job: dict[str, Any], order: Order) -> dict[str, Any]:
+    if job["kind"] == "bad":
+        print("no more memory", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"told": job["kind"], "pid": os.getpid()}
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_takes_only_its_job_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.process.work", measure_or_die)
+    jobs = [{"kind": kind} for kind in ("one", "two", "bad", "three")]
+    first, second, bad, third = (
+        answer for _, answer in measure_jobs(jobs, Order("cpu", 0.0, None))
+    )
+    assert first["pid"] == second["pid"] != third["pid"]
+    assert bad == {"died": "no more memory"}
+    assert [answer["told"] for answer in (first, second, third)] == ["one", "two", "three"]
+
+
+def test_on_a_cpu_every_measurement_has_a_process_to_itself() -> None:
+    chosen = cases(full=True)
+    for device, alone in (("cpu", True), ("cuda", False)):
+        batches = harness.case_batches(chosen, device, full=True) + harness.growth_batches(device)
+        assert (max(map(len, batches)) == 1) == alone
+
+
+def test_slopes_are_the_exponents_of_power_laws() -> None:
+    values = [1.0, 2.0, 8.0]
+    assert growth.slope(values, [3 * v**1.5 for v in values]) == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_growth_measures_a_random_graph(backbone: str) -> None:
+    size = growth.Size(nodes=200, edges=1000, hidden=8)
+    of = growth.measure_size(size, backbone, torch.device("cpu"))
+    assert len(of["times"]) == growth.LOOKS - 1
+
+
+def test_the_cost_of_a_layer_is_counted_by_the_rule() -> None:
+    case = Case("synthetic", "gcn")
+    trainer = Trainer(load_task("synthetic"), "canet", "gcn", case.settings(), "cpu")
+    batch = trainer.fields.batch("valid")
+    with torch.device("meta"):
+        model = trainer._new_method().model
+    assert isinstance(model, CaNet)
+    operations = ceiling.forward_cost(model, batch)
+    block, matrix = batch.blocks[0], batch.blocks[0].matrices[model.operators[0]]
+    product = operations[1]
+    assert product.flops == 2 * matrix.pattern.nnz * 64
+    moved = 8 * matrix.pattern.nnz + 4 * 64 * (block.num_src + block.num_dst)
+    assert product.bytes == moved
+    assert len(operations) == 2 + 3 * len(batch.blocks)
+    slow = ceiling.Ceiling(1.0, 1e30)
+    assert ceiling.floor_seconds(operations, slow) == sum(op.bytes for op in operations)
+
+
+def test_the_cost_of_a_backbone_is_that_of_its_propagations_and_maps() -> None:
+    settings = replace(Case("synthetic", "gat").erm_settings(), num_layers=3)
+    trainer = Trainer(load_task("synthetic"), "erm", "gat", settings, "cpu")
+    batch = trainer.fields.batch("valid")
+    model = trainer._new_method().model
+    _, first, between, second, third, last = ceiling.forward_cost(model, batch)
+    for block, attention in zip(batch.blocks, (first, second, third), strict=True):
+        entries = block.matrices[model.operators[0]].pattern.nnz
+        assert attention.flops == entries * (2 * 64 + ceiling.OPERATIONS_PER_SCORE)
+        assert attention.bytes == 4 * (entries + 65 * (block.num_src + block.num_dst))
+    assert between.flops == 2 * batch.blocks[1].num_src * 64 * 64
+    assert last.flops == 2 * batch.y.numel() * 64 * model.phi_out.out_features

@@ -1,0 +1,155 @@
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from canet.cli import demonstration as demo
+from canet.cli.demonstration import CONTESTANTS, run_demo
+from canet.data.benchmarks import synthetic
+from canet.report.figures import DemoLine
+from canet.runs.evaluate import evaluate_runs
+from canet.training import Trainer, trainer
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A demonstration of three epochs on two draws, and what it printed."""
+
+    folder: Path
+    text: str
+
+    def row(self, label: str) -> list[str]:
+        (line,) = (line for line in self.text.splitlines() if line.startswith(f"│ {label} "))
+        return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def files_of(folder: Path) -> dict[Path, int]:
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "EPOCHS", 3)
+        patch.setattr(demo, "DATA_SEEDS", (0, 1))
+        patch.setattr(synthetic, "NUM_USERS", 300)
+        yield
+
+
+@pytest.fixture(scope="module")
+def shown(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    folder = tmp_path_factory.mktemp("demo")
+    with redirect_stdout(io.StringIO()) as text:
+        run_demo(folder, "cpu", quiet=False)
+    return Shown(folder, text.getvalue())
+
+
+def test_demo_tells_in_distribution_beside_shift_for_every_contestant(shown: Shown) -> None:
+    assert "mean ± std over 2 draws" in shown.text
+    summaries = evaluate_runs(shown.folder, "cpu")
+    for contestant in CONTESTANTS:
+        features = "original" if contestant.sees_spurious else "without spurious columns"
+        scores = [
+            summary["scores"]
+            for summary in summaries
+            if (summary["method"], summary["features"]) == (contestant.method, features)
+        ]
+        in_distribution = [s["test_id"]["mean"] for s in scores]
+        shifted = [s["test_ood_mean"]["mean"] for s in scores]
+        assert shown.row(contestant.label) == [
+            contestant.label,
+            f"{mean(in_distribution):.1f} ± {stdev(in_distribution):.1f}",
+            f"{mean(shifted):.1f} ± {stdev(shifted):.1f}",
+            f"{mean(in_distribution) - mean(shifted):.1f}",
+        ]
+
+
+def test_demo_names_its_selection_rule_its_limits_and_the_next_command(shown: Shown) -> None:
+    assert "selected on validation data, which is in distribution" in shown.text
+    assert "canet train synthetic --protocol disjoint" in shown.text
+    assert f"Picture: {shown.folder / 'demo.png'}" in shown.text
+
+
+@pytest.mark.parametrize(
+    ("erm", "ours", "text"),
+    [
+        ([60.0, 62.0], [90.0, 92.0], "CaNet-GCN is 30.0 above GCN (ERM): more than the spread."),
+        ([90.0, 92.0], [80.0, 99.0], "GCN (ERM) is 1.5 above CaNet-GCN: within the spread."),
+        ([90.0, 92.0], [92.0, 90.0], "GCN (ERM) and CaNet-GCN are tied."),
+    ],
+)
+def test_demo_tells_who_is_above_and_whether_by_more_than_the_spread(
+    erm: list[float], ours: list[float], text: str
+) -> None:
+    scores = (erm, ours, [99.0, 99.0])
+    lines = [
+        DemoLine(c.label, c.colour, [90.0, 90.0], ood, np.zeros((2, 1)))
+        for c, ood in zip(CONTESTANTS, scores, strict=True)
+    ]
+    assert demo.verdict(lines) == f"Under shift {text}"
+
+
+def test_demo_prints_this_sentence(shown: Shown) -> None:
+    assert any(line.startswith("Under shift ") for line in shown.text.splitlines())
+
+
+def test_demo_draws_a_picture(shown: Shown) -> None:
+    with Image.open(shown.folder / "demo.png") as image:
+        image.load()
+        assert image.width > image.height > 400
+
+
+def test_demo_keeps_one_run_for_each_contestant_and_draw(shown: Shown) -> None:
+    assert len(list(shown.folder.glob("*/done"))) == len(CONTESTANTS) * 2
+
+
+def test_second_demo_reads_the_finished_runs_and_tells_the_same(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files_of(shown.folder)
+    monkeypatch.setattr(trainer, "go", lambda *_: pytest.fail("trained again"))
+    run_demo(shown.folder, "cpu", quiet=False)
+    assert capsys.readouterr().out == shown.text
+    after = files_of(shown.folder)
+    assert after.pop(shown.folder / "demo.png") > before.pop(shown.folder / "demo.png")
+    assert after == before
+
+
+def test_quiet_demo_prints_nothing_and_draws(
+    shown: Shown, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shown.folder / "demo.png").unlink()
+    run_demo(shown.folder, "cpu", quiet=True)
+    assert capsys.readouterr() == ("", "")
+    assert (shown.folder / "demo.png").exists()
+
+
+def test_interrupted_demo_goes_on_with_the_run_it_was_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "CONTESTANTS", CONTESTANTS[:1])
+    monkeypatch.setattr(demo, "draw_demo", lambda *_: None)
+    train, trained = Trainer.run, []
+
+    def run(self: Trainer, *arguments: object) -> object:
+        if len(trained) == 1:
+            trained.append("interrupted")
+            raise KeyboardInterrupt
+        trained.append(self.task.data_seed)
+        return train(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "run", run)
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(tmp_path, "cpu", quiet=True)
+    (first,) = tmp_path.glob("*/done")
+    finished = first.stat().st_mtime_ns
+    run_demo(tmp_path, "cpu", quiet=True)
+    assert trained == [0, "interrupted", 0, 1]
+    assert first.stat().st_mtime_ns == finished
+    assert len(list(tmp_path.glob("*/done"))) == 2

@@ -1,0 +1,114 @@
+import os
+import pickle
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.io import read_planetoid_data
+from torch_geometric.utils import is_undirected
+
+from canet.data.benchmarks import sources
+from canet.data.benchmarks.planetoid import load_pickle, read_planetoid
+from canet.data.benchmarks.sources import Known
+from canet.errors import CanetError
+from canet.util.files import sha256
+
+NAMES = ["cora", "citeseer", "pubmed"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_graph_is_that_of_pyg_with_row_normalised_features(name: str, data_root: Path) -> None:
+    graph = read_planetoid(name, data_root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.filterwarnings", lambda *_: None)
+        oracle = read_planetoid_data(str(data_root / "planetoid"), name)
+    assert graph.y.equal(oracle.y)
+    assert graph.edge_index.equal(oracle.edge_index)
+    totals = oracle.x.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(graph.x.to_dense(), oracle.x / totals.clamp(min=1e-9))
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "features", "edges", "listed"),
+    [
+        ("cora", 2708, 1433, 10556, 5429),
+        ("citeseer", 3327, 3703, 9104, 4732),
+        ("pubmed", 19717, 500, 88648, 44338),
+    ],
+)
+def test_sizes_are_the_known_ones(
+    name: str, nodes: int, features: int, edges: int, listed: int, data_root: Path
+) -> None:
+    graph = read_planetoid(name, data_root)
+    assert graph.x.shape == (nodes, features)
+    assert graph.edge_index.shape == (2, edges)
+    assert graph.num_listed_edges == listed
+    assert is_undirected(graph.edge_index)
+
+
+def test_citeseer_nodes_in_no_file_have_zero_features_and_label(data_root: Path) -> None:
+    graph = read_planetoid("citeseer", data_root)
+    listed = np.loadtxt(data_root / "planetoid" / "ind.citeseer.test.index", dtype=int)
+    absent = sorted(set(range(listed.min(), listed.max() + 1)) - set(listed.tolist()))
+    assert len(absent) == 15
+    assert not graph.x.to_dense()[absent].any()
+    assert not graph.y[absent].any()
+
+
+class Malicious:
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple:
+        return os.system, (f"touch '{self.trace}'",)
+
+
+def test_pickle_with_unknown_checksum_is_refused_without_being_run(tmp_path: Path) -> None:
+    path, trace = tmp_path / "ind.cora.graph", tmp_path / "trace"
+    path.write_bytes(pickle.dumps(Malicious(trace)))
+    for digest in ("0" * 64, None):
+        with pytest.raises(CanetError, match="unknown checksum"):
+            load_pickle(path, digest)
+    assert not trace.exists()
+
+
+def test_pickle_that_names_a_command_is_refused_even_with_its_checksum(tmp_path: Path) -> None:
+    path, trace = tmp_path / "ind.cora.graph", tmp_path / "trace"
+    path.write_bytes(pickle.dumps(Malicious(trace)))
+    with pytest.raises(CanetError, match="system"):
+        load_pickle(path, sha256(path))
+    assert not trace.exists()
+
+
+def test_pickles_of_adjacency_lists_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "ind.cora.graph"
+    path.write_bytes(pickle.dumps(defaultdict(list, {0: [1], 1: [0]}), protocol=2))
+    assert load_pickle(path, sha256(path)) == {0: [1], 1: [0]}
+
+
+def write_malicious_cora(root: Path, trace: Path) -> None:
+    for file in sources.FILES["cora"]:
+        path = root / file.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps(Malicious(trace)))
+    (root / "planetoid" / "ind.cora.test.index").write_text("0\n")
+
+
+def test_data_root_with_malicious_pickles_is_refused(tmp_path: Path, fresh_cache: Path) -> None:
+    write_malicious_cora(tmp_path, tmp_path / "trace")
+    with pytest.raises(CanetError, match="damaged"):
+        read_planetoid("cora", tmp_path)
+    assert not (tmp_path / "trace").exists()
+
+
+def test_malicious_pickles_with_forged_checksums_are_refused(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_malicious_cora(tmp_path, tmp_path / "trace")
+    forged = {f.path: Known(0, sha256(tmp_path / f.path)) for f in sources.FILES["cora"]}
+    monkeypatch.setattr(sources, "KNOWN", forged)
+    with pytest.raises(CanetError, match=r"not opened.*system"):
+        read_planetoid("cora", tmp_path)
+    assert not (tmp_path / "trace").exists()

@@ -1,0 +1,126 @@
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import numpy as np
+import pytest
+
+from canet.data.benchmarks.processed import Arrays, processed
+
+
+class Builder:
+    """Makes arrays and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> Arrays:
+        self.calls += 1
+        return {"a": np.arange(1000), "b": np.ones((2, 3), dtype=np.float32)}
+
+
+def check(arrays: Arrays) -> None:
+    assert sorted(arrays) == ["a", "b"]
+    assert arrays["a"].tolist() == list(range(1000))
+    assert arrays["b"].dtype == np.float32
+
+
+def test_second_call_reads_the_copy(fresh_cache: Path) -> None:
+    build = Builder()
+    for _ in range(2):
+        check(processed("name", "identity", build))
+    assert build.calls == 1
+    assert [p.name[:5] for p in (fresh_cache / "processed").iterdir()] == ["name-"]
+
+
+def test_other_identity_is_another_copy(fresh_cache: Path) -> None:
+    build = Builder()
+    processed("name", "one", build)
+    processed("name", "two", build)
+    assert build.calls == len(list((fresh_cache / "processed").iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
+def test_damaged_copy_is_made_anew(damage: str, fresh_cache: Path) -> None:
+    build = Builder()
+    processed("name", "identity", build)
+    (path,) = (fresh_cache / "processed").iterdir()
+    intact = path.read_bytes()
+    flipped = bytearray(intact)
+    flipped[1000] ^= 255
+    path.write_bytes(
+        {"cut": intact[:2000], "flipped": bytes(flipped), "empty": b"", "text": b"no"}[damage]
+    )
+    check(processed("name", "identity", build))
+    assert build.calls == 2
+    check(processed("name", "identity", build))
+    assert build.calls == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"a": np.arange(1000)},
+        {"a": np.arange(1000), "b": np.ones((3, 2), dtype=np.float32)},
+        {"a": np.arange(1000), "b": np.ones((2, 3))},
+        {"a": np.arange(1, 1001), "b": np.ones((2, 3), dtype=np.float32)},
+        {"a": np.arange(1000), "b": np.ones((2, 3), dtype=np.float32), "c": np.ones(1)},
+        {"a": np.array([{}, []], dtype=object)},
+    ],
+    ids=["key", "shape", "type", "content", "more", "objects"],
+)
+@pytest.mark.parametrize("with_digest", [True, False])
+def test_a_copy_with_other_arrays_is_made_anew(
+    wrong: Arrays, with_digest: bool, fresh_cache: Path
+) -> None:
+    build = Builder()
+    processed("name", "identity", build)
+    (path,) = (fresh_cache / "processed").iterdir()
+    with np.load(path) as intact:
+        digest = {"digest": intact["digest"]} if with_digest else {}
+    np.savez(path, **wrong, **digest)  # type: ignore[arg-type]
+    check(processed("name", "identity", build))
+    assert build.calls == 2
+
+
+MAKER = """
+import sys
+import numpy as np
+from canet.data.benchmarks.processed import processed
+
+def build():
+    print("building", flush=True)
+    sys.stdin.readline()
+    return {"a": np.arange(1000), "b": np.ones((2, 3), dtype=np.float32)}
+
+for _ in range(50):
+    arrays = processed("name", "identity", build)
+    assert arrays["a"].tolist() == list(range(1000))
+    assert sorted(arrays) == ["a", "b"]
+"""
+
+
+def test_two_processes_make_one_copy_at_the_same_time(fresh_cache: Path) -> None:
+    makers = [
+        subprocess.Popen([sys.executable, "-c", MAKER], stdin=PIPE, stdout=PIPE, text=True)
+        for _ in range(2)
+    ]
+    for maker in makers:
+        assert maker.stdout is not None
+        assert maker.stdout.readline() == "building\n"
+    for maker in makers:
+        assert maker.communicate("\n", timeout=60) == ("", None)
+        assert maker.returncode == 0
+    assert len(list((fresh_cache / "processed").iterdir())) == 1
+
+
+def test_cache_that_cannot_be_written_costs_only_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CANET_CACHE", str(tmp_path / "file" / "below"))
+    build = Builder()
+    for _ in range(2):
+        check(processed("name", "identity", build))
+    assert build.calls == 2

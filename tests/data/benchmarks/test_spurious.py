@@ -1,0 +1,180 @@
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from canet.data.benchmarks.spurious import (
+    GENERATORS,
+    NOISE_STD,
+    NUM_DOMAINS,
+    centred,
+    grow_regions,
+    spurious_columns,
+    spurious_task,
+)
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.store import RunConfig
+from canet.training import Trainer
+
+N = 40
+EDGES = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
+EDGES = torch.cat([EDGES, EDGES.flip(0)], dim=1)
+Y = torch.arange(N) % 4
+X = torch.eye(N).to_sparse_csr()
+
+
+def make(seed: int = 0, protocol: str = "paper") -> ShiftTask:
+    return spurious_task("ring", X, EDGES, Y, seed, protocol)
+
+
+def identities(nodes: Tensor) -> set[int]:
+    return set((nodes % N).tolist())
+
+
+def test_columns_follow_the_plain_equation() -> None:
+    torch.manual_seed(3)
+    first, second, domain = GCNConv(4, 10), GCNConv(10, 10), torch.nn.Linear(6, 10)
+    noise = NOISE_STD * torch.randn(6, N, 10)
+    adjacency = torch.eye(N)
+    for source, target in EDGES.T.tolist():
+        adjacency[target, source] += 1
+    degree = adjacency.sum(dim=1)
+    adjacency = adjacency / (degree[:, None] * degree[None, :]).sqrt()
+    columns = spurious_columns(Y, EDGES, seed=3)
+    with torch.no_grad():
+        hidden = adjacency @ torch.eye(4)[Y] @ first.lin.weight.T + first.bias
+        from_label = adjacency @ hidden.relu() @ second.lin.weight.T + second.bias
+        for i in range(6):
+            expected = from_label + domain.weight[:, i] + domain.bias + noise[i]
+            torch.testing.assert_close(columns[i], expected)
+
+
+def test_drawing_leaves_the_global_random_state_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    spurious_columns(Y, EDGES, seed=7)
+    assert torch.rand(3).equal(expected)
+
+
+def test_columns_have_the_same_bits_whatever_the_default_precision() -> None:
+    expected = spurious_columns(Y, EDGES, seed=3)
+    torch.set_default_dtype(torch.double)
+    try:
+        columns = spurious_columns(Y, EDGES, seed=3)
+        assert torch.get_default_dtype() == torch.double
+    finally:
+        torch.set_default_dtype(torch.float)
+    assert columns.dtype == torch.float
+    assert columns.equal(expected)
+
+
+def test_domains_are_disjoint_copies_with_the_same_base_features_and_labels() -> None:
+    task = make()
+    x = task.data.x.to_dense()
+    assert x.shape == (6 * N, N + 10)
+    for i in range(6):
+        copy = slice(i * N, (i + 1) * N)
+        assert x[copy, :N].equal(torch.eye(N))
+        assert task.data.y[copy].equal(Y)
+        inside = task.data.edge_index[:, task.data.environment[task.data.edge_index[0]] == i]
+        assert (inside - i * N).equal(EDGES)
+    spurious = x[:, N:].reshape(6, N, 10)
+    torch.testing.assert_close(spurious, spurious_columns(Y, EDGES, seed=0))
+
+
+def test_paper_protocol_splits_copies_so_that_test_nodes_have_training_copies() -> None:
+    task = make(protocol="paper")
+    sizes = [task.train.numel(), task.valid.numel(), task.test_id.numel()]
+    assert sizes == [60, 30, 30]
+    assert list(task.test_ood) == ["domain 4", "domain 5", "domain 6"]
+    for nodes in task.test_ood.values():
+        assert identities(nodes) == set(range(N))
+        assert identities(nodes) & identities(task.train)
+    assert task.in_distribution[task.train].all()
+    assert not any(task.in_distribution[nodes].any() for nodes in task.test_ood.values())
+
+
+def test_disjoint_protocol_shares_no_identity_between_train_valid_and_test() -> None:
+    task = make(protocol="disjoint")
+    sizes = [task.train.numel(), task.valid.numel(), task.test_id.numel()]
+    assert sizes == [60, 30, 30]
+    parts = [identities(nodes) for nodes in (task.train, task.valid, task.test_id)]
+    assert [len(part) for part in parts] == [20, 10, 10]
+    assert not parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]
+    for nodes in task.test_ood.values():
+        assert identities(nodes) == parts[2]
+
+
+def test_data_seed_decides_every_bit() -> None:
+    first, same, other = make(0), make(0), make(1)
+    assert first.data.x.values().equal(same.data.x.values())
+    assert first.train.equal(same.train)
+    assert not first.data.x.values().equal(other.data.x.values())
+    assert not first.train.equal(other.train)
+
+
+def test_unknown_protocol_is_refused_with_the_valid_ones() -> None:
+    with pytest.raises(CanetError, match="'disjont': did you mean 'disjoint'"):
+        make(protocol="disjont")
+
+
+def test_redrawn_networks_differ_between_domains_and_the_shared_one_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("canet.data.benchmarks.spurious.NOISE_STD", 0.0)
+    shared, redrawn = (spurious_columns(Y, EDGES, 0, again) for again in (False, True))
+    told = [columns - columns.mean(dim=1, keepdim=True) for columns in (shared, redrawn)]
+    torch.testing.assert_close(told[0][0], told[0][5])
+    assert (told[1][0] - told[1][5]).abs().max() > 0.05
+
+
+def test_resampled_domains_are_regions_that_share_no_node_and_no_edge() -> None:
+    task = spurious_task("ring", X, EDGES, Y, 0, "disjoint", "resampled")
+    assert task.generator == "resampled"
+    assert task.data.x.shape == (N, N + 10)
+    domain = task.data.environment
+    assert torch.bincount(domain).tolist() == [7, 7, 7, 7, 6, 6]
+    source, target = task.data.edge_index
+    assert domain[source].equal(domain[target])
+    ood = torch.cat(list(task.test_ood.values()))
+    assert sorted(torch.cat([task.train, task.valid, task.test_id, ood]).tolist()) == list(range(N))
+    assert (domain[ood] >= 3).all()
+    assert task.data.y[task.train].unique().numel() == 4
+
+
+def test_regions_are_grown_along_edges() -> None:
+    region = grow_regions(EDGES, N, np.random.default_rng(1))
+    source, target = EDGES
+    assert (region[source] == region[target]).float().mean() > 0.5
+    assert torch.bincount(region).tolist() == [7, 7, 7, 7, 6, 6]
+
+
+def test_resampled_domains_have_no_copies_so_their_protocol_is_disjoint() -> None:
+    with pytest.raises(CanetError, match="--protocol disjoint"):
+        spurious_task("ring", X, EDGES, Y, 0, "paper", "resampled")
+    with pytest.raises(CanetError, match="did you mean 'redrawn'"):
+        spurious_task("ring", X, EDGES, Y, 0, "paper", "redrown")
+
+
+def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_differences() -> None:
+    task = make()
+    x, own = task.data.x.to_dense(), centred(task).data.x
+    for domain in range(NUM_DOMAINS):
+        nodes = task.data.environment == domain
+        torch.testing.assert_close(own[nodes].mean(dim=0), torch.zeros(x.shape[1]))
+        torch.testing.assert_close(own[nodes] - own[nodes][0], x[nodes] - x[nodes][0])
+    assert centred(task).features == "centred"
+
+
+def test_a_generator_is_part_of_what_a_run_is() -> None:
+    tasks = [spurious_task("ring", X, EDGES, Y, 0, "disjoint", g) for g in GENERATORS]
+    names = [Trainer(task, "erm", device="cpu").config().name for task in tasks]
+    assert len(set(names)) == 3
+    kept = asdict(Trainer(tasks[0], "erm", device="cpu").config())
+    del kept["generator"]  # as in runs that are older than the choice
+    assert RunConfig(**kept).name == names[0]

@@ -1,0 +1,85 @@
+import builtins
+import io
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canet.data.benchmarks.spurious import without_spurious_columns
+from canet.data.benchmarks.synthetic import NUM_WORDS, synthetic_task
+from canet.data.task import ShiftTask
+from canet.training import Trainer
+
+
+@pytest.fixture(scope="module")
+def task() -> ShiftTask:
+    return synthetic_task()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def parts(task: ShiftTask) -> list[torch.Tensor]:
+    x = task.data.x
+    matrix = [x.crow_indices(), x.col_indices(), x.values()]
+    return [*matrix, task.data.edge_index, task.data.y, *task.splits().values()]
+
+
+def test_seed_and_protocol_decide_every_bit(task: ShiftTask) -> None:
+    torch.manual_seed(99)
+    same = synthetic_task(data_seed=0, protocol="paper")
+    assert all(a.equal(b) for a, b in zip(parts(task), parts(same), strict=True))
+    other = synthetic_task(data_seed=1)
+    assert not any(a.equal(b) for a, b in zip(parts(task)[1:5], parts(other)[1:5], strict=True))
+    assert not task.train.equal(other.train)
+
+
+def test_six_domains_of_1500_users_in_five_groups(task: ShiftTask) -> None:
+    assert task.num_nodes == 6 * 1500
+    assert task.num_classes == 5
+    assert task.num_features == NUM_WORDS + 10
+    assert task.data.environment.bincount().tolist() == [1500] * 6
+    assert list(task.test_ood) == ["domain 4", "domain 5", "domain 6"]
+    assert task.data.y[:1500].bincount().min() > 200
+
+
+def test_features_are_sparse_bags_of_words(task: ShiftTask) -> None:
+    assert task.data.x.layout == torch.sparse_csr
+    words = task.data.x.to_dense()[:1500, :NUM_WORDS]
+    assert (words > 0).float().mean() < 0.04
+    torch.testing.assert_close(words.sum(dim=1), torch.ones(1500))
+
+
+def test_friendships_go_both_ways_without_loops_or_repeats(task: ShiftTask) -> None:
+    edges = set(map(tuple, task.data.edge_index.T.tolist()))
+    assert len(edges) == task.data.edge_index.shape[1]
+    assert all((b, a) in edges and a != b for a, b in edges)
+
+
+def test_no_file_is_read_or_written_and_no_network_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("the embedded task needs no files")
+
+    monkeypatch.setattr(builtins, "open", refuse)
+    monkeypatch.setattr(io, "open", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(socket, "socket", refuse)
+    synthetic_task()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> None:
+    task = without_spurious_columns(synthetic_task(protocol="disjoint"))
+    assert task.num_features == NUM_WORDS
+    run = Trainer(task, "erm", "gcn", device="cpu", epochs=100).run()
+    for name in ("test_id", "ood/domain 4", "ood/domain 5", "ood/domain 6"):
+        assert 84 < run.result["scores"][name] < 92

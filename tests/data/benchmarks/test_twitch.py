@@ -1,0 +1,93 @@
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+from canet.data import load_task
+from canet.data.benchmarks.twitch import read_region
+from canet.errors import CanetError
+
+
+def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
+    start = root / "twitch" / folder / f"musae_{folder}"
+    return Path(f"{start}_edges.csv"), Path(f"{start}_features.json"), Path(f"{start}_target.csv")
+
+
+def test_labels_are_placed_by_user_id_where_rows_repeat(small_root: Path) -> None:
+    _, _, y = read_region(*paths(small_root, "FR"))
+    assert y.tolist() == [1, 0] * 10
+
+
+def test_edges_go_both_ways_with_one_self_loop_per_user(small_root: Path) -> None:
+    edge_index, _, _ = read_region(*paths(small_root, "ES"))
+    ring = {(u, (u + 1) % 20) for u in range(20)}
+    expected = ring | {(v, u) for u, v in ring} | {(u, u) for u in range(20)}
+    edges = list(zip(*edge_index.tolist(), strict=True))
+    assert len(edges) == 60
+    assert set(edges) == expected
+
+
+def test_features_are_multi_hot_and_repeated_ids_count_once(small_root: Path) -> None:
+    _, x, _ = read_region(*paths(small_root, "DE"))
+    assert x.shape == (20, 3170)
+    assert x.sum(axis=1).tolist() == [0] + [2] * 19
+    assert x[[5], [3169]] == x[[5], [5]] == 1
+
+
+def test_users_not_numbered_from_zero_are_refused(small_root: Path) -> None:
+    target = paths(small_root, "DE")[2]
+    target.write_text(target.read_text().replace(",7\n", ",77\n"))
+    with pytest.raises(CanetError, match="does not number its users 0 to 19"):
+        read_region(*paths(small_root, "DE"))
+
+
+def test_regions_are_environments_and_the_last_three_are_shifted(small_root: Path) -> None:
+    task = load_task("twitch", small_root)
+    assert task.environments == ("DE", "PT", "RU", "ES", "FR", "EN")
+    assert task.data.environment.equal(torch.arange(6).repeat_interleave(20))
+    assert task.in_distribution.nonzero().flatten().equal(torch.arange(60))
+    assert {name: nodes.numel() for name, nodes in task.test_ood.items()} == {
+        "ES": 20,
+        "FR": 20,
+        "EN": 20,
+    }
+    assert [task.train.numel(), task.valid.numel(), task.test_id.numel()] == [30, 15, 15]
+
+
+def test_rows_of_features_sum_to_one_unless_multi_hot_ones_are_asked_for(small_root: Path) -> None:
+    task = load_task("twitch", small_root)
+    assert task.features == "original"
+    assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [0.5, 0.5]
+    assert set(task.data.x.to_dense().sum(dim=1).tolist()) == {0.0, 1.0}
+    task = load_task("twitch", small_root, features="multi-hot")
+    assert task.features == "multi-hot"
+    assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [1, 1]
+
+
+def test_real_sizes_differ_from_the_published_by_two_repeated_rows(data_root: Path) -> None:
+    task = load_task("twitch", data_root)
+    with paths(data_root, "FR")[2].open(newline="") as file:
+        users = [row["new_id"] for row in csv.DictReader(file)]
+    repeated = len(users) - len(set(users))
+    assert repeated == 2
+    assert task.num_nodes + repeated == 34120
+    assert task.data.edge_index.shape[1] + repeated == 892346
+    assert task.num_features == 3170
+    sizes = {name: nodes.numel() for name, nodes in task.splits().items()}
+    assert sizes == {
+        "train": 7897,
+        "valid": 3948,
+        "test_id": 3950,
+        "ood/ES": 4648,
+        "ood/FR": 6549,
+        "ood/EN": 7126,
+    }
+
+
+def test_real_labels_of_fr_belong_to_their_users(data_root: Path) -> None:
+    task = load_task("twitch", data_root)
+    start = int(task.test_ood["FR"][0])
+    with paths(data_root, "FR")[2].open(newline="") as file:
+        for row in csv.DictReader(file):
+            assert int(task.data.y[start + int(row["new_id"])]) == (row["mature"] == "True")

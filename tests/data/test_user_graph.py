@@ -1,0 +1,425 @@
+"""A graph of one's own → task: what is taken from where, what is made, what is refused."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.utils import to_undirected
+
+from canet.data.user_graph import OwnTask, class_ids, open_graph, own_task
+from canet.errors import InputError
+
+N = 12
+LABELS = np.array(["b", "a", "c"] * 4)
+
+
+def ring(both_ways: bool = True) -> Tensor:
+    there = torch.stack([torch.arange(N), (torch.arange(N) + 1) % N])
+    return torch.cat([there, there.flip(0)], dim=1) if both_ways else there
+
+
+def graph(**changes: Any) -> Data:
+    """A ring of twelve nodes; labels b, a, c in turn."""
+    return Data(**({"x": torch.eye(N), "edge_index": ring(), "y": LABELS} | changes))
+
+
+def mask(*nodes: int) -> Tensor:
+    chosen = torch.zeros(N, dtype=torch.bool)
+    chosen[list(nodes)] = True
+    return chosen
+
+
+def sets(own: OwnTask) -> list[set[int]]:
+    return [
+        set(own.task.splits().get(name, ids()).tolist()) for name in ("train", "valid", "test_id")
+    ]
+
+
+def ids(*nodes: int) -> Tensor:
+    return torch.tensor(nodes, dtype=torch.long)
+
+
+def bits(value: Any) -> Any:
+    """Something that is equal for equal content only, NaN included."""
+    if isinstance(value, Tensor):
+        if value.layout == torch.sparse_csr:
+            parts = (value.crow_indices(), value.col_indices(), value.values())
+            return "csr", [bits(part) for part in parts]
+        if value.layout == torch.sparse_coo:
+            return "coo", bits(value._indices()), bits(value._values())
+        return value.dtype, tuple(value.shape), str(value.tolist())
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, [str(v) for v in value.flat]
+    return value
+
+
+def content(data: Data) -> dict[str, Any]:
+    return {key: bits(data[key]) for key in data.keys()}  # noqa: SIM118, Data iterates over pairs
+
+
+def test_classes_are_the_sorted_labels_and_their_places_the_class_ids() -> None:
+    own = own_task(graph(), train=range(9), valid=[9, 10, 11])
+    assert own.classes.tolist() == ["a", "b", "c"]
+    assert own.task.data.y.tolist() == [1, 0, 2] * 4
+    assert own.task.num_classes == 3
+
+
+@pytest.mark.parametrize(
+    ("y", "classes"),
+    [
+        (np.array([7, -3, 100_000] * 4), [-3, 7, 100_000]),
+        (np.array([True, False, True] * 4), [False, True]),
+        (torch.tensor([[2], [0], [2]] * 4, dtype=torch.int16), [0, 2]),
+        (np.array([5.0, 3.0, np.nan] * 4), [3, 5]),
+        ([4, 2, None] * 4, [2, 4]),
+        (["x", "y", None] * 4, ["x", "y"]),
+        ([True, None, False] * 4, [False, True]),
+    ],
+)
+def test_labels_of_every_kind_become_class_ids_and_back(y: Any, classes: list[Any]) -> None:
+    own = own_task(graph(y=y))
+    assert own.classes.tolist() == classes
+    found = own.task.data.y
+    given = np.asarray(y, dtype=object).reshape(N)
+    for node in range(N):
+        missing = given[node] is None or given[node] != given[node]
+        assert found[node] == -1 if missing else classes[found[node]] == given[node]
+
+
+def test_a_label_outside_all_sets_makes_no_class() -> None:
+    y = np.array([0, 1] * 6)
+    y[11] = 100_000
+    own = own_task(graph(y=y), train=range(8), valid=[8, 9])
+    assert own.classes.tolist() == [0, 1]
+    assert own.task.data.y[11] == -1
+
+
+def test_class_ids_are_minus_one_for_unknown_and_other_labels() -> None:
+    values, known = np.array(["b", "z", "", "a"]), np.array([True, True, False, True])
+    assert class_ids(values, known, np.array(["a", "b"])).tolist() == [1, -1, -1, 0]
+
+
+@pytest.mark.parametrize("form", ["ids", "mask", "list", "numpy"])
+def test_sets_are_masks_or_ids(form: str) -> None:
+    train, valid = ids(0, 1, 2, 3), ids(6, 7)
+    forms: dict[str, Any] = {
+        "ids": (train, valid),
+        "mask": (mask(0, 1, 2, 3), mask(6, 7)[:, None]),
+        "list": (train.tolist(), valid.tolist()),
+        "numpy": (train.numpy(), mask(6, 7).numpy()),
+    }
+    own = own_task(graph(), *forms[form])
+    assert sets(own) == [{0, 1, 2, 3}, {6, 7}, set()]
+
+
+def test_masks_of_the_graph_are_used_where_none_are_given() -> None:
+    data = graph(train_mask=mask(0, 1, 2), val_mask=mask(3, 4), test_mask=mask(5, 6))
+    assert sets(own_task(data)) == [{0, 1, 2}, {3, 4}, {5, 6}]
+    assert sets(own_task(data, train=[8, 9, 10, 11])) == [{8, 9, 10, 11}, {3, 4}, {5, 6}]
+    assert sets(own_task(data, valid=[9])) == [{0, 1, 2}, {9}, {5, 6}]
+
+
+def test_training_nodes_are_the_labelled_ones_of_no_other_set() -> None:
+    y = ["a", "b", None] * 4
+    own = own_task(graph(y=y, test_mask=mask(0, 1, 2)), valid=mask(3, 4))
+    assert sets(own) == [{6, 7, 9, 10}, {3, 4}, {0, 1}]
+
+
+def test_nodes_without_label_are_in_the_graph_and_in_no_set() -> None:
+    everyone = torch.ones(N, dtype=torch.bool)
+    y = np.array([0, 1, -1] * 4)
+    for given in ({}, {"train": everyone}):
+        own = own_task(graph(y=y), **given)
+        train, valid, _ = sets(own)
+        assert train | valid == {0, 1, 3, 4, 6, 7, 9, 10}
+        assert own.task.num_nodes == N
+        assert own.task.observed().numel() == N
+    assert sets(own_task(graph(y=y, test_mask=mask(2, 5))))[2] == set()
+
+
+def test_random_validation_set_has_the_same_share_of_each_class() -> None:
+    n = 100
+    y = np.array([0] * 50 + [1] * 30 + [2] * 20)
+    data = Data(x=torch.ones(n, 1), edge_index=torch.empty(2, 0), y=y)
+    task = own_task(data, seed=3).task
+    assert task.valid.numel() == 20
+    assert torch.bincount(task.data.y[task.valid]).tolist() == [10, 6, 4]
+    assert torch.bincount(task.data.y[task.train]).tolist() == [40, 24, 16]
+    assert set(task.train.tolist()).isdisjoint(task.valid.tolist())
+
+
+def test_random_validation_set_is_that_of_its_seed() -> None:
+    first, again, other = (own_task(graph(y=[0, 1] * 6), seed=seed) for seed in (1, 1, 2))
+    assert sets(first) == sets(again)
+    assert sets(first) != sets(other)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_validation_set_leaves_every_class_in_training(seed: int) -> None:
+    y = [0, 1, 1] + [2] * 3 + [3] * 6
+    train, valid, _ = sets(own_task(graph(y=y), seed=seed))
+    assert {y[node] for node in train} == {0, 1, 2, 3}
+    assert 0 in train
+    assert {y[node] for node in valid} == {1, 2, 3}
+
+
+def test_validation_set_is_made_of_the_given_training_nodes_only() -> None:
+    train, valid, _ = sets(own_task(graph(), train=[0, 1, 3, 4]))
+    assert train | valid == {0, 1, 3, 4}
+    assert train
+    assert valid
+
+
+def test_a_mask_of_no_validation_node_is_no_validation_set() -> None:
+    train, test = mask(*range(8)), mask(8, 9, 10, 11)
+    split = graph(y=[0, 1] * 6, train_mask=train, val_mask=mask(), test_mask=test)
+    without = graph(y=[0, 1] * 6, train_mask=train, test_mask=test)
+    assert sets(own_task(split, seed=3)) == sets(own_task(without, seed=3))
+    split.time = np.arange(N)
+    assert sets(own_task(split)) == [set(range(6)), {6, 7}, {8, 9, 10, 11}]
+
+
+def test_too_few_nodes_to_hold_some_back_are_refused() -> None:
+    with pytest.raises(InputError, match=r"2 labelled training nodes are too few .*: give valid"):
+        own_task(graph(), train=[0, 1])
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_validation_set_by_time_is_the_latest_fifth(given: bool) -> None:
+    random = np.random.default_rng(0)
+    time = random.permutation(50)
+    y = np.arange(50) % 2
+    data = Data(x=torch.ones(50, 1), edge_index=torch.empty(2, 0), y=y)
+    if not given:
+        data.time = torch.from_numpy(time)
+    own = own_task(data, time=time if given else None)
+    train, valid, _ = sets(own)
+    assert valid == set(np.flatnonzero(time >= 40).tolist())
+    assert train == set(np.flatnonzero(time < 40).tolist())
+
+
+def test_dates_are_times() -> None:
+    days = np.datetime64("2024-02-25") + np.arange(N)
+    shuffled = days[::-1]
+    _, valid, _ = sets(own_task(graph(), time=shuffled))
+    assert valid == {0, 1}
+    moments = np.datetime64("2024-02-25T12:00:00.000") + np.arange(N)
+    _, valid, _ = sets(own_task(graph(), time=moments))
+    assert valid == {10, 11}
+
+
+def test_nodes_of_one_moment_stay_together() -> None:
+    time = [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
+    assert sets(own_task(graph(y=[0, 1] * 6), time=time))[1] == {9, 10, 11}
+    time = [0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3]  # two or three of twelve: two are nearer to 2.4
+    assert sets(own_task(graph(y=[0, 1] * 6), time=time))[1] == {10, 11}
+
+
+def test_a_class_only_seen_late_stays_in_training() -> None:
+    y = [0, 1] * 4 + [0, 1, 2, 0]
+    time = range(N)
+    train, valid, _ = sets(own_task(graph(y=y), time=time))
+    assert 10 in train
+    assert valid == {11}
+
+
+def test_times_of_nodes_that_are_not_trained_on_do_not_count() -> None:
+    time = np.arange(N)
+    time[11] = 10_000
+    train, valid, _ = sets(own_task(graph(y=[0, 1] * 6), train=range(10), time=time))
+    assert valid == {8, 9}
+    assert train == set(range(8))
+
+
+def test_times_that_are_all_the_same_leave_the_choice_to_chance() -> None:
+    own = own_task(graph(), time=np.full(N, 2020), seed=4)
+    assert sets(own) == sets(own_task(graph(), seed=4))
+
+
+def test_times_do_not_matter_where_there_is_a_validation_set_but_wrong_ones_are_refused() -> None:
+    own = own_task(graph(), train=range(9), valid=[9], time=range(N))
+    assert sets(own)[:2] == [set(range(9)), {9}]
+    per_edge = graph(time=torch.arange(24), val_mask=mask(9), train_mask=mask(0, 1, 2))
+    assert sets(own_task(per_edge))[1] == {9}
+    with pytest.raises(InputError, match=r"time has shape \[3\]"):
+        own_task(graph(), train=range(9), valid=[9], time=[1, 2, 3])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_environments_are_numbered_in_the_order_of_their_names(named: bool) -> None:
+    names = ["south", "north", None] * 4
+    own = own_task(graph(environment=names) if named else graph(), environment=names)
+    assert own.task.environments == ("north", "south")
+    assert own.task.data.environment.tolist() == [1, 0, -1] * 4
+
+
+def test_given_environments_come_before_those_of_the_graph() -> None:
+    own = own_task(graph(environment=[0] * N), environment=torch.arange(N) // 6 + 2016)
+    assert own.task.environments == ("2016", "2017")
+    assert not own_task(graph()).task.has_environments
+    assert own_task(graph()).task.environments == ()
+
+
+def test_graph_numbers_come_from_batch_or_from_the_argument() -> None:
+    halves = [0] * 6 + [1] * 6
+    assert open_graph(graph()).graph is None
+    found = open_graph(graph(batch=torch.tensor(halves))).graph
+    assert found is not None
+    assert found.tolist() == halves
+    named = open_graph(graph(batch=torch.zeros(N)), ["z"] * 6 + ["a"] * 6).graph
+    assert named is not None
+    assert named.tolist() == halves[::-1]
+    assert own_task(graph(batch=torch.tensor(halves))).task.data.batch.tolist() == halves
+
+
+def test_a_batch_of_graphs_keeps_them_apart() -> None:
+    small = Data(x=torch.eye(3), edge_index=ids(0, 1, 1, 0).view(2, 2), y=ids(0, 1, 0))
+    own = own_task(Batch.from_data_list([small, small]))
+    assert own.task.data.batch.tolist() == [0, 0, 0, 1, 1, 1]
+    assert own.task.data.edge_index.tolist() == [[0, 1, 3, 4], [1, 0, 4, 3]]
+
+
+@pytest.mark.parametrize("graph_numbers", [[0] * 11 + [-1], ["a"] * 11 + [None]])
+def test_nodes_without_a_graph_are_refused(graph_numbers: list[Any]) -> None:
+    with pytest.raises(InputError, match="graph is missing for some nodes: give every node"):
+        open_graph(graph(), graph_numbers)
+
+
+def test_a_graph_stored_one_way_warns_with_the_mend() -> None:
+    def fit() -> None:
+        own_task(graph(edge_index=ring(both_ways=False)))
+
+    with pytest.warns(UserWarning, match="hardly an edge.*undirected=True") as caught:
+        fit()
+    assert len(caught) == 1
+    assert caught[0].filename == __file__  # the line that calls fit
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_a_graph_stored_one_way_on_purpose_does_not_warn(undirected: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own_task(graph(edge_index=ring(both_ways=False)), undirected=undirected)
+        own_task(graph())
+
+
+def test_undirected_edges_are_those_of_pyg() -> None:
+    random = torch.Generator().manual_seed(0)
+    edges = torch.randint(N, (2, 30), generator=random)
+    found = open_graph(graph(edge_index=edges), undirected=True).edge_index
+    assert found.equal(to_undirected(edges, num_nodes=N))
+    assert open_graph(graph(edge_index=edges), undirected=False).edge_index.equal(edges)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"x": None}, "x is missing: give each node features"),
+        ({"edge_index": None}, "edge_index is missing"),
+        ({"y": None}, "y is None: put the labels into data.y"),
+        ({"edge_index": None, "adj_t": torch.eye(N).to_sparse()}, "adj_t in place of edge_index"),
+        ({"num_nodes": 40}, "num_nodes is 40 and x has 12 rows"),
+        ({"edge_index": torch.tensor([[0], [12]])}, "edge_index names nodes 0 to 12"),
+        ({"edge_index": torch.tensor([[0.0], [1.0]])}, "edge_index holds float32"),
+        ({"x": torch.full((N, 2), float("nan"))}, r"NaN or infinity .*columns 0, 1;"),
+        ({"y": LABELS[:5]}, "y has 5 labels and the graph 12 nodes"),
+        ({"y": [0.5] * N}, "y holds 0.5, which is no class"),
+        ({"y": [3] * N}, "train has one class only, 3: it takes two"),
+        ({"y": [1, -1] * 6}, "one class only, 1 .-1 is no class.*: it takes two"),
+        ({"y": [None] * N}, "train is empty: it needs nodes whose label in y is known"),
+        ({"train_mask": mask()}, "train is empty"),
+        ({"val_mask": mask(2), "y": ["a", "b", None] * 4}, "valid is empty: it needs nodes whose"),
+        ({"train_mask": torch.ones(5).bool()}, "train is a mask of length 5 and .* 12 nodes"),
+        ({"train_mask": torch.ones(N, 10).bool()}, "train has shape .*: choose one column"),
+        ({"batch": torch.zeros(5)}, "graph has 5 labels"),
+        ({"environment": [0.5] * N}, "environment holds 0.5"),
+        ({"time": ["2020"] * N}, "time holds text.*: give numbers"),
+    ],
+)
+def test_a_graph_with_a_mistake_is_refused_in_one_line(changes: dict[str, Any], cause: str) -> None:
+    with pytest.raises(InputError, match=cause) as caught:
+        own_task(graph(**changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ({"train": range(9), "valid": [8, 9]}, "train and valid overlap .* such as 8"),
+        ({"train": [0, 1, 3, 4], "valid": [2, 5]}, r"valid has classes that train lacks \(c\)"),
+        ({"train": [], "valid": [2]}, "train is empty"),
+        ({"train": [0, 1], "valid": []}, "valid is empty"),
+        ({"train": [0, 1], "valid": range(100)}, "valid names nodes 0 to 99"),
+        ({"metric": "acuracy"}, "did you mean 'accuracy'"),
+        ({"metric": "roc_auc"}, "roc_auc is for two classes and there are 3"),
+        ({"metric": None}, "unknown metric"),
+        ({"graph": [0]}, "graph has 1 labels"),
+        ({"train": "train"}, "train is 'train': give a tensor"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(arguments: dict[str, Any], cause: str) -> None:
+    with pytest.raises(InputError, match=cause) as caught:
+        own_task(graph(), **arguments)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
+    with pytest.raises(InputError, match="train and test overlap"):
+        own_task(graph(test_mask=mask(0, 1)), train=range(9), valid=[9])
+    with pytest.raises(InputError, match=r"test has classes that train lacks \(c\)"):
+        own_task(graph(test_mask=mask(2)), train=[0, 1, 3, 4])
+
+
+@pytest.mark.parametrize("given", [None, torch.eye(3), "folder/graph", {"x": 1}, HeteroData()])
+def test_what_is_no_graph_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match=r"the graph is a .*: give a torch_geometric.data.Data"):
+        own_task(given)
+
+
+def test_arrays_of_numpy_and_lists_make_a_graph() -> None:
+    data = graph(x=np.eye(N).tolist(), edge_index=ring().numpy().astype(np.int32), y=list(LABELS))
+    task = own_task(data).task
+    assert task.data.x.equal(torch.eye(N))
+    assert task.data.edge_index.equal(ring())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"x": torch.eye(N, dtype=torch.double), "edge_index": ring().int()},
+        {"x": torch.eye(N).to_sparse_csr()},
+        {"x": torch.eye(N).to_sparse()},
+        {"x": torch.eye(N).numpy(), "edge_index": ring().numpy()},
+        {"x": torch.eye(N, requires_grad=True)},
+        {"y": np.array(["a", "b", None] * 4, dtype=object)},
+        {"y": torch.tensor([0.0, 1.0, float("nan")] * 4)[:, None]},
+        {"train_mask": mask(*range(9)), "val_mask": mask(9, 10), "test_mask": mask(11)},
+        {"time": np.arange(N), "environment": LABELS, "batch": torch.arange(N) // 6 + 3},
+        {"num_nodes": N, "edge_weight": torch.ones(24), "name": "mine"},
+    ],
+)
+@pytest.mark.parametrize("undirected", [True, False])
+def test_the_given_graph_is_never_changed(changes: dict[str, Any], undirected: bool) -> None:
+    data = graph(**changes)
+    before, values = content(data), {key: data[key] for key in data.keys()}  # noqa: SIM118
+    task = own_task(data, undirected=undirected).task
+    assert content(data) == before
+    assert all(data[key] is value for key, value in values.items())
+    assert task.data is not data
+
+
+def test_given_sets_and_columns_are_never_changed() -> None:
+    given = {
+        "train": mask(*range(9)),
+        "valid": np.array([10, 9]),
+        "environment": np.array([2.0, np.nan, 1.0] * 4),
+        "time": torch.arange(N),
+        "graph": torch.arange(N) // 6 + 3,
+    }
+    before = {name: bits(value) for name, value in given.items()}
+    own_task(graph(), **given)
+    assert {name: bits(value) for name, value in given.items()} == before

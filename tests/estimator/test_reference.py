@@ -1,0 +1,254 @@
+"""What a model remembers of its training graph, against plain loops."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from canet.data.user_graph import OwnGraph
+from canet.estimator.column_screen import ColumnScreen
+from canet.estimator.reference import (
+    MOST_NODES,
+    ROWS_AT_ONCE,
+    Reference,
+    homophily,
+    remember,
+    rows_of,
+    sample_of,
+)
+from canet.methods import METHODS, Method
+from canet.training.inference import forward
+from tests.training.tiny import QUICK, tiny_task
+
+SIZES = {"num_features": 2, "num_classes": 3, "hidden": 4}
+
+
+def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = None) -> Reference:
+    r, v = embedding.shape[0], valid_embedding.shape[0]
+    return Reference(
+        x=torch.ones(r, 2) if x is None else x,
+        embedding=embedding,
+        degree=torch.arange(r),
+        environment=torch.empty(0, dtype=torch.long),
+        valid_logits=torch.randn(v, 3),
+        valid_y=torch.arange(v) % 3,
+        valid_embedding=valid_embedding,
+        train_label_counts=torch.tensor([2, 1, 4]),
+        homophily=torch.tensor(0.25, dtype=torch.double),
+    )
+
+
+def tenth_nearest(rows: Tensor, known: Tensor) -> np.ndarray:
+    """Distance of each row to the tenth nearest of some others, after scaling to length one."""
+    scaled = [row / np.linalg.norm(row) for row in known.double().numpy()]
+    distances = []
+    for row in rows.double().numpy():
+        unit = row / np.linalg.norm(row)
+        distances.append(sorted(np.linalg.norm(unit - other) for other in scaled)[:10][-1])
+    return np.array(distances)
+
+
+@pytest.mark.parametrize("known", [3, 10, 60])
+def test_unlike_training_is_the_rank_of_the_tenth_nearest_distance(known: int) -> None:
+    torch.manual_seed(0)
+    train, valid, new = torch.randn(known, 4), torch.randn(40, 4), torch.randn(30, 4)
+    found = reference(train, valid).unlike_training(new)
+    of_valid, of_new = tenth_nearest(valid, train), tenth_nearest(new, train)
+    expected = [sum(u < d for u in of_valid) / 40 for d in of_new]
+    assert found.dtype == torch.double
+    assert found.tolist() == expected
+
+
+def test_unlike_training_is_zero_next_to_training_and_one_beyond_all_validation_nodes() -> None:
+    angle = torch.linspace(0, 1, 20)
+    train = torch.stack([angle.cos(), angle.sin()], dim=1)
+    there = reference(train, train[::2])
+    away = torch.tensor([[-1.0, 0.0], [-5.0, 0.1]])
+    assert there.unlike_training(away).tolist() == [1, 1]
+    middle = torch.tensor([[0.5, 0.5]]).cos() * torch.tensor([[1.0, np.tan(0.5)]])
+    assert there.unlike_training(middle).item() < 0.2
+
+
+def test_unlike_training_does_not_depend_on_lengths_or_on_the_other_nodes() -> None:
+    torch.manual_seed(1)
+    there = reference(torch.randn(50, 3), torch.randn(50, 3))
+    new = torch.randn(ROWS_AT_ONCE + 7, 3)
+    found = there.unlike_training(new)
+    assert found.shape == (ROWS_AT_ONCE + 7,)
+    assert there.unlike_training(100 * new[-20:]).tolist() == found[-20:].tolist()
+    assert there.unlike_training(new[:1]).tolist() == found[:1].tolist()
+
+
+def test_nodes_that_are_equally_far_have_the_same_rank_however_many_are_asked_for() -> None:
+    torch.manual_seed(2)
+    few = torch.randn(4, 16).relu()
+    for train, valid in ((few.repeat(15, 1), few.repeat(9, 1)), torch.randn(2, 60, 16)):
+        there = reference(train, valid)
+        found = there.unlike_training(valid)
+        alone = [there.unlike_training(row[None]).item() for row in valid]
+        assert found.tolist() == alone
+    assert found.sort().values.tolist() == pytest.approx([i / 60 for i in range(60)])
+
+
+def test_unlike_training_of_no_node_or_of_a_node_without_direction_is_defined() -> None:
+    there = reference(torch.randn(5, 3), torch.randn(4, 3))
+    assert there.unlike_training(torch.empty(0, 3)).shape == (0,)
+    assert there.unlike_training(torch.zeros(1, 3)).isfinite().all()
+    assert reference(torch.randn(5, 3), torch.empty(0, 3)).unlike_training(
+        torch.ones(2, 3)
+    ).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
+    x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
+    there = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr() if sparse else x)
+    tensors = there.tensors()
+    assert all(t.layout == torch.strided for t in tensors.values())
+    back = Reference.from_tensors(tensors, **SIZES)
+    assert back.x.layout == there.x.layout
+    assert back.x.dtype == torch.float32
+    assert back.x.to_dense().equal(x)
+    for name, tensor in tensors.items():
+        assert back.tensors()[name].equal(tensor)
+        assert back.tensors()[name].dtype == tensor.dtype
+
+
+def test_a_screen_comes_back_from_its_tensors_and_a_reference_without_one_is_read() -> None:
+    there = reference(torch.randn(3, 4), torch.randn(2, 4))
+    assert Reference.from_tensors(there.tensors(), **SIZES).screen is None
+    screen = ColumnScreen(
+        torch.tensor([0.5, 0.0]),
+        torch.tensor([0.3, 0.1]),
+        torch.tensor(0.2),
+        torch.tensor(6),
+        torch.tensor(False),
+    )
+    tensors = replace(there, screen=screen).tensors()
+    assert set(tensors) - set(there.tensors()) == {
+        f"screen.{name}" for name in ("spread", "share", "chance", "num_groups", "given")
+    }
+    back = Reference.from_tensors(tensors, **SIZES).screen
+    assert back is not None
+    assert back.clear.tolist() == [True, False]
+    assert back.spread.equal(screen.spread)
+    assert (back.num_groups.item(), back.given.item()) == (6, False)
+    del tensors["screen.share"]
+    with pytest.raises(TypeError, match="share"):
+        Reference.from_tensors(tensors, **SIZES)
+
+
+def test_a_sparse_matrix_whose_parts_do_not_fit_is_refused() -> None:
+    there = reference(torch.randn(3, 4), torch.randn(2, 4), torch.eye(3).to_sparse_csr())
+    tensors = there.tensors()
+    tensors["x.col_indices"] = torch.tensor([0, 1, 9])
+    with pytest.raises(RuntimeError):
+        Reference.from_tensors(tensors, **SIZES)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("x.values", torch.tensor([1.0, torch.nan, 1.0])),
+        ("x.values", torch.ones(3, dtype=torch.long)),
+        ("x.shape", torch.tensor([3, 4])),
+        ("x.shape", torch.tensor([3, 10**15])),
+        ("x.shape", torch.tensor([3.0, 2.0])),
+        ("x.crow_indices", torch.tensor([0, 1, 2])),
+        ("degree", torch.tensor([1, 2, -1])),
+        ("environment", torch.tensor([0, 1])),
+        ("valid_y", torch.tensor([0, 3])),
+        ("homophily", torch.tensor([0.5])),
+    ],
+)
+def test_tensors_that_no_model_keeps_are_refused(name: str, wrong: Tensor) -> None:
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4), x.to_sparse_csr()).tensors()
+    Reference.from_tensors(tensors, **SIZES)
+    with pytest.raises((ValueError, TypeError, RuntimeError)):
+        Reference.from_tensors(tensors | {name: wrong}, **SIZES)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_another_model_keeps_is_refused(size: str) -> None:
+    tensors = reference(torch.randn(3, 4), torch.randn(2, 4)).tensors()
+    with pytest.raises(ValueError, match=r"shape|not all"):
+        Reference.from_tensors(tensors, **SIZES | {size: SIZES[size] + 1})
+
+
+def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:
+    assert sample_of(torch.tensor([5, 1, 3]), 0).tolist() == [1, 3, 5]
+    many = torch.arange(0, 30_000, 3).flip(0)
+    sample = sample_of(many, 0)
+    assert sample.numel() == MOST_NODES
+    assert sample.unique().numel() == MOST_NODES
+    assert sample.equal(sample.sort().values)
+    assert torch.isin(sample, many).all()
+    assert sample.equal(sample_of(many, 0))
+    assert not sample.equal(sample_of(many, 1))
+
+
+def test_rows_of_features_keep_their_layout_and_order() -> None:
+    x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
+    nodes = torch.tensor([2, 0])
+    assert rows_of(x, nodes).equal(x[nodes])
+    sparse = rows_of(x.to_sparse_csr(), nodes)
+    assert sparse.layout == torch.sparse_csr
+    assert sparse.to_dense().equal(x[nodes])
+
+
+def test_homophily_counts_edges_between_labelled_nodes_and_no_loops() -> None:
+    y = torch.tensor([0, 0, 1, -1])
+    edges = torch.tensor([[0, 1, 2, 3, 2, 3], [1, 2, 0, 0, 2, 3]])
+    assert homophily(edges, y).item() == pytest.approx(1 / 3)
+    assert homophily(torch.tensor([[3, 2], [0, 2]]), y).isnan()
+    assert homophily(torch.empty(2, 0, dtype=torch.long), y).isnan()
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_what_is_remembered_is_what_the_method_says_of_training_and_validation_nodes(
+    sparse: bool,
+) -> None:
+    task = tiny_task(sparse=sparse)
+    torch.manual_seed(0)
+    method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
+    found = remember(task, method, seed=0)
+    whole = forward(method, OwnGraph(task.data.x, task.data.edge_index, None))
+    train, valid, y = task.train, task.valid, task.data.y
+    torch.testing.assert_close(found.embedding, whole.embedding[train])
+    torch.testing.assert_close(found.valid_logits, whole.logits[valid])
+    torch.testing.assert_close(found.valid_embedding, whole.embedding[valid])
+    assert found.x.to_dense().equal(task.data.x.to_dense()[train])
+    assert found.valid_y.equal(y[valid])
+    assert found.environment.equal(task.data.environment[train])
+    edges = list(zip(*task.data.edge_index.tolist(), strict=True))
+    assert found.degree.tolist() == [sum(t == node for _, t in edges) for node in train.tolist()]
+    assert found.train_label_counts.tolist() == [int((y[train] == c).sum()) for c in range(3)]
+    among = [(s, t) for s, t in edges if s in train and t in train and s != t]
+    same = [y[s] == y[t] for s, t in among]
+    assert found.homophily.item() == pytest.approx(sum(same) / len(same))
+
+
+def test_environments_are_remembered_where_there_are_labels_only() -> None:
+    task = tiny_task()
+    del task.data.environment
+    method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
+    assert remember(task, method, seed=0).environment.tolist() == []
+
+
+def test_a_screen_reads_training_nodes_alone() -> None:
+    task = tiny_task()
+    method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
+    there = remember(task, method, seed=0).screen
+    assert there is not None
+    others = torch.ones(60, dtype=torch.bool)
+    others[task.train] = False
+    task.data.x = torch.where(others[:, None], 1e3, task.data.x)
+    task.data.y[others] = 0
+    task.data.environment[others] = -1
+    again = remember(task, method, seed=0).screen
+    assert again is not None
+    assert again.share.equal(there.share)
+    assert again.spread.equal(there.spread)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiments.backbones import COMPARED, Backbones
+
+from canet.paper import EXPERIMENTS
+from canet.paper.finished import Finished
+from canet.paper.reproduce import choose
+from canet.paper.scope import Scope
+from canet.store import RunConfig
+from tests.paper.made_up import names, write_runs
+
+
+@pytest.fixture
+def quick(fresh_cache: Path) -> Backbones:
+    return Backbones(Scope(quick=True))
+
+
+def by_backbone(config: RunConfig) -> float:
+    """CaNet one point above ERM, each backbone ten above the one before."""
+    above = config.method == "canet"
+    return 40.0 + 10 * COMPARED.index(config.backbone) + above + config.data_seed
+
+
+def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -> None:
+    configs = Backbones(Scope()).configs()
+    assert len(configs) == (3 * 2 + 1) * len(COMPARED) * 2 * 5
+    for task in ("cora", "citeseer", "pubmed", "twitch"):
+        for method in ("erm", "canet"):
+            chosen = [c for c in configs if (c.task, c.method) == (task, method)]
+            assert {config.backbone for config in chosen} == set(COMPARED)
+            assert all(config.settings == chosen[0].settings for config in chosen)
+            binary = chosen[0].settings["loss"] == "binary_cross_entropy"
+            assert binary == (task == "twitch")
+
+
+def test_it_is_asked_for_by_name_only(fresh_cache: Path) -> None:
+    assert [type(e) for e in choose("backbones", Scope())] == [Backbones]
+    assert len(choose("all", Scope())) == len(EXPERIMENTS) - 3
+    assert Backbones not in [type(e) for e in choose("all", Scope())]
+
+
+def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_path: Path) -> None:
+    scores, attention, methods = quick.tables(write_runs(quick, tmp_path, by_backbone))
+    rows = {row[1]: row[2:] for row in scores.texts()[1]}
+    assert rows["GCN"][:2] == ["40.50 ± 0.71", "41.50 ± 0.71"]
+    assert rows["Transformer"][:2] == ["80.50 ± 0.71", "81.50 ± 0.71"]
+    assert [row[1] for row in attention.texts()[1]] == ["ERM", "CaNet"]
+    for row in attention.texts()[1]:
+        assert row[2:] == [f"{10 * steps}.00 ± 0.00" for steps in (4, 3, 2, 1)]
+    (row,) = methods.texts()[1]
+    assert row[1:] == ["CaNet", *["1.00 ± 0.00"] * len(COMPARED)]
+
+
+def test_the_figure_is_drawn_with_and_without_runs(quick: Backbones, tmp_path: Path) -> None:
+    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
+    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
+    expected = {"backbones-quick.svg", "backbones-quick.png"}
+    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

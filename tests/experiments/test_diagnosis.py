@@ -1,0 +1,102 @@
+"""What models rely on, and the expected score: tables of made-up runs, and a real one examined."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from experiments.diagnosis import (
+    BASE,
+    ESTIMATES,
+    ID,
+    OOD,
+    SPURIOUS,
+    Diagnoses,
+    as_classifier,
+    examine,
+    part,
+)
+
+from canet.data.benchmarks import synthetic
+from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.paper import Scope
+from canet.report.score import Score
+from canet.runs.evaluate import open_trainer
+from canet.store import RunFolder
+from canet.training import Trainer
+from tests.paper.made_up import write_runs
+
+
+@pytest.fixture
+def quick(fresh_cache: Path) -> Diagnoses:
+    return Diagnoses(Scope(quick=True))
+
+
+def test_tables_hold_flips_and_errors(quick: Diagnoses, tmp_path: Path) -> None:
+    relied, errors, expected = quick.tables(write_runs(quick, tmp_path, lambda c: 60.0))
+    flips = {(row[1], row[3]): row[4] for row in relied.rows}
+    assert set(flips) == {(p, m) for p in ("paper", "disjoint") for m in ("ERM", "CaNet")}
+    for (_, method), score in flips.items():
+        assert isinstance(score, Score)
+        assert score.mean == (50.0 if method == "ERM" else 5.0)
+    for table in (errors, expected):
+        for row in table.rows:
+            off = row[-len(ESTIMATES) :]
+            assert [cell.mean for cell in off if isinstance(cell, Score)] == [1, 2, 3, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
+    """CaNet for a few epochs on a small embedded task."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "NUM_USERS", 300)
+        task = synthetic.synthetic_task(0, "disjoint")
+    trainer = Trainer(task, "canet", "gcn", device="cpu", epochs=20)
+    folder = tmp_path_factory.mktemp("run")
+    trainer.run(0, folder)
+    return trainer, RunFolder(folder)
+
+
+def test_a_run_is_examined_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -> None:
+    trainer, place = run
+    content = examine(trainer, place, is_spurious=True)
+    scores = place.read_result()["scores"]
+    for name, found in content["expected"].items():
+        assert found["actual"] == pytest.approx(scores[f"ood/{name}"])
+        assert found["valid"] == pytest.approx(scores["valid"])
+    for where in (ID, OOD):
+        assert 0 < content["reliance"][where][SPURIOUS]["flipped"] < 100
+        assert 0 < content["reliance"][where][BASE]["flipped"] < 100
+
+
+def test_a_model_that_cannot_see_the_block_does_not_rely_on_it(
+    run: tuple[Trainer, RunFolder],
+) -> None:
+    trainer, place = run
+    model = as_classifier(trainer, place)
+    weight = model.method_.model.phi_in.weight
+    weight.data[:, -NUM_SPURIOUS:] = 0
+    from experiments.diagnosis import _effect
+
+    graph = part(trainer.task, ~trainer.task.in_distribution)
+    columns = np.arange(trainer.task.num_features)[-NUM_SPURIOUS:]
+    assert _effect(model, graph, SPURIOUS, columns) == {"flipped": 0.0, "lost": 0.0}
+
+
+def test_a_part_holds_its_nodes_edges_and_tested_labels(run: tuple[Trainer, RunFolder]) -> None:
+    task = run[0].task
+    graph = part(task, task.in_distribution)
+    inside = int(task.in_distribution.sum())
+    assert graph.num_nodes == inside
+    assert graph.edge_index.shape[1] == task.data.edge_index.shape[1] // 2
+    assert (graph.y >= 0).nonzero().squeeze(1).tolist() == task.test_id.tolist()
+
+
+def test_a_finished_run_is_opened_with_its_own_settings(run: tuple[Trainer, RunFolder]) -> None:
+    trainer, place = run
+    again = open_trainer(place.read_config(), "cpu", None, trainer.task)
+    model = as_classifier(again, place)
+    assert model.score(trainer.task.data, nodes=trainer.task.valid) == pytest.approx(
+        place.read_result()["scores"]["valid"] / 100
+    )

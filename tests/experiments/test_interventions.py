@@ -1,0 +1,75 @@
+"""Interventions on three kinds of shift: jobs and tables of made-up runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from experiments.interventions import ARMS, VARIANTS, Interventions
+
+from canet.data.benchmarks.catalog import GENERATORS
+from canet.paper import Finished, Scope
+from canet.report.score import Score
+from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
+from canet.store import RunConfig
+from tests.paper.made_up import names, write_runs
+
+
+def made_up_score(config: RunConfig) -> float:
+    """Blind models have 80, centred ones 90, interventions 79 and the rest 60."""
+    by_features = {WITHOUT_SPURIOUS: 80.0, CENTRED: 90.0}
+    usual = 79.0 if "interventions" in config.settings else 60.0
+    return by_features.get(config.features, usual)
+
+
+@pytest.fixture
+def quick(fresh_cache: Path) -> Interventions:
+    return Interventions(Scope(quick=True))
+
+
+def test_every_generator_backbone_and_form_has_five_draws(fresh_cache: Path) -> None:
+    configs = Interventions(Scope(tasks=("cora",))).configs()
+    alone = {(config.name, config.seed) for config in configs}
+    assert len(alone) == 3 * 3 * 9 * 5 + 3 * (len(VARIANTS) - 1) * 5 + 2 * 2 * 5 * 4
+    assert {config.generator for config in configs} == set(GENERATORS)
+    assert {config.protocol for config in configs} == {"disjoint"}
+    assert not any(config.ood_curves for config in configs)
+
+
+def test_real_shifts_are_run_with_and_without(fresh_cache: Path) -> None:
+    configs = Interventions(Scope(tasks=("twitch",))).configs()
+    assert len(configs) == 3 * 4 * 5
+    assert {config.protocol for config in configs} == {"paper"}
+    assert {config.settings.get("interventions") for config in configs} == {None, "inferred"}
+
+
+def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None:
+    tables = {
+        table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
+    }
+    scores = tables["interventions-quick"]
+    assert list(scores.columns[3:]) == [arm.label for arm in ARMS]
+    assert [row[0] for row in scores.rows] == list(GENERATORS)
+    last = tables["interventions-last-quick"].rows[0]
+    assert all(isinstance(cell, Score) for cell in last[3:])
+    assert last[3].mean == 59.0  # type: ignore[union-attr]
+    above = tables["interventions-blind-quick"]
+    row = dict(zip(above.columns, above.rows[0], strict=True))
+    assert row["CaNet, inferred"].mean == -1.0  # type: ignore[union-attr]
+    assert row["CaNet, centred"].mean == 10.0  # type: ignore[union-attr]
+    columns = tables["interventions-columns-quick"].rows[0]
+    assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]  # type: ignore[union-attr]
+
+
+def test_one_method_alone_has_its_own_forms(fresh_cache: Path, tmp_path: Path) -> None:
+    alone = Interventions(Scope(quick=True, methods=("erm",)))
+    assert {config.method for config in alone.configs()} == {"erm"}
+    tables = alone.tables(write_runs(alone, tmp_path, made_up_score))
+    assert all("CaNet" not in column for table in tables for column in table.columns)
+
+
+def test_the_figure_is_drawn_with_and_without_runs(quick: Interventions, tmp_path: Path) -> None:
+    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
+    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
+    expected = {"interventions-quick.svg", "interventions-quick.png"}
+    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

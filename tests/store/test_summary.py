@@ -1,0 +1,112 @@
+import json
+import math
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from canet.errors import CanetError
+from canet.store.run_folder import RunConfig
+from canet.store.summary import NEEDED, Scored, deviation, summarise
+
+CONFIGURATION = RunConfig(
+    task="tiny",
+    protocol="paper",
+    data_seed=4,
+    features="original",
+    inductive=False,
+    method="erm",
+    backbone="gcn",
+    settings={"hidden": 8, "epochs": 9},
+    seed=0,
+)
+
+
+def scored(seed: int = 0, changes: dict[str, Any] | None = None, **scores: float) -> Scored:
+    """A run with other scores for each seed."""
+    splits = {"train": 90.0, "valid": 80.0, "test_id": 70.0, "ood/near": 60.0, "ood/far": 40.0}
+    result = {
+        "scores": {name: score + seed**2 for name, score in (splits | scores).items()},
+        "selection": "best validation",
+        "selected_epoch": 3 + seed,
+        "environments_seen": None,
+        "epochs": 7 + seed,
+        "seconds_per_epoch": 0.5 + seed,
+        "peak_memory_mb": 100.0 + seed,
+        "device": "a CPU",
+        "versions": {"canet": "1"},
+    }
+    return Scored(replace(CONFIGURATION, seed=seed), result | (changes or {}))
+
+
+def test_summary_says_what_was_run() -> None:
+    summary = summarise([scored(0), scored(1)], "roc_auc")
+    assert (summary["task"], summary["method"], summary["backbone"]) == ("tiny", "erm", "gcn")
+    assert (summary["protocol"], summary["data_seed"], summary["features"]) == (
+        "paper",
+        4,
+        "original",
+    )
+    assert summary["generator"] == "shared"
+    assert (summary["metric"], summary["selection"]) == ("roc_auc", "best validation")
+    assert (summary["seeds"], summary["epochs"], summary["epochs_run"]) == ([0, 1], 9, [7, 8])
+    assert summary["selected_epochs"] == [3, 4]
+    assert summary["settings"] == CONFIGURATION.settings
+    assert (summary["device"], summary["versions"]) == ("a CPU", {"canet": "1"})
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_spread_is_the_mean_and_the_deviation_of_a_sample() -> None:
+    spread = summarise([scored(0), scored(1), scored(2)], "accuracy")["scores"]["test_id"]
+    assert spread["values"] == [70.0, 71.0, 74.0]
+    assert spread["mean"] == pytest.approx(215 / 3)
+    squares = [(value - 215 / 3) ** 2 for value in spread["values"]]
+    assert spread["std"] == pytest.approx(math.sqrt(sum(squares) / 2))
+
+
+def test_one_run_deviates_by_nothing() -> None:
+    scores = summarise([scored()], "accuracy")["scores"]
+    assert scores["valid"] == {"mean": 80.0, "std": 0.0, "values": [80.0]}
+
+
+def test_shifted_sets_are_told_one_by_one_in_their_order_and_as_a_mean_per_run() -> None:
+    scores = summarise([scored(0), scored(2)], "accuracy")["scores"]
+    assert list(scores["test_ood"]) == ["near", "far"]
+    assert scores["test_ood"]["far"]["values"] == [40.0, 44.0]
+    assert scores["test_ood_mean"]["values"] == [50.0, 54.0]
+
+
+def test_sets_that_the_protocol_leaves_out_do_not_count() -> None:
+    runs = [scored(0, **{"left_out/gap": 1.0}), scored(1, **{"left_out/gap": 1.0})]
+    scores = summarise(runs, "accuracy")["scores"]
+    assert scores["left_out"]["gap"]["values"] == [1.0, 2.0]
+    assert scores["test_ood_mean"]["values"] == [50.0, 51.0]
+    assert "left_out" not in summarise([scored()], "accuracy")["scores"]
+
+
+def test_time_is_the_mean_and_memory_the_largest() -> None:
+    summary = summarise([scored(0), scored(1), scored(2)], "accuracy")
+    assert summary["seconds_per_epoch"] == fmean([0.5, 1.5, 2.5])
+    assert summary["peak_memory_mb"] == 102.0
+
+
+@pytest.mark.parametrize("key", sorted(NEEDED))
+def test_result_of_another_version_is_refused_in_one_line(key: str) -> None:
+    run = scored(1)
+    kept = {name: value for name, value in run.result.items() if name != key}
+    with pytest.raises(CanetError, match=f"seed 1 lacks {key}: delete its folder"):
+        summarise([scored(0), Scored(run.config, kept)], "accuracy")
+
+
+def test_settings_without_epochs_are_refused_in_one_line() -> None:
+    run = scored()
+    other = replace(run, config=replace(run.config, settings={"hidden": 8}))
+    with pytest.raises(CanetError, match="seed 0 do not tell epochs: delete its folder"):
+        summarise([other], "accuracy")
+
+
+def test_deviation_of_a_sample_is_told_even_if_a_score_is_not_a_number() -> None:
+    assert deviation([1.0]) == 0
+    assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert math.isnan(deviation([1.0, math.nan, 2.0]))

@@ -1,0 +1,65 @@
+"""What a command shows while it works on many things."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stderr
+
+import pytest
+
+from canet.util.progress import Display
+from tests.util.test_console import Clock, Terminal, last_bar
+
+
+def test_without_a_terminal_a_line_tells_counts_time_left_and_what_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    with Display(10, done=4) as shown:
+        clock.now += 60
+        shown.update(4, running=2, text="cora erm-gcn seed 0")
+        clock.now += 60
+        shown.update(5, running=2, failed=1, text="cora erm-gcn seed 1")
+        shown.update(6, text="too soon for another line")
+        clock.now += 60
+        shown.update(5, running=1, failed=1, part=0.2)
+    assert capsys.readouterr().err.splitlines() == [
+        "4/10 runs, 2 running; cora erm-gcn seed 0",
+        "5/10 runs, 2 running, 1 failed; about 5 min left; cora erm-gcn seed 1",
+        "5/10 runs, 1 running, 1 failed; about 8 min left",
+    ]
+
+
+def test_terminal_shows_one_bar_with_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    screen = Terminal()
+    with redirect_stderr(screen), Display(3, done=1, unit="trials") as shown:
+        shown.update(2, running=1, text="best valid 81.2", part=0.5)
+        assert shown._bar is not None
+        assert shown._bar.tasks[0].completed == 2.5
+    assert last_bar(screen).startswith("2/3 trials, 1 running ━")
+    assert last_bar(screen).endswith("best valid 81.2")
+
+
+def test_quiet_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    with Display(1, quiet=True) as shown:
+        clock.now += 60
+        shown.update(1, failed=1)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_process_without_standard_error_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", None)
+    with Display(2) as shown:
+        clock.now += 60
+        shown.update(1)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,45 @@
+"""Which seeds are taken, and what they become."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from canet.errors import InputError
+from canet.util.seeds import LARGEST_SEED, checked_seed
+
+
+@pytest.mark.parametrize("seed", [1, np.int64(1), np.uint8(1), np.array(1), torch.tensor(1)])
+def test_a_whole_number_of_any_kind_becomes_pythons(seed: Any) -> None:
+    assert type(checked_seed(seed)) is int
+    assert checked_seed(seed) == 1
+
+
+def test_the_smallest_and_the_largest_seed_are_taken() -> None:
+    assert checked_seed(0) == 0
+    assert checked_seed(np.uint32(LARGEST_SEED)) == 2**32 - 1
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        -1,
+        LARGEST_SEED + 1,
+        pytest.param(10**5000, id="huge"),
+        1.0,
+        np.float64(1),
+        True,
+        np.bool_(True),
+        None,
+        "1",
+    ],
+)
+def test_anything_else_is_refused_in_one_line(seed: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        checked_seed(seed, "data_seed")
+    cause, mend = str(caught.value).split(": ")
+    assert cause in ("data_seed is out of bounds", f"data_seed is of type '{type(seed).__name__}'")
+    assert mend == "give a whole number from 0 to 4,294,967,295"
