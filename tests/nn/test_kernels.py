@@ -19,18 +19,19 @@ from canet.nn import (
     Graph,
     Operator,
     SparseMatrix,
-    operations,
     sparse_matrix,
 )
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.blocks import operator_matrix
 from canet.nn.environment import Environment, EstimatorKind
-from canet.nn.operations import Gathered, mix_each, mix_joined, multiply
+from canet.nn.operations import Gathered, fused, mix_each, mix_joined, multiply
+from canet.nn.operations.attention import fused_attend
+from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
 
-pytestmark = pytest.mark.skipif(not operations.HAVE_TRITON, reason="no Triton")
+pytestmark = pytest.mark.skipif(not fused.HAVE_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 NUM_NODES, NUM_DST = (40, 32) if INTERPRETED else (300, 240)
@@ -44,7 +45,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes the place of a GPU where there is none; being slow, with few rows."""
     if INTERPRETED:
         monkeypatch.setattr(sparse_matrix, "SEGMENT", 16)
-        monkeypatch.setattr(operations, "_on_gpu", lambda tensor: operations.HAVE_TRITON)
+        monkeypatch.setattr(fused, "on_gpu", lambda tensor: fused.HAVE_TRITON)
 
 
 def pattern_with_a_hub() -> Pattern:
@@ -73,8 +74,8 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
 def value_and_gradients(
     pattern: Pattern, tensors: list[Tensor], with_own: bool = True
 ) -> list[Tensor]:
-    if operations.fused_attention(tensors[0]):
-        out, own = operations.fused_attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
+    if fused.fused_attention(tensors[0]):
+        out, own = fused_attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
     else:
         out, own = attend_each(pattern, *tensors), tensors[0][:NUM_DST]
     direction = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device)
@@ -102,11 +103,11 @@ def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
-    fused = value_and_gradients(pattern, tensors, with_own)
-    monkeypatch.setattr(operations, "HAVE_TRITON", False)
+    by_kernel = value_and_gradients(pattern, tensors, with_own)
+    monkeypatch.setattr(fused, "HAVE_TRITON", False)
     composed = value_and_gradients(pattern, tensors, with_own)
     bound = 1e-7 if dtype == torch.float64 else 2e-4
-    for ours, oracle in zip(fused, composed, strict=True):
+    for ours, oracle in zip(by_kernel, composed, strict=True):
         torch.testing.assert_close(ours, oracle, rtol=bound, atol=bound)
 
 
@@ -140,14 +141,14 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     matrix = exact.to(DEVICE, dtype)
     z, direction = random_doubles((30, width), (num_rows, width))
     ours = z.to(dtype).requires_grad_()
-    assert operations._on_gpu(ours)
-    product, again = multiply(matrix, ours), multiply(matrix, ours)
-    (grad,) = torch.autograd.grad(product, ours, direction.to(dtype))
-    assert product.equal(again)
+    assert fused.on_gpu(ours)
+    result, again = multiply(matrix, ours), multiply(matrix, ours)
+    (grad,) = torch.autograd.grad(result, ours, direction.to(dtype))
+    assert result.equal(again)
     assert grad.equal(torch.autograd.grad(again, ours, direction.to(dtype))[0])
     dense = exact.csr.to_dense()
     bound = 1e-12 if dtype == torch.float64 else 2e-6
-    for mine, oracle in ((product, dense @ z), (grad, dense.t() @ direction)):
+    for mine, oracle in ((result, dense @ z), (grad, dense.t() @ direction)):
         scale = oracle.abs().max()
         torch.testing.assert_close(mine.double() / scale, oracle / scale, rtol=0, atol=bound)
 
@@ -162,7 +163,7 @@ def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int)
     matrix = SparseMatrix.from_coo(row, col, value, (300, 300)).to(DEVICE)
     assert matrix.pattern.segments.num_slots > 0
     z, base = random_doubles((300, 5), (base_rows, 5))
-    ours = operations._multiply(matrix, z, base)
+    ours = product(matrix, z, base)
     oracle = matrix.csr.to_dense() @ z
     oracle[:base_rows] += base
     torch.testing.assert_close(ours, oracle)
@@ -217,8 +218,8 @@ def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     x = (ROWS, width) if shared else (ROWS, branches, width)
     weight = branches, width + out if shared else width, out
     *exact, direction = random_doubles(x, weight, (ROWS, branches), (ROWS, out), (ROWS, out))
-    assert operations.fused_mixture(exact[0].float(), out)
-    assert not operations.fused_mixture(exact[0], out)
+    assert fused.fused_mixture(exact[0].float(), out)
+    assert not fused.fused_mixture(exact[0], out)
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         states = mix(*tensors)
@@ -296,8 +297,8 @@ def test_fused_sample_and_its_gradients_are_those_of_double_precision(
         environment = estimator.propagate(matrix, *tensors)
         return fields_and_gradients(environment, directions, tensors)
 
-    assert operations.fused_sample(mapped[0].float())
-    assert not operations.fused_sample(mapped[0])
+    assert fused.fused_sample(mapped[0].float())
+    assert not fused.fused_sample(mapped[0])
     check_beside_double_precision(with_gradients, mapped)
 
 
@@ -333,8 +334,8 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
         return fields_and_gradients(environment, directions, [*tensors, *module.parameters()])
 
     weight = estimator.linear.weight
-    assert operations.fused_posterior(z[0].float(), weight)
-    assert not operations.fused_posterior(z[0], weight)
+    assert fused.fused_posterior(z[0].float(), weight)
+    assert not fused.fused_posterior(z[0], weight)
     check_beside_double_precision(with_gradients, z)
 
 

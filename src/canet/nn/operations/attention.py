@@ -1,0 +1,200 @@
+"""Attention over neighbours, for one branch or K at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from canet.nn.operations.fused import fused_attention
+from canet.nn.operations.mixtures import mix_each
+from canet.nn.operations.products import (
+    add_transposed_product,
+    multiply,
+    product,
+    sampled_product,
+)
+from canet.nn.sparse_matrix import Pattern, SparseMatrix
+
+
+def attend(
+    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
+) -> Tensor:
+    r"""Attention of one branch, with LeakyReLU's slope below zero: $\sum_v w_{uv} z_v$.
+
+    Shapes:
+        - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
+    """
+    if fused_attention(z):
+        return fused_attend(neighbourhood, z, score_dst, score_src, slope)[0].squeeze(1)
+    weights = attention_weights(neighbourhood, score_dst, score_src, slope)
+    return multiply(SparseMatrix(neighbourhood, weights.flatten()), z)
+
+
+def mix_attention(
+    neighbourhood: Pattern,
+    z: Tensor,
+    score_dst: Tensor,
+    score_src: Tensor,
+    weight: Tensor,
+    e: Tensor,
+    slope: float,
+) -> Tensor:
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} \sum_v w_{uv}^{(k)} z_v + z_u)$.
+
+    Shapes:
+        - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, H]$,
+          e $[n_{dst}, K]$ → $[n_{dst}, H]$
+    """
+    if fused_attention(z):
+        attended, own = fused_attend(neighbourhood, z, score_dst, score_src, slope)
+        return mix_each(attended, weight, e, own)
+    return F.relu(composed_attention(neighbourhood, z, score_dst, score_src, weight, e, slope))
+
+
+def fused_attend(
+    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
+    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$, and the readers'
+    own states $[n_{dst}, H]$.
+    """
+    from canet.nn.kernels.attention import FusedAttention
+
+    both: tuple[Tensor, Tensor] = FusedAttention.apply(
+        z, score_dst, score_src, neighbourhood, slope
+    )
+    return both
+
+
+def composed_attention(
+    neighbourhood: Pattern,
+    z: Tensor,
+    score_dst: Tensor,
+    score_src: Tensor,
+    weight: Tensor,
+    e: Tensor,
+    slope: float,
+) -> Tensor:
+    """`attend` of each branch, `mix_branches` and the residual link, all in the same memory."""
+    keep = torch.is_grad_enabled()
+    mixed: Tensor = _MixedAttention.apply(
+        z, score_dst, score_src, weight, e, neighbourhood, slope, keep
+    )
+    return mixed
+
+
+def attention_weights(
+    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+) -> Tensor:
+    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]).
+
+    Each row's maximum is subtracted first, so that no exponential overflows or vanishes with its
+    whole row.
+
+    Shapes:
+        - scores $[n_{dst}, k]$ and $[n_{src}, k]$ → $[nnz, k]$
+    """
+    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern, slope)
+    return weights
+
+
+class _AttentionWeights(torch.autograd.Function):
+    """Keeps the weights and the signs of the scores, and nothing else of the size of the edges."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
+    ) -> Tensor:
+        weights, positive = _weigh(pattern, score_dst, score_src, slope)
+        ctx.pattern, ctx.slope = pattern, slope
+        ctx.save_for_backward(weights, positive)
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        weights, positive = ctx.saved_tensors
+        return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None
+
+
+class _MixedAttention(torch.autograd.Function):
+    """Keeps what each branch attended to and its weights, and not what it made of it.
+
+    Backward, the residual link begins the gradient of z, to which all branches add; they compute
+    theirs in two buffers.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        z: Tensor,
+        score_dst: Tensor,
+        score_src: Tensor,
+        weight: Tensor,
+        e: Tensor,
+        pattern: Pattern,
+        slope: float,
+        keep: bool,
+    ) -> Tensor:
+        mixed = z[: e.shape[0]].clone()
+        kept = []
+        for k, weight_k in enumerate(weight):
+            one = slice(k, k + 1)
+            weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one], slope)
+            gathered = product(SparseMatrix(pattern, weights.flatten()), z)
+            mixed.addcmul_(gathered @ weight_k, e[:, one])
+            if keep:
+                kept += [weights, positive, gathered]
+        ctx.pattern, ctx.slope = pattern, slope
+        ctx.save_for_backward(z, weight, e, *kept)
+        return mixed
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None]:
+        z, weight, e, *kept = ctx.saved_tensors
+        pattern: Pattern = ctx.pattern
+        grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
+        grad_z[: grad.shape[0]], grad_z[grad.shape[0] :] = grad, 0
+        grad_dst, grad_src = [], []
+        product, back = (torch.empty_like(grad) for _ in range(2))
+        for k, weight_k in enumerate(weight):
+            weights, positive, gathered = kept[3 * k : 3 * k + 3]
+            share = e[:, k : k + 1]
+            torch.mm(gathered.t(), grad * share, out=grad_weight[k])
+            torch.mm(grad, weight_k.t(), out=back)
+            grad_e.append(torch.mul(back, gathered, out=product).sum(dim=1))
+            back.mul_(share)
+            add_transposed_product(SparseMatrix(pattern, weights.flatten()), back, grad_z)
+            grad_weights = sampled_product(pattern, back, z).unsqueeze(1)
+            dst, src = _unweigh(pattern, weights, positive, grad_weights, ctx.slope)
+            grad_dst.append(dst)
+            grad_src.append(src)
+        grad_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
+        return grad_z, *grad_scores, grad_weight, torch.stack(grad_e, dim=1), None, None, None
+
+
+def _weigh(
+    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
+    """`attention_weights`, and where the scores are positive, both $[nnz, k]$."""
+    scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
+    positive = scores > 0
+    scores = F.leaky_relu_(scores, slope)
+    weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
+    return weights.div_(pattern.at_rows(pattern.sum_rows(weights))), positive
+
+
+def _unweigh(
+    pattern: Pattern, weights: Tensor, positive: Tensor, grad: Tensor, slope: float
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the scores, $[n_{dst}, k]$ and $[n_{src}, k]$, from those of the weights."""
+    grad = grad * weights
+    grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
+    grad = torch.where(positive, grad, slope * grad)
+    return pattern.sum_rows(grad), pattern.sum_cols(grad)
