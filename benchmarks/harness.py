@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +21,6 @@ from benchmarks.worker import Job, Order
 from canet.training.trainer import pick_device
 from canet.util.files import write_json
 from canet.util.progress import Display
-from canet.util.signals import Interrupted
 
 SECONDS = {"cpu": 10.0, "cuda": 2.0}
 ROUNDS = 2  # of a full benchmark on a CPU, whose speed drifts with its other work
@@ -112,12 +112,10 @@ class Harness:
         """Say where the measurements are if the block is interrupted."""
         try:
             yield
-        except Interrupted as told:
-            kept = "nothing was measured yet"
+        except KeyboardInterrupt:
             if self.done:
-                kept = f"what was measured is in '{self.unfinished}'"
-            text = f"interrupted; {kept}, and the same command measures all of it anew"
-            raise Interrupted(told.number, text) from None
+                print(f"measurements so far: '{self.unfinished}'", file=sys.stderr)
+            raise
 
     def finish(self) -> None:
         """Put the measurements where they were asked for."""

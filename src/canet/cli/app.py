@@ -1,10 +1,13 @@
-"""The command line itself: what every command is registered with."""
+"""The typer application that every command is registered with."""
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
+
+DEBUG = "CANET_DEBUG"
 
 app = typer.Typer(
     add_completion=False,
@@ -29,5 +32,10 @@ def options(
             "--version", help="Print the version.", callback=_print_version, is_eager=True
         ),
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help=f"Show the traceback of an error, as {DEBUG}=1 does.")
+    ] = False,
 ) -> None:
     """Graph neural networks under distribution shift: which keep working, and how well."""
+    if debug:
+        os.environ[DEBUG] = "1"  # worker processes see it too

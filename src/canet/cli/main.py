@@ -2,83 +2,87 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import traceback
 import warnings
-from contextlib import suppress
 from typing import Any
 
 import typer
 
-from canet.cli.app import app
-from canet.cli.terminal import open_closed_streams, write_everywhere
+from canet.cli.app import DEBUG, app
 from canet.errors import CanetError
 from canet.util.memory import keep_freed_memory
-from canet.util.signals import NOTHING_LOST, Interrupted, State, heeded, requested
+from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received
 
-ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's complaints
-INTERRUPTED = 130
+ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's errors
+KEYBOARD_INTERRUPT = 130  # what typer returns for it
 NO_MEMORY = (
     "out of memory",
     "not enough memory",
     "allocate memory",
     "Storage size calculation overflowed",
 )
-"""torch's words for it: it raises a `RuntimeError`."""
+"""How torch's `RuntimeError` says it."""
 
 
 def main() -> None:
-    """Run the command line; whatever a user can cause ends in one line and exit code 2.
+    """Run the command line.
 
-    A signal that says to stop ends in one line, too, and in the exit code that shells give it.
+    A user's mistake ends in one line and exit code 2, a signal in one line and exit code 128 plus
+    its number. Any other exception is a bug and keeps its traceback.
     """
-    with heeded():
-        try:
-            keep_freed_memory()
-            open_closed_streams()
-            write_everywhere()
-            warnings.showwarning = _warn
-            code = _run()
-            State.ending = True
-        except BaseException as error:
-            State.ending = True
-            number = requested()
-            if number is None:
-                raise
-            # An import that is interrupted may fail with an error of its own.
-            told = error if isinstance(error, Interrupted) else Interrupted(number)
-            code = _complain(str(told), told.exit_code)
-    sys.exit(code or 0)
+    interrupt_on_signals()
+    keep_freed_memory()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal may not know the character ±
+    warnings.showwarning = _warn
+    sys.exit(_run())
 
 
 def _run() -> Any:
     """The exit code of the command."""
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
-        if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
-            raise KeyboardInterrupt
-    except CanetError as error:
-        return _complain(str(error))
-    except ParserError as error:
-        return _complain(error.format_message())
-    except (typer.Abort, KeyboardInterrupt):
-        return _complain(NOTHING_LOST, INTERRUPTED)
-    except OSError as error:
-        return _complain(f"cannot read or write ({error}): check the folder, its rights and space")
-    except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and not any(sign in str(error) for sign in NO_MEMORY):
+    except (KeyboardInterrupt, typer.Abort):
+        code = KEYBOARD_INTERRUPT
+    except Exception as error:
+        message = _message(error)
+        if received() is None and message is None:
             raise
-        return _complain(
-            "not enough memory: lower hidden or num_layers, or choose another --device"
-        )
+        if received() is None:
+            return _fail(str(message))
+        code = KEYBOARD_INTERRUPT  # an import that a signal interrupts may raise its own error
+    if code == KEYBOARD_INTERRUPT:
+        ignore_signals()
+        return _fail(INTERRUPTED, 128 + (received() or signal.SIGINT))
     return code
 
 
+def _message(error: Exception) -> str | None:
+    """What the user can do about an error; None for a bug."""
+    if isinstance(error, CanetError):
+        return str(error)
+    if isinstance(error, ParserError):
+        return str(error.format_message())
+    if isinstance(error, OSError):
+        return f"cannot read or write ({error}): check the folder, its rights and space"
+    out_of_memory = any(sign in str(error) for sign in NO_MEMORY)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and out_of_memory):
+        return "not enough memory: lower hidden or num_layers, or choose another --device"
+    return None
+
+
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning in one line, without the place in our code that gave it."""
+    """A warning in one line, without the line of code that gave it."""
     print(f"canet: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def _complain(message: str, code: int = 2) -> int:
-    with suppress(OSError):  # a terminal that hung up reads nothing
-        print(f"canet: {' '.join(message.split())}", file=sys.stderr)
+def _fail(message: str, code: int = 2) -> int:
+    """Print one line, after the traceback if the user asked for it; gives the exit code."""
+    if sys.exc_info()[0] and os.environ.get(DEBUG, "0") not in ("", "0"):
+        traceback.print_exc()
+    print(f"canet: {' '.join(message.split())}", file=sys.stderr)
     return code

@@ -190,21 +190,21 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
         chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
     x = as_scipy(rows_of(view.x, chosen))
     if x.shape[1] < 2:
-        raise CanetError("groups are inferred from two or more columns: say interventions=none")
+        raise CanetError("groups are inferred from two or more columns: pass interventions=none")
     if x.shape[0] <= count:
         raise CanetError(
             f"{x.shape[0]} training nodes are too few for {count} groups: lower num_groups, or "
-            "say interventions=none"
+            "pass interventions=none"
         )
     size = min(NUM_COMPONENTS, min(x.shape) - 1)
     try:
         components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
         means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
-    except (ArpackError, ValueError):
+    except (ArpackError, ValueError) as error:
         raise CanetError(
             "no groups can be inferred from the features of the training nodes, which are all the "
-            "same or too large: standardise them, or say interventions=none"
-        ) from None
+            "same or too large: standardise them, or pass interventions=none"
+        ) from error
     nodes = torch.cat([view.train, view.field()]).unique()
     group = torch.full((view.x.shape[0],), -1)
     found = means.predict(components.transform(as_scipy(rows_of(view.x, nodes))))

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canet.errors import CanetError
-from canet.util.signals import SIGNALS, Interrupted, heed
+from canet.util.signals import SIGNALS, ignore_signals, interrupt_on_signals
 
 T = TypeVar("T")
 LINES_OF_FAILURE = 12
@@ -70,7 +70,7 @@ class Engine(ABC):
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
-            if isinstance(error, Interrupted):
+            if isinstance(error, KeyboardInterrupt):
                 self.interrupt()
         finally:
             self.close()
@@ -168,9 +168,9 @@ class _Slot:
             error = WorkerDied(self._last_lines())
             self._executor = None
             self._forget()
-        elif isinstance(error, Interrupted):
+        elif isinstance(error, KeyboardInterrupt):
             self._told_to_stop = True
-            error = WorkerDied([f"worker process was told to stop by signal {error.number}"])
+            error = WorkerDied(["worker process was stopped by SIGTERM"])
         if error is not None:
             answer.set_exception(error)
         else:
@@ -203,9 +203,9 @@ class _Context(SpawnContext):
 
 def _begin(errors: str, threads: int | None) -> None:
     """The first thing that a worker process does."""
-    heed([signal.SIGTERM])
-    for number in set(SIGNALS) - {signal.SIGTERM}:  # what a terminal sends is for the parent
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()  # what a terminal sends is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    interrupt_on_signals([signal.SIGTERM])
     with open(errors, "ab") as file:
         os.dup2(file.fileno(), 2)
     if hasattr(signal, "pthread_sigmask"):

@@ -26,7 +26,7 @@ from canet.store.tensors import (
     restore_optimizer,
     without_prefix,
 )
-from canet.util.signals import Interrupted, requested
+from canet.util.signals import received
 
 CHECKPOINT_SECONDS = 30.0
 USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
@@ -226,8 +226,8 @@ class Loop:
             raise CanetError("the state is that of another run")
         try:
             torch.Generator().set_state(saved["rng.cpu"])
-        except RuntimeError:
-            raise CanetError("the state has no random generator's") from None
+        except RuntimeError as error:
+            raise CanetError("the state has no valid state of a random generator") from error
 
 
 class Snapshot:
@@ -278,21 +278,21 @@ class Checkpoints:
         self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / USUAL_SECONDS)
 
 
-def go(
+def train_loops(
     loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
 ) -> None:
     """Train until each run's last epoch or until its patience ends, the runs side by side.
 
-    A process that is told to stop does so between two epochs, with a checkpoint.
+    After a signal to stop, the runs end between two epochs, with a checkpoint.
     """
     begin, checkpoints = time.perf_counter(), Checkpoints()
     running = list(loops)
     while running := [loop for loop in running if not loop.ended]:
-        if (number := requested()) is not None:
+        if received() is not None:
             for loop in running:
                 loop.look()
             checkpoints.save(loops, places)
-            raise Interrupted(number, _how_to_go_on(running[0], kept=all(places)))
+            raise KeyboardInterrupt
         for loop in running:
             loop.advance()
         first = running[0]
@@ -312,15 +312,6 @@ def go(
             )
     for loop in loops:
         loop.seconds = (time.perf_counter() - begin) / len(loops)
-
-
-def _how_to_go_on(loop: Loop, kept: bool) -> str:
-    if not kept:
-        return "interrupted; the run under way was not kept, and the same command begins it anew"
-    return (
-        f"interrupted after epoch {loop.epoch} of {loop.settings.epochs}; the same command goes on "
-        "from there"
-    )
 
 
 @cache

@@ -24,12 +24,12 @@ from canet.store.soundness import check_result
 from canet.store.states import read_state
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
-from canet.training.loop import Loop, Progress, go
+from canet.training.loop import Loop, Progress, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
 from canet.util.memory import peak_resident_mb
 from canet.util.seeds import checked_seed
-from canet.util.signals import deferred, stop_if_requested
+from canet.util.signals import deferred
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Trainer:
         device: `auto`, `cpu` or `cuda`.
         epochs: In place of the settings' number.
         fields: Batches of another trainer on the same task and device that reads as much or more,
-            to share them; built anew where None.
+            to share them; built where None.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
     """
 
@@ -169,9 +169,8 @@ class Trainer:
         finished: dict[int, Run] = {}
         batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
         for seeds in filter(None, batches):
-            with deferred():  # a run that is being finished is finished first
+            with deferred():  # a run after its last epoch is written before a signal takes effect
                 finished |= self._train({s: places[s] for s in seeds}, ood_curves, on_progress)
-            stop_if_requested()
         return [finished.get(seed) or self._read(seed, ood_curves, places) for seed in places]
 
     def _train(
@@ -186,7 +185,7 @@ class Trainer:
                 seed: self._loop(seed, place, ood_curves, lane)
                 for lane, (seed, place) in enumerate(places.items())
             }
-            go(list(loops.values()), list(places.values()), on_progress)
+            train_loops(list(loops.values()), list(places.values()), on_progress)
         return {
             seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
             for seed, loop in loops.items()

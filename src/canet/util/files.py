@@ -65,7 +65,7 @@ def full_disk_told(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in NO_ROOM or isinstance(error, WriteError):
             raise
-        raise WriteError(error.errno, error.strerror, str(path)) from None
+        raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
 def _clear_leftovers(folder: Path, prefix: str) -> None:

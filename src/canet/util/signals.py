@@ -1,117 +1,61 @@
-"""Being told to stop: Ctrl-C, SIGTERM and SIGHUP let a run keep what it has before it ends.
+"""Ctrl-C, SIGTERM and SIGHUP end a command where nothing is lost.
 
-A command heeds the signals for as long as it works (`heeded`). Where it can end at any moment, the
-first one ends it; inside `deferred` it is only remembered, and whoever works there asks `requested`
-at a moment at which stopping costs nothing. A second signal does not wait. Once a command is
-`State.ending`, further ones change nothing. Signals that the process was started to ignore, as by
-`nohup`, stay ignored. Without `heeded`, as in library use, nothing here does anything.
+A command calls `interrupt_on_signals` once. From then on each of these signals raises
+`KeyboardInterrupt`. Inside `deferred` the first one only sets a flag, so that a run can write a
+checkpoint between two epochs; a second one raises at once.
 """
 
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-"""Those that this system has."""
-NOTHING_LOST = "interrupted; what was finished is kept, and the same command does the rest"
+"""The signals that this system has."""
+INTERRUPTED = "interrupted; finished work is kept; run the same command again to continue"
 
 
-class Interrupted(BaseException):
-    """The process was told to stop; the text says what was kept and how to go on.
-
-    No `Exception`, so that no job takes it for a failure of its own.
-
-    Args:
-        number: Of the signal.
-        text: One line.
-    """
-
-    def __init__(self, number: int, text: str = NOTHING_LOST) -> None:
-        super().__init__(number, text)
-        self.number = number
-
-    def __str__(self) -> str:
-        return str(self.args[1])
-
-    @property
-    def exit_code(self) -> int:
-        """As shells give it to a process that a signal ended."""
-        return 128 + self.number
-
-
-class State:
-    """What the signals of this process have said so far, and whether it still listens.
-
-    Whoever catches `Interrupted` to end the process sets `ending` at once, by an assignment: a
-    second signal may raise in any call, that of a function which would set it too.
-    """
-
-    number: int | None = None
+class _State:
+    received: int | None = None
     deferring = False
-    ending = False
 
 
-@contextmanager
-def heeded() -> Iterator[None]:
-    """Raise `Interrupted` when told to stop, as long as the block lasts; main thread only.
-
-    After a block that was told to and is ending the process, signals are ignored for good.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = heed(SIGNALS)
-    try:
-        yield
-    finally:
-        told_to_end = State.ending and State.number is not None
-        State.number = None
-        for number, handler in before.items():
-            after = signal.SIG_DFL if handler is None else handler
-            signal.signal(number, signal.SIG_IGN if told_to_end else after)
+def interrupt_on_signals(signals: Sequence[int] = SIGNALS) -> None:
+    """Raise `KeyboardInterrupt` on these signals, except those that are ignored, as by `nohup`."""
+    _State.received, _State.deferring = None, False
+    for number in signals:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _handle)
 
 
-def heed(signals: Sequence[int]) -> dict[int, Any]:
-    """Heed signals from now on, but for ignored ones; gives their handlers before."""
-    State.number, State.deferring, State.ending = None, False, False
-    heard = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, _handle) for number in heard}
+def ignore_signals(signals: Sequence[int] = SIGNALS) -> None:
+    """Ignore these signals, as a process does that is about to end."""
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Let a first signal wait until somebody asks for it."""
-    before, State.deferring = State.deferring, True
+    """Let the first signal wait for the end of the block; the block may ask `received` earlier."""
+    _State.received, _State.deferring = None, True
     try:
         yield
     finally:
-        State.deferring = before
+        _State.deferring = False
+    if received() is not None:
+        raise KeyboardInterrupt
 
 
-def requested() -> int | None:
-    """The number of the signal that told this process to stop, if one did."""
-    return State.number
-
-
-def stop_if_requested() -> None:
-    """Raise `Interrupted` if a signal waits."""
-    if State.number is not None:
-        raise Interrupted(State.number)
+def received() -> int | None:
+    """The number of the signal that this process received, if any."""
+    return _State.received
 
 
 def _handle(number: int, _: FrameType | None) -> None:
-    if State.ending:
-        return
-    again = State.number is not None
-    State.number = number
-    if again:
-        signal.signal(number, signal.SIG_DFL)  # a third one does not even unwind
-    if again or not State.deferring:
-        raise Interrupted(number)
+    first, _State.received = _State.received is None, number
+    if not (first and _State.deferring):
+        raise KeyboardInterrupt
