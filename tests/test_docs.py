@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.cli.test_cli import call
+from tests.cli.commands import call
 from tests.report.browser import find_chromium, running
 
 ROOT = Path(__file__).parents[1]

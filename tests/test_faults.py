@@ -35,7 +35,7 @@ from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
 from canet.store.states import read_state
 from canet.training import Run, Trainer, loop
 from canet.util.signals import NOTHING_LOST
-from tests.cli.test_cli import QUICK, Answer, call
+from tests.cli.commands import QUICK, Answer, call
 from tests.finished import write_run
 from tests.runs.processes import wait_until
 from tests.runs.test_run import tiny_job

@@ -113,7 +113,7 @@ def test_second_demo_reads_the_finished_runs_and_tells_the_same(
     shown: Shown, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files_of(shown.folder)
-    monkeypatch.setattr(trainer, "go", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(trainer, "train_loops", lambda *_: pytest.fail("trained again"))
     run_demo(shown.folder, "cpu", quiet=False)
     assert capsys.readouterr().out == shown.text
     after = files_of(shown.folder)

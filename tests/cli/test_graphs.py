@@ -17,7 +17,7 @@ import canet
 from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
 from canet.util.sparse import from_scipy, to_scipy
-from tests.cli.test_cli import call, call_anew
+from tests.cli.commands import call, call_in_new_process
 
 QUICK = ("--epochs", 5, "--set", "hidden=8", "--device", "cpu")
 
@@ -142,7 +142,7 @@ def test_parquet_predictions_hold_what_csv_holds(place: Path, tmp_path: Path) ->
 
 def test_a_graph_stored_one_way_is_told_in_one_line(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", *QUICK, "--out", "model", "--quiet")
-    answer = call_anew(tmp_path, *command)
+    answer = call_in_new_process(tmp_path, *command)
     assert (answer.code, answer.out) == (0, "")
     assert answer.err.startswith("canet: warning: hardly an edge has its reverse")
     assert answer.err.count("\n") == 1

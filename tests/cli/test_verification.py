@@ -22,7 +22,7 @@ from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
 from canet.store.tensors import pack
 from canet.training import Trainer
 from canet.util.files import read_json, write_bytes, write_json
-from tests.cli.test_cli import call
+from tests.cli.commands import call
 from tests.finished import make_config, write_run
 from tests.training.tiny import tiny_task
 

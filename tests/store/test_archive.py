@@ -16,7 +16,7 @@ from canet.store import RunFolder, find_runs, runs_at, unpack_archive, write_arc
 from canet.store.record import MARKER, read_record, write_record
 from canet.store.run_folder import METRICS, RESULT, WEIGHTS
 from canet.util.files import sha256, write_json
-from tests.cli.test_cli import call
+from tests.cli.commands import call
 from tests.finished import make_config, write_run
 
 

@@ -1,0 +1,101 @@
+"""`canet datasets`, `methods` and `backbones`, and the demonstration's options."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from canet.cli import demonstration
+from canet.methods import BACKBONES, METHODS, Settings
+from tests.cli.commands import Answer, Canet
+
+TASKS = ["synthetic", "cora", "citeseer", "pubmed", "twitch", "arxiv", "elliptic"]
+
+
+def cells(answer: Answer) -> dict[str, list[str]]:
+    """The rows of a printed table by their first cell."""
+    assert (answer.code, answer.err) == (0, "")
+    lines = [line for line in answer.out.splitlines() if line.startswith("│")]
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+    return {row[0]: row for row in rows}
+
+
+def test_data_sets_are_listed_with_their_state_and_nothing_is_downloaded(
+    canet: Canet, fresh_cache: Path, offline: list[str]
+) -> None:
+    rows = cells(canet("datasets"))
+    assert list(rows) == TASKS
+    assert rows["synthetic"][-1] == "none needed"
+    assert rows["cora"][-1] == "missing: 6 files"
+    assert rows["twitch"][-1] == "missing: 18 files"
+    assert not fresh_cache.exists()
+    assert offline == []
+
+
+def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list[str]) -> None:
+    wrong = small_root / "planetoid/ind.cora.tx"
+    wrong.parent.mkdir()
+    wrong.write_bytes(b"not the published file")
+    content = canet("datasets", "--data-root", small_root, "--json").content
+    assert list(content) == TASKS
+    states = {name: task["state"] for name, task in content.items()}
+    assert states == {
+        **dict.fromkeys(("synthetic", "twitch", "arxiv", "elliptic"), "present"),
+        **dict.fromkeys(("citeseer", "pubmed"), "missing"),
+        "cora": "damaged",
+    }
+    statistics = content["elliptic"]["statistics"]
+    assert statistics == {"nodes": 441, "edges": 392, "classes": 2, "features": 165}
+    assert content["twitch"]["splits"]["ood/ES"] == 20
+    files = {file["path"]: file for file in content["cora"]["files"]}
+    assert files["planetoid/ind.cora.tx"]["state"] == "damaged"
+    assert files["planetoid/ind.cora.tx"]["location"] == str(wrong)
+    assert files["planetoid/ind.cora.ty"]["state"] == "missing"
+    assert offline == []
+
+
+def test_one_data_set_shows_its_splits_and_files(canet: Canet, small_root: Path) -> None:
+    answer = canet("datasets", "elliptic", "--data-root", small_root)
+    assert "441 nodes, 392 edges" in answer.out
+    rows = cells(answer)
+    assert {"train", "valid", "test_id", "ood/steps 11-14", "left_out/steps 43-49"} <= {*rows}
+    assert rows["elliptic/raw/elliptic_txs_classes.csv"][1] == "present"
+
+
+def test_real_data_set_is_counted(canet: Canet, data_root: Path) -> None:
+    answer = canet("datasets", "cora", "--data-root", data_root)
+    assert "2,708 nodes, 5,429 edges in each of 6 domains" in answer.out
+    assert {"train", "valid", "test_id", "ood/domain 4", "ood/domain 6"} <= {*cells(answer)}
+
+
+def test_demo_passes_its_options_on(canet: Canet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Path, str, bool]] = []
+    monkeypatch.setattr(demonstration, "run_demo", lambda *options: asked.append(options))
+    assert canet("demo") == Answer(0, "", "")
+    assert canet("demo", "--out", "mine", "--device", "cpu", "--quiet") == Answer(0, "", "")
+    assert asked == [(Path("demo"), "auto", False), (Path("mine"), "cpu", True)]
+
+
+def test_methods_are_listed_with_their_settings_and_papers(canet: Canet) -> None:
+    out, content = canet("methods").out, canet("methods", "--json").content
+    assert list(content) == list(METHODS)
+    for method in METHODS.values():
+        assert method.summary in out
+        assert method.paper in out
+        own = {f.name for f in fields(method.settings_type)} - {f.name for f in fields(Settings)}
+        assert all(f"{name} = " in out for name in own)
+        one = canet("methods", method.name).out
+        assert all(declared.name in one for declared in fields(method.settings_type))
+    tau = content["canet"]["settings"]["tau"]
+    assert (tau["default"], tau["search"]) == (1.0, [1, 3, 5, 10])
+    assert content["erm"]["needs_environments"] is False
+
+
+def test_backbones_are_listed_with_what_they_are(canet: Canet) -> None:
+    out, content = canet("backbones").out, canet("backbones", "--json").content
+    assert list(content) == list(BACKBONES)
+    for backbone in BACKBONES.values():
+        assert backbone.summary in out
+        assert content[backbone.name] == {"label": backbone.label, "summary": backbone.summary}

@@ -1,0 +1,273 @@
+"""What holds for every command: help, one line for a mistake, exit codes, tracebacks, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+
+from canet import __version__, cli
+from canet.data import ShiftTask
+from canet.training import Trainer
+from canet.util.signals import SIGNALS
+from tests.cli.commands import QUICK, Answer, Canet, call_in_new_process
+
+COMMANDS = [command.callback.__name__ for command in cli.app.registered_commands]  # type: ignore
+
+
+@pytest.mark.parametrize("arguments", [["--help"], []], ids=["asked", "no argument"])
+def test_help_lists_the_commands_without_importing_torch(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; from canet.cli import main; sys.argv[0] = 'canet'\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'torch_geometric', 'numpy', 'scipy', 'matplotlib'} & {*sys.modules}\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = [line.split()[0] for line in done.stdout.partition("Commands:")[2].splitlines()[1:]]
+    assert {"train", "fit", "predict", "diagnose", "search", "reproduce"} <= {*listed}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_its_options(command: str, canet: Canet) -> None:
+    answer = canet(command, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"Usage: canet {command} " in answer.out
+
+
+def test_version_is_printed(canet: Canet) -> None:
+    assert canet("--version") == Answer(0, f"canet {__version__}\n", "")
+
+
+# A user's mistake
+
+MISTAKES = {
+    "trian synthetic": "train",
+    "train synthetic --epoch 3": "--epochs",
+    "train": "task",
+    "train synthetic cora": "cora",
+    "train syntetic": "'synthetic'",
+    "train synthetic --method canett": "'canet'",
+    "train synthetic --backbone gan": "'gin'",
+    "train synthetic --protocol papr": "'paper'",
+    "train twitch --protocol disjoint": "'disjoint'",
+    "train arxiv --features structure": "'structural'",
+    "train cora --features structural": "'structural'",
+    "train synthetic --set taau=2": "'tau'",
+    "train synthetic --method erm --set tau=2": "'tau'",
+    "train synthetic --set tau=hot": "'tau'",
+    "train synthetic --set dropout=1": "'dropout'",
+    "train synthetic --set estimator=x": "node, graph",
+    "train synthetic --set tau": "key=value",
+    "train synthetic --set epochs=0": "'epochs'",
+    "train synthetic --set hidden=1000000000000": "16,384",
+    "train synthetic --device gpu": "'cuda'",
+    "train synthetic --device cuda": "--device cpu",
+    "demo --device cuda": "--device cpu",
+    "train cora --data-root nowhere": "'nowhere'",
+    "train synthetic --data-root nowhere": "'nowhere'",
+    "datasets --data-root nowhere": "'nowhere'",
+    "evaluate . --data-root nowhere": "'nowhere'",
+    "datasets coro": "'cora'",
+    "methods vrx": "'vrex'",
+    "evaluate .": "'.'",
+    "evaluate nowhere": "'nowhere'",
+    "evaluate": "run",
+    f"train synthetic --out {'x' * 300}": "too long",
+}
+
+
+@pytest.mark.parametrize(("line", "name"), MISTAKES.items(), ids=list(MISTAKES))
+def test_a_mistake_is_one_line_found_before_data_is_loaded_and_nothing_is_written(
+    line: str,
+    name: str,
+    canet: Canet,
+    work: Path,
+    fresh_cache: Path,
+    offline: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert name in canet(*line.split()).complaint
+    assert list(work.iterdir()) == []
+    assert not fresh_cache.exists()
+    assert offline == []
+
+
+def number_options() -> Iterator[tuple[str, str, Any]]:
+    """Command, option and what is declared of it, for every option that takes a number."""
+    for registered in cli.app.registered_commands:
+        assert registered.callback is not None
+        hints = get_type_hints(registered.callback, include_extras=True)
+        for name, hint in hints.items():
+            kind, *declared = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            if declared and {int, float} & {kind, *get_args(kind)}:
+                yield registered.callback.__name__, f"--{name.replace('_', '-')}", declared[0]
+
+
+NEEDED = {
+    "fit": ["graph", "--out", "model"],
+    "diagnose": ["model", "graph"],
+    "train": ["synthetic"],
+    "search": ["synthetic"],
+    "reproduce": ["table1", "--out", "out"],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "declared"),
+    [pytest.param(*found, id=f"{found[0]} {found[1]}") for found in number_options()],
+)
+def test_every_number_has_bounds(
+    command: str, option: str, declared: Any, canet: Canet, work: Path
+) -> None:
+    assert declared.min is not None
+    assert declared.max is not None
+    for value in ("100000000000000000000000", "-1", "nan", "inf", "", "many"):
+        assert canet(command, *NEEDED.get(command, []), f"{option}={value}").complaint
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["train", "fit"])
+def test_an_absurd_setting_is_rejected_before_anything_is_done(
+    command: str, canet: Canet, work: Path
+) -> None:
+    for assignment in ("hidden=99999999999999999999", "epochs=1e308", "tau=inf", "num_layers=-3"):
+        complaint = canet(command, *NEEDED[command], "--set", assignment).complaint
+        assert assignment.partition("=")[0] in complaint
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("task", ["cora", "twitch", "arxiv", "elliptic"])
+def test_files_that_cannot_be_downloaded_are_one_line_and_leave_nothing(
+    task: str, canet: Canet, work: Path, fresh_cache: Path, offline: list[str]
+) -> None:
+    complaint = canet("train", task).complaint
+    assert offline[0] in complaint
+    assert "CANET_DATA_ROOT" in complaint
+    assert list(work.iterdir()) == []
+    assert not [path for path in fresh_cache.rglob("*") if path.is_file() and path.stat().st_size]
+
+
+def test_damaged_data_is_one_line(
+    canet: Canet, work: Path, small_root: Path, offline: list[str]
+) -> None:
+    (small_root / "arxiv/raw/edge.csv.gz").write_bytes(b"not an archive")
+    assert "edge.csv.gz" in canet("train", "arxiv", "--data-root", small_root).complaint
+    assert list(work.iterdir()) == []
+
+
+def test_a_file_in_place_of_a_folder_is_one_line_and_kept(canet: Canet, work: Path) -> None:
+    (work / "file").write_text("mine")
+    for command in (("train", "synthetic", *QUICK), ("demo",)):
+        assert "'file" in canet(*command, "--out", "file").complaint
+    assert (work / "file").read_text() == "mine"
+
+
+# Tracebacks
+
+
+def test_a_mistake_in_a_new_process_has_a_traceback_only_in_debug_mode(work: Path) -> None:
+    assert "'cora'" in call_in_new_process(work, "datasets", "coro").complaint
+    by_option = call_in_new_process(work, "--debug", "datasets", "coro")
+    by_variable = call_in_new_process(work, "datasets", "coro", CANET_DEBUG="1")
+    for answer in (by_option, by_variable):
+        assert (answer.code, answer.out) == (2, "")
+        assert "Traceback" in answer.err
+        assert "check_name" in answer.err
+        assert answer.err.splitlines()[-1].startswith("canet: ")
+
+
+def fail_in_loading(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(ShiftTask, "__post_init__", fail)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("CUDA out of memory. Tried to"),
+        RuntimeError("[enforce fail] Storage size calculation overflowed with sizes=[1]"),
+    ],
+    ids=str,
+)
+def test_not_enough_memory_is_one_line(
+    error: Exception, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_in_loading(monkeypatch, error)
+    assert "memory" in canet("train", "synthetic", *QUICK).complaint
+
+
+def test_a_bug_keeps_its_traceback(canet: Canet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_in_loading(monkeypatch, RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        canet("train", "synthetic", *QUICK)
+
+
+# Signals
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("raised", [None, ImportError], ids=["raised", "in an import"])
+def test_a_signal_is_one_line_and_its_exit_code(
+    number: int, raised: type[Exception] | None, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            raise (raised or KeyboardInterrupt) from None
+
+    monkeypatch.setattr(ShiftTask, "__post_init__", load)
+    answer = canet("train", "synthetic", *QUICK)
+    assert (answer.code, answer.out) == (128 + number, "")
+    assert answer.err.startswith("canet: interrupted")
+    assert answer.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_an_interrupted_training_goes_on_to_the_same_scores(
+    epoch: int, finished: tuple[Path, dict[str, Any]], canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score, scored = Trainer.score, 0
+
+    def interrupt(self: Trainer, *arguments: Any) -> torch.Tensor:
+        nonlocal scored
+        scored += 1
+        if scored == epoch:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return score(self, *arguments)
+
+    line = ("train", "synthetic", "--seeds", 2, *QUICK)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "score", interrupt)
+        assert canet(*line).code == 143
+    scored_before, scored, epoch = scored, 0, -1
+    monkeypatch.setattr(Trainer, "score", interrupt)
+    assert canet(*line, "--json").content["scores"] == finished[1]["scores"]
+    assert scored == 6 - scored_before  # no epoch is trained twice
+
+
+# Terminals
+
+
+def test_a_terminal_that_knows_only_ascii_ends_no_command(work: Path) -> None:
+    answer = call_in_new_process(work, "methods", "canet", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.isascii()
