@@ -20,7 +20,7 @@ from benchmarks.memory import Meter, out_of_memory
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph
-from canet.training.loop import EPOCHS_BETWEEN_LOOKS, Loop, go
+from canet.training.loop import EPOCHS_BETWEEN_LOOKS, Loop, train_loops
 from canet.training.metrics import accuracy
 from canet.training.trainer import seeded
 
@@ -94,7 +94,7 @@ def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, A
             def score(method: Method, split: str) -> Tensor:
                 return accuracy(method.predict(batch), batch.y)
 
-            go([Loop(method, settings, batch, score)], [None], clock)
+            train_loops([Loop(method, settings, batch, score)], [None], clock)
         measured = {"times": clock.times()}
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):

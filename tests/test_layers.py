@@ -1,9 +1,10 @@
-"""Data goes one way: an import never points to a room further on."""
+"""Data flows one way: no import points up the list of layers, and none goes round in a circle."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -11,64 +12,81 @@ import pytest
 import canet
 
 ROOT = Path(canet.__file__).parent
-ROOMS = [
-    {
-        "colour",
-        "errors",
-        "files",
-        "interruption",
-        "lock",
-        "memory",
-        "progress",
-        "seeds",
-        "settings",
-        "sparse",
-    },
+LAYERS = [
+    {"_version", "errors", "settings", "util"},
     {"data"},
     {"nn"},
     {"methods"},
-    {"console", "training"},
-    {"column_screen", "estimator", "model_content", "model_folder", "predictions", "reference"},
-    {"presets", "runs"},
+    {"store"},
+    {"training"},
+    {"presets"},
+    {"estimator"},
+    {"runs"},
     {"search"},
     {"report"},
     {"diagnosis"},
-    {"bench", "demo", "paper", "verify"},
+    {"paper"},
     {"cli"},
 ]
-"""From raw files to commands; rooms of one line may know each other."""
-UNKNOWN = {"report": {"presets"}}
-"""What a room does not know though it stands before: it comes to the report as data."""
+"""From files to commands; members of one layer may import each other."""
+MOST_LINES = 400
+MOST_FILES_AT_THE_ROOT = 6
+FILES = sorted(ROOT.rglob("*.py"))
 
 
-def level(name: str) -> int:
-    (found,) = [i for i, rooms in enumerate(ROOMS) if name in rooms]
+def module_name(path: Path) -> str:
+    parts = ("canet", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path) for path in FILES}
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in a file, functions too, except what only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            continue
+        yield child
+        yield from statements(child)
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of this package that a file imports, at its top or inside a function."""
+    names: set[str] = set()
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            names |= {
+                name if (name := f"{node.module}.{alias.name}") in MODULES else str(node.module)
+                for alias in node.names
+            }
+    return names & MODULES
+
+
+def level(module: str) -> int:
+    room = module.split(".")[1]
+    (found,) = [i for i, layer in enumerate(LAYERS) if room in layer]
     return found
 
 
-def imported(path: Path) -> Iterator[str]:
-    """The rooms that a file imports from, at its top or inside a function."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-            if node.module == "canet":
-                names = [f"canet.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        else:
-            continue
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "canet" and len(parts) > 1 and parts[1] != "__version__":
-                yield parts[1]
-
-
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent != ROOT or path.stem != "__init__"], ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_points_up(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    for name in imported(path):
-        assert level(name) <= level(room), f"{room} imports {name}"
-        assert name not in UNKNOWN.get(room, ()), f"{room} imports {name}"
+    own = level(module_name(path))
+    assert [name for name in imported(path) if name == "canet" or level(name) > own] == []
+
+
+def test_imports_have_no_cycle() -> None:
+    graph = {module_name(path): imported(path) - {module_name(path)} for path in FILES}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+def test_the_root_has_few_files_and_no_file_is_too_long() -> None:
+    assert len(list(ROOT.glob("*.py"))) <= MOST_FILES_AT_THE_ROOT
+    lines = {module_name(path): len(path.read_text().splitlines()) for path in FILES}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from canet.cli import demonstration
+from canet.cli.listings import show_tasks
+from canet.data import describe
 from canet.methods import BACKBONES, METHODS, Settings
 from tests.cli.commands import Answer, Canet
+from tests.util.terminal import terminal
 
 TASKS = ["synthetic", "cora", "citeseer", "pubmed", "twitch", "arxiv", "elliptic"]
 
@@ -30,6 +33,7 @@ def test_data_sets_are_listed_with_their_state_and_nothing_is_downloaded(
     assert rows["synthetic"][-1] == "none needed"
     assert rows["cora"][-1] == "missing: 6 files"
     assert rows["twitch"][-1] == "missing: 18 files"
+    assert {"2,708 × 6", "spurious features", "accuracy"} <= {*rows["cora"]}
     assert not fresh_cache.exists()
     assert offline == []
 
@@ -54,6 +58,17 @@ def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list
     assert files["planetoid/ind.cora.tx"]["location"] == str(wrong)
     assert files["planetoid/ind.cora.ty"]["state"] == "missing"
     assert offline == []
+
+
+def test_the_list_on_a_terminal_fits_eighty_columns_without_a_torn_word(fresh_cache: Path) -> None:
+    tasks = [describe(name) for name in TASKS]
+    with terminal() as screen:
+        show_tasks(tasks)
+    assert all(len(line) <= 80 for line in screen.lines())
+    assert "…" not in screen.getvalue()
+    for task in tasks:
+        (line,) = (line for line in screen.lines() if line.startswith(f"│ {task.name} "))
+        assert f" {task.statistics.nodes:,} " in line
 
 
 def test_one_data_set_shows_its_splits_and_files(canet: Canet, small_root: Path) -> None:

@@ -36,9 +36,15 @@ def test_summary_is_complete_and_consistent(method: str, backbone: str, canet: C
     options = ("--method", method, "--backbone", backbone, "--seeds", 2, *QUICK, "--json")
     summary = canet("train", "synthetic", *options).content
     expected = {
-        **{"task": "synthetic", "protocol": "paper", "method": method, "backbone": backbone},
-        **{"data_seed": 0, "seeds": [0, 1], "epochs": 3},
-        **{"metric": "accuracy", "selection": "best validation"},
+        "task": "synthetic",
+        "protocol": "paper",
+        "method": method,
+        "backbone": backbone,
+        "data_seed": 0,
+        "seeds": [0, 1],
+        "epochs": 3,
+        "metric": "accuracy",
+        "selection": "best validation",
     }
     assert summary | expected == summary
     assert {"canet", "python", "torch"} <= summary["versions"].keys()

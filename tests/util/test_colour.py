@@ -1,16 +1,11 @@
-"""A method has one colour wherever it is drawn: that which stands with it."""
+"""A method has one colour in every figure: the one that is declared with it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from benchmarks.pictures import draw_growth, draw_ratios
-from benchmarks.results import Results
 from experiments.backbones import Backbones
 from experiments.diagnosis import Diagnoses
 from experiments.interventions import Interventions
@@ -19,19 +14,14 @@ from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from canet.cli.demonstration import CONTESTANTS
 from canet.methods import BACKBONES, METHODS
 from canet.paper.ablation import Ablation
 from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
-from canet.report.figures import DemoLine, draw_demo
-from canet.util.colour import BLIND
 from tests.paper.made_up import write_runs
 
-SOURCES = Path(__file__).parents[1] / "src" / "canet"
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OF_METHODS = {method.label: method.colour.light for method in METHODS.values()}
 OF_BACKBONES = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}
 
@@ -63,72 +53,17 @@ def colours(figures: list[Figure]) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(
-    "kind", [Elliptic, Protocols, Diagnoses, Ablation, Sensitivity, Interventions]
+    "kind", [Elliptic, Protocols, Diagnoses, Ablation, Sensitivity, Interventions, Backbones]
 )
-def test_an_experiment_draws_methods_in_their_colours(
+def test_an_experiment_draws_methods_and_backbones_in_their_colours(
     kind: type[Experiment], drawn: list[Figure], fresh_cache: Path, tmp_path: Path
 ) -> None:
     experiment = kind(Scope(quick=True))
     experiment.draw(write_runs(experiment, tmp_path / "runs"), tmp_path / "figures")
     found = colours(drawn)
+    declared = OF_BACKBONES if kind is Backbones else OF_METHODS
     assert drawn
-    for label in found.keys() & OF_METHODS.keys():
-        assert found[label] == {OF_METHODS[label]}
-    if kind.methods:
+    for label in found.keys() & declared.keys():
+        assert found[label] == {declared[label]}
+    if kind.methods and kind is not Backbones:
         assert found["CaNet"] == {OF_METHODS["CaNet"]}
-
-
-def test_backbones_are_drawn_in_theirs(
-    drawn: list[Figure], fresh_cache: Path, tmp_path: Path
-) -> None:
-    experiment = Backbones(Scope(quick=True))
-    experiment.draw(write_runs(experiment, tmp_path / "runs"), tmp_path / "figures")
-    found = colours(drawn)
-    assert found == {label: {OF_BACKBONES[label]} for label in found}
-    assert len(found) == 5
-
-
-def test_the_demonstration_has_the_colours_of_every_other_figure(
-    drawn: list[Figure], tmp_path: Path
-) -> None:
-    lines = [
-        DemoLine(c.label, c.colour, [90.0, 91.0], [80.0, 81.0], np.zeros((2, 3)))
-        for c in CONTESTANTS
-    ]
-    draw_demo(lines, tmp_path / "demo.png")
-    assert colours(drawn) == {
-        "GCN (ERM)": {METHODS["erm"].colour.light},
-        "CaNet-GCN": {METHODS["canet"].colour.light},
-        "GCN without the spurious columns": {BLIND.light},
-    }
-
-
-@pytest.mark.parametrize(
-    ("draw", "expected"),
-    [
-        (draw_growth, {label: {OF_BACKBONES[label]} for label in ("GCN", "GAT")}),
-        (
-            lambda results, *place: draw_ratios([results], *place),
-            {"measured": {METHODS["canet"].colour.light}, "what must hold": {"#000000"}},
-        ),
-    ],
-)
-def test_measurements_are_drawn_in_the_colours_of_what_was_measured(
-    draw: Callable[[Results, Path, str], None],
-    expected: dict[str, set[str]],
-    drawn: list[Figure],
-    tmp_path: Path,
-) -> None:
-    results = Results.read(RESULTS / "performance-cpu-growth.json")
-    results.content |= {
-        "cases": Results.read(RESULTS / "performance-cpu-small.json").content["cases"]
-    }
-    draw(results, tmp_path, "picture")
-    assert colours(drawn) == expected
-
-
-def test_no_figure_names_a_colour_of_its_own() -> None:
-    rooms = [SOURCES / "demo.py", *(SOURCES / room for room in ("report", "paper", "bench"))]
-    files = [file for room in rooms for file in ([room] if room.is_file() else room.rglob("*.py"))]
-    assert len(files) > 30
-    assert [file.name for file in files if re.search(r"#[0-9a-fA-F]{6}\b", file.read_text())] == []

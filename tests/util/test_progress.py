@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stderr
-
 import pytest
 
 from canet.util.progress import Display
-from tests.util.test_console import Clock, Terminal, last_bar
+from tests.util.terminal import Clock, terminal
 
 
-def test_without_a_terminal_a_line_tells_counts_time_left_and_what_runs(
+def test_without_a_terminal_a_line_has_counts_time_left_and_what_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock(monkeypatch)
@@ -30,36 +27,18 @@ def test_without_a_terminal_a_line_tells_counts_time_left_and_what_runs(
     ]
 
 
-def test_terminal_shows_one_bar_with_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "100")
-    screen = Terminal()
-    with redirect_stderr(screen), Display(3, done=1, unit="trials") as shown:
+def test_a_terminal_shows_one_bar_with_counts() -> None:
+    with terminal() as screen, Display(3, done=1, unit="trials") as shown:
         shown.update(2, running=1, text="best valid 81.2", part=0.5)
         assert shown._bar is not None
         assert shown._bar.tasks[0].completed == 2.5
-    assert last_bar(screen).startswith("2/3 trials, 1 running ━")
-    assert last_bar(screen).endswith("best valid 81.2")
+    assert screen.last_bar().startswith("2/3 trials, 1 running ━")
+    assert screen.last_bar().endswith("best valid 81.2")
 
 
-def test_quiet_shows_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    with Display(1, quiet=True) as shown:
+    with terminal() as screen, Display(1, quiet=True) as shown:
         clock.now += 60
         shown.update(1, failed=1)
-    assert capsys.readouterr() == ("", "")
-
-
-def test_a_process_without_standard_error_shows_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = Clock(monkeypatch)
-    monkeypatch.setattr(sys, "stderr", None)
-    with Display(2) as shown:
-        clock.now += 60
-        shown.update(1)
-    assert capsys.readouterr() == ("", "")
+    assert screen.getvalue() == ""

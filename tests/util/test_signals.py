@@ -1,25 +1,15 @@
-"""Signals that say to stop: raised at once, or remembered until it costs nothing."""
+"""Signals raise at once, or wait until a run can stop."""
 
 from __future__ import annotations
 
 import os
-import pickle
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from canet.util.signals import (
-    SIGNALS,
-    Interrupted,
-    State,
-    deferred,
-    heeded,
-    requested,
-    stop_if_requested,
-)
-from tests.cli.test_cli import usual_signals
+from canet.util.signals import SIGNALS, deferred, interrupt_on_signals, received
+from tests.cli.commands import usual_signals
 
 
 @pytest.fixture(autouse=True)
@@ -33,78 +23,41 @@ def send(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_what_may_end_at_any_moment(number: int) -> None:
-    with pytest.raises(Interrupted) as caught, heeded():
+def test_a_signal_is_a_keyboard_interrupt(number: int) -> None:
+    interrupt_on_signals()
+    with pytest.raises(KeyboardInterrupt):
         send(number)
-    assert caught.value.exit_code == 128 + number
-    assert requested() is None
+    assert received() == number
 
 
-def test_a_deferred_signal_waits_to_be_asked_for() -> None:
-    with heeded():
+def test_the_first_signal_waits_for_the_end_of_a_block_and_the_second_does_not() -> None:
+    interrupt_on_signals()
+    seen = []
+
+    def work() -> None:
         with deferred():
             send(signal.SIGTERM)
-            assert requested() == signal.SIGTERM
-        with pytest.raises(Interrupted):
-            stop_if_requested()
+            seen.append(received())
 
-
-def test_a_second_signal_does_not_wait() -> None:
-    with heeded(), deferred():
-        send(signal.SIGTERM)
-        with pytest.raises(Interrupted) as caught:
-            send(signal.SIGINT)
-        assert caught.value.number == signal.SIGINT
-
-
-def test_signals_change_nothing_once_the_process_is_ending_and_none_is_heard_afterwards() -> None:
-    with heeded():
-        try:
-            send(signal.SIGTERM)
-        except Interrupted:
-            State.ending = True
-            for number in (*SIGNALS, *SIGNALS):
-                send(number)
-            assert requested() == signal.SIGTERM
-    assert {signal.getsignal(number) for number in SIGNALS} == {signal.SIG_IGN}
-    for number in SIGNALS:
-        send(number)
-
-
-def test_a_signal_that_was_ignored_stays_so() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with heeded():
-        send(signal.SIGHUP)
-        assert requested() is None
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-def test_handlers_are_those_of_before_afterwards() -> None:
-    before = [signal.getsignal(number) for number in SIGNALS]
-    with heeded():
-        assert all(signal.getsignal(number) not in before for number in SIGNALS)
-    assert [signal.getsignal(number) for number in SIGNALS] == before
-
-
-def test_outside_the_main_thread_and_in_library_use_nothing_is_installed() -> None:
-    before = [signal.getsignal(number) for number in SIGNALS]
-    seen: list[list[object]] = []
-
-    def look() -> None:
-        with heeded(), deferred():
-            seen.append([signal.getsignal(number) for number in SIGNALS])
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert seen == [signal.SIGTERM]
     with deferred():
-        seen.append([signal.getsignal(number) for number in SIGNALS])
-        stop_if_requested()
-    assert seen == [before, before]
+        assert received() is None  # of an earlier block
+        send(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            send(signal.SIGINT)
+        interrupt_on_signals()
 
 
-def test_it_is_no_failure_of_a_job_and_travels_between_processes() -> None:
-    told = Interrupted(15, "as the test wants")
-    assert not isinstance(told, Exception)
-    again = pickle.loads(pickle.dumps(told))
-    assert (again.number, str(again)) == (15, "as the test wants")
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupt_on_signals()
+    send(signal.SIGHUP)
+    assert received() is None
+
+
+def test_a_library_that_installs_no_handler_keeps_its_own() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with deferred():
+        assert [signal.getsignal(number) for number in SIGNALS] == before

@@ -1,0 +1,43 @@
+"""A terminal and a clock for tests of what commands show."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from types import SimpleNamespace
+
+import pytest
+
+from canet.util import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def lines(self) -> list[str]:
+        """What is shown, without colours and movements of the cursor."""
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue()).splitlines()
+
+    def last_bar(self) -> str:
+        return [line.strip() for line in self.lines() if line.strip()][-1]
+
+
+@contextmanager
+def terminal() -> Iterator[Terminal]:
+    """A block in which standard output and error are a terminal of 80 columns."""
+    screen = Terminal()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(screen), redirect_stderr(screen):
+        for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            patch.delenv(name, raising=False)
+        patch.setenv("TERM", "xterm")
+        patch.setenv("COLUMNS", "80")
+        yield screen
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: self.now))
