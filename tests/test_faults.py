@@ -34,10 +34,9 @@ from canet.store.record import MARKER
 from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
 from canet.store.states import read_state
 from canet.training import Run, Trainer, loop
-from canet.util.signals import NOTHING_LOST
+from canet.util.signals import INTERRUPTED
 from tests.cli.commands import QUICK, Answer, call
 from tests.finished import write_run
-from tests.runs.processes import wait_until
 from tests.runs.test_run import tiny_job
 from tests.training.tiny import QUICK as SETTINGS
 from tests.training.tiny import tiny_task
@@ -381,8 +380,7 @@ def test_a_run_that_is_told_to_stop_goes_on_after_the_same_epoch(
     with monkeypatch.context() as patch:
         interrupt_at(2, number, patch)
         answer = call(tmp_path / "stopped", *TRAIN)
-    told = "canet: interrupted after epoch 2 of 3; the same command goes on from there\n"
-    assert answer == Answer(128 + number, "", told)
+    assert answer == Answer(128 + number, "", f"canet: {INTERRUPTED}\n")
     seen: list[int] = []
     advance = loop.Loop.advance
     monkeypatch.setattr(loop.Loop, "advance", lambda s: (seen.append(s.epoch), advance(s)))
@@ -395,57 +393,8 @@ def test_a_run_that_is_told_to_stop_in_its_last_epoch_is_finished_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt_at(3, signal.SIGTERM, monkeypatch)
-    assert call(tmp_path, *TRAIN) == Answer(143, "", f"canet: {NOTHING_LOST}\n")
+    assert call(tmp_path, *TRAIN) == Answer(143, "", f"canet: {INTERRUPTED}\n")
     outcome(tmp_path)
-
-
-def test_a_run_without_a_folder_says_that_it_was_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    interrupt_at(2, signal.SIGINT, monkeypatch)
-    search = ("search", "synthetic", *QUICK, "--trials", 1, "--out", "s", "--quiet")
-    answer = call(tmp_path, *search)
-    assert answer.code == 130
-    assert "the run under way was not kept, and the same command begins it anew" in answer.err
-    assert answer.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("raised", [None, ImportError, SystemError], ids=str)
-def test_a_signal_while_data_is_loaded_is_one_line_whatever_comes_of_it(
-    raised: type[Exception] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: Any) -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-        except BaseException:
-            if raised is None:
-                raise
-        raise (raised or AssertionError)("torn")
-
-    monkeypatch.setattr("canet.data.load_task", interrupted)
-    assert call(tmp_path, *TRAIN) == Answer(130, "", f"canet: {NOTHING_LOST}\n")
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_further_signals_while_the_end_is_told_change_nothing(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number = signal.Signals[name]
-    module = sys.modules["canet.cli.main"]
-    complain = module._complain
-
-    def interrupted(*_: Any) -> None:
-        os.kill(os.getpid(), number)
-
-    def complain_among_signals(message: str, code: int) -> int:
-        interrupted()
-        complain(message, code)
-        interrupted()
-        return code
-
-    monkeypatch.setattr("canet.data.load_task", interrupted)
-    monkeypatch.setattr(module, "_complain", complain_among_signals)
-    assert call(tmp_path, *TRAIN) == Answer(128 + number, "", f"canet: {NOTHING_LOST}\n")
 
 
 def environment() -> dict[str, str]:
@@ -484,67 +433,6 @@ def test_ctrl_c_at_random_times_of_the_start_is_one_line(tmp_path: Path) -> None
             time.sleep(chance.uniform(0.0, 2.0))
             process.send_signal(signal.SIGINT)
             assert_told(process, signal.SIGINT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_pair_of_signals_at_random_times_of_the_start_is_one_line(
-    name: str, tmp_path: Path
-) -> None:
-    number, chance = signal.Signals[name], random.Random(name)
-    for _ in range(2):
-        with starting(tmp_path / "kept") as process:
-            time.sleep(chance.uniform(0.2, 1.5))
-            process.send_signal(number)
-            time.sleep(chance.uniform(0.0, 0.003))
-            process.send_signal(number)
-            assert_told(process, number)
-
-
-@pytest.mark.slow
-def test_workers_keep_what_they_did_when_the_command_is_told_to_stop(tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(WORKERS)
-    with subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "runs")],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    ) as process:
-        begun = lambda: {path.parent for path in tmp_path.rglob("checkpoint-*")}  # noqa: E731
-        wait_until(lambda: len(begun()) == 2)
-        os.killpg(process.pid, signal.SIGTERM)  # to the workers, too
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert told == f"{NOTHING_LOST}\n"
-    last = [RunFolder(path).checkpoints[0] for path in (tmp_path / "runs").glob("*/seed-*")]
-    assert len(last) == 2
-    assert all(int(read_state(path)["epoch"]) > 0 for path in last)
-
-
-WORKERS = """
-import sys
-from pathlib import Path
-from canet.util.signals import Interrupted, heeded
-from canet.runs import engine, run_jobs
-from tests.runs.test_run import tiny_job
-
-def begin(errors, threads, begin=engine._begin):
-    from canet.training import loop
-    loop.CHECKPOINT_SECONDS = 0.0
-    begin(errors, threads)
-
-if __name__ == "__main__":
-    engine._begin = begin
-    with heeded():
-        try:
-            jobs = [tiny_job(seed, 1_000_000) for seed in (0, 1)]
-            run_jobs(jobs, Path(sys.argv[1]), 2, "cpu", quiet=True)
-        except Interrupted as told:
-            print(told, file=sys.stderr)
-            sys.exit(told.exit_code)
-"""
 
 
 # Kills

@@ -31,7 +31,6 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import CaNet, Graph
 from canet.training import Trainer
 from canet.util.files import read_json
-from canet.util.signals import Interrupted
 
 DOCS = Path(__file__).parents[2] / "docs"
 NODES, FEATURES, CLASSES = 7, 5, 3
@@ -284,7 +283,7 @@ class Stopped:
     def __call__(self, jobs: list[Any], order: Order) -> Iterator[tuple[Any, dict[str, Any]]]:
         for job in jobs:
             if self.left == 0:
-                raise Interrupted(signal.SIGINT)
+                raise KeyboardInterrupt
             self.left -= 1
             yield job, {} if job["kind"] == "ceiling" else {"times": [1.0], "peak_mb": 2.0}
 
@@ -303,14 +302,11 @@ def test_a_benchmark_that_is_stopped_says_where_its_measurements_are_and_replace
     run_until(out, monkeypatch)
     assert [*tmp_path.iterdir()] == [out]
     whole = out.read_bytes()
-    with pytest.raises(Interrupted) as told:
+    with pytest.raises(KeyboardInterrupt):
         run_until(out, monkeypatch, measurements=3)
     assert out.read_bytes() == whole
     (unfinished,) = tmp_path.glob("bench.unfinished-*.json")
     assert len(read_json(unfinished)["cases"][0]) == 1 + 2
-    assert f"what was measured is in '{unfinished}', and the same command measures all" in str(
-        told.value
-    )
     monkeypatch.setattr(harness, "datetime", Later)
     run_until(out, monkeypatch)
     assert {*tmp_path.iterdir()} == {out, unfinished}
@@ -327,7 +323,7 @@ class Later:
 def test_a_benchmark_that_is_stopped_at_once_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Interrupted, match="interrupted; nothing was measured yet"):
+    with pytest.raises(KeyboardInterrupt):
         run_until(tmp_path / "bench.json", monkeypatch, measurements=0)
     assert [*tmp_path.iterdir()] == []
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from canet import cli
+from canet.util.locks import LOCK
 from canet.util.signals import SIGNALS
 
 NUM_USERS = 300
@@ -88,9 +89,9 @@ def call_in_new_process(folder: Path, *arguments: object, **environment: str) ->
 
 
 def files_of(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Everything below a folder, and when it was written."""
+    """Every file below a folder except locks, and when it was written."""
     return {
         str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.name != LOCK
     }
