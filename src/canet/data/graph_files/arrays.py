@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -16,13 +17,13 @@ from torch_geometric.data import Data
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
-from canet.data.graph_files.array_files import open_arrays
-from canet.data.graph_files.cells import as_classes
-from canet.data.graph_files.chunks import check_memory, first_line
-from canet.data.graph_files.column_checks import Refuse, check_present, raise_error
-from canet.data.graph_files.columns import Encoding, Roles
-from canet.data.graph_files.parts import GraphParts, read_split
-from canet.errors import CanetError, InputError, InputWarning, listed
+from canet.data.graph_files.array_files import check_memory, open_arrays
+from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.parts import GraphParts
+from canet.data.graph_files.summary import check_present
+from canet.data.graph_files.tables import INSTANT
+from canet.data.graph_files.values import Refuse, as_classes, raise_error, read_split, read_time
+from canet.errors import CanetError, InputError, InputWarning, first_line, listed
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 
@@ -63,51 +64,51 @@ class ArrayGraph:
     def features(self) -> Any:
         """The features as they are stored: an array, a tensor, or scipy's matrix."""
         if "x" in self.arrays:
-            return _bounded(self.arrays["x"], f"x of '{self.path}'")
+            return self.arrays["x"]
         values, indices, indptr, shape = (self.arrays[name] for name in SPARSE)
         try:
             matrix = sp.csr_matrix((values, indices, indptr), shape=tuple(shape.tolist()))
             matrix.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"'{self.path}': {', '.join(SPARSE)} are no CSR matrix ({first_line(error)}): "
+                f"'{self.path}': {', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): "
                 "write the parts of one of scipy's"
             ) from error
         check_memory(matrix.shape[1] * 8, f"a row of x of '{self.path}'")
         return matrix
 
     def encoding(self) -> Encoding | None:
-        """How the features were made, where the file says so."""
+        """How the features were made, if the file has it."""
         written = self.arrays.get("encoding")
         if not isinstance(written, np.ndarray) or written.dtype.kind != "U":
             return None
         try:
             return Encoding.from_json(json.loads(str(written)))
         except (ValueError, RecursionError, CanetError) as error:
-            raise InputError(f"'{self.path}' has a damaged encoding: write it again") from error
+            raise InputError(
+                f"'{self.path}' has an encoding that cannot be read ({first_line(error)}): write "
+                "the file again"
+            ) from error
 
     def parts(self, num_nodes: int, refuse: Refuse) -> GraphParts:
         """Edges, ids, labels and the like; what is refused is left out."""
         edges, roles = self._edges(num_nodes, refuse), self.roles
         ids = self._column(roles.id, refuse)
-        if ids is None or ids.shape != (num_nodes,):
-            if ids is not None:
-                refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
-            ids = np.arange(num_nodes)
-        parts = GraphParts(num_nodes, edges, ids)
-        for name, held in (("y", roles.label), ("environment", roles.environment)):
+        if ids is not None and ids.shape != (num_nodes,):
+            refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
+            ids = None
+        parts = GraphParts(num_nodes, edges, np.arange(num_nodes) if ids is None else ids)
+        named = {"y": roles.label, "environment": roles.environment, "batch": "batch"}
+        for name, held in named.items():
             values = self._column(held, refuse)
             if values is not None:
-                parts.columns[name] = _classes(values)
+                parts.columns[name] = values if name == "batch" else _classes(values)
         times = self._column(roles.time, refuse)
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            cells = _texts(times) if times.dtype == object else times
-            parts.add_time(cells, str(roles.time), self.path, refuse)
-        elif times is not None:
+            column = _texts(times) if times.dtype == object else pa.array(_instants(times), INSTANT)
+            times, parts.dates = read_time(column, str(roles.time), self.path, refuse)
+        if times is not None:
             parts.columns["time"] = times
-        graphs = self._column("batch", refuse)
-        if graphs is not None:
-            parts.columns["batch"] = graphs
         parts.masks = self._masks(num_nodes, refuse)
         return parts
 
@@ -120,16 +121,13 @@ class ArrayGraph:
                 f"'{self.path}' has no text in '{self.roles.split}': a split is train, valid, test"
             )
             return {}
-        return {name: self._mask(name, num_nodes, refuse) for name in MASKS if name in self.arrays}
-
-    def _mask(self, name: str, num_nodes: int, refuse: Refuse) -> np.ndarray:
-        mask = np.zeros(num_nodes, dtype=bool)
-        value = self._column(name, refuse)
-        try:
-            mask[check_nodes(value, num_nodes, name).numpy()] = True
-        except InputError as error:
-            refuse(f"'{self.path}': {error}")
-        return mask
+        masks = {name: np.zeros(num_nodes, dtype=bool) for name in MASKS if name in self.arrays}
+        for name, mask in masks.items():
+            try:
+                mask[check_nodes(self._column(name, refuse), num_nodes, name).numpy()] = True
+            except InputError as error:
+                refuse(f"'{self.path}': {error}")
+        return masks
 
     def _column(self, name: str | None, refuse: Refuse) -> np.ndarray | None:
         """An array by name, strings as objects; None where there is none."""
@@ -137,19 +135,15 @@ class ArrayGraph:
         if value is None:
             return None
         try:
-            array = as_array(_bounded(value, f"{name} of '{self.path}'"), f"'{self.path}': {name}")
+            array = as_array(value, f"'{self.path}': {name}")
         except InputError as error:
             refuse(str(error))
-            return None
-        if not array.ndim:
-            refuse(f"'{self.path}' has a single value in {name}: give one a node")
             return None
         return array.astype(object) if array.dtype.kind == "U" else array
 
     def _edges(self, num_nodes: int, refuse: Refuse) -> np.ndarray:
-        value = _bounded(self.arrays["edge_index"], f"edge_index of '{self.path}'")
         try:
-            return check_edges(value, num_nodes).numpy()
+            return check_edges(self.arrays["edge_index"], num_nodes).numpy()
         except InputError as error:
             refuse(f"'{self.path}': {error}")
         edges = self._column("edge_index", lambda _: None)
@@ -164,8 +158,8 @@ def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     own = graph.encoding()
     if encoding is not None and own != encoding:
         raise InputError(
-            f"'{path}' holds features as numbers, and the model's were made of columns "
-            f"({listed(c.name for c in encoding.columns)}): bring a folder of tables"
+            f"'{path}' has features as numbers, and the model's were made of columns "
+            f"({listed(c.name for c in encoding.columns)}): give a folder of tables"
         )
     try:
         x = check_features(graph.features())
@@ -189,7 +183,10 @@ def write_npz(path: Path | str, data: Data) -> None:
     names = {"id": "node_id"} | {n: n for n in ("y", "environment", "time", "batch", *MASKS)}
     for name, attribute in names.items():
         if attribute in data and data[attribute] is not None:
-            arrays[name] = _plain(as_array(data[attribute], attribute))
+            values = as_array(data[attribute], attribute)
+            if values.dtype == object:
+                values = np.array(["" if v is None else str(v) for v in values], dtype=str)
+            arrays[name] = values
     if "encoding" in data:
         arrays["encoding"] = np.array(json.dumps(data.encoding.to_json()))
     with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
@@ -208,26 +205,19 @@ def _resolve(asked: Roles, arrays: Mapping[str, Any], path: Path) -> Roles:
     return Roles(**names)
 
 
-def _bounded(value: Any, what: str) -> Any:
-    """The value, unless it is a tensor that repeats a few stored numbers beyond all memory."""
-    if isinstance(value, Tensor) and value.layout == torch.strided:
-        check_memory(value.numel() * value.element_size(), what)
-    return value
-
-
 def _classes(values: np.ndarray) -> np.ndarray:
-    """Strings and whole numbers $[N]$ as a table has them; what else there is stays."""
-    texts = values.dtype == object and all(isinstance(value, str) for value in values.flat)
-    return (
-        as_classes(values) if values.ndim == 1 and (texts or values.dtype.kind == "f") else values
-    )
+    """Strings and whole numbers $[N]$ as a table has them; everything else as it is."""
+    if values.ndim != 1:
+        return values
+    if values.dtype == object and all(isinstance(value, str) for value in values):
+        return as_classes(_texts(values))
+    return as_classes(pa.array(values.astype(np.float64))) if values.dtype.kind == "f" else values
 
 
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Without objects: strings, "" where there is none."""
-    return _texts(values).astype(str) if values.dtype == object else values
+def _texts(values: np.ndarray) -> pa.Array:
+    """Strings, null where there is none."""
+    return pa.array([str(v) if v is not None and v != "" else None for v in values], pa.string())
 
 
-def _texts(values: np.ndarray) -> np.ndarray:
-    """Strings as objects, "" where there is none."""
-    return np.array(["" if value is None else str(value) for value in values.flat], dtype=object)
+def _instants(times: np.ndarray) -> np.ndarray:
+    return times.astype("datetime64[us]")

@@ -1,4 +1,4 @@
-"""What was read of a graph of one's own, and what is wrong with it, for a person to look at."""
+"""What `canet inspect` shows: what the files of a graph contain, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ import numpy as np
 
 from canet.data.checks import FEW_BOTH_WAYS
 from canet.data.graph_files.arrays import ArrayGraph
-from canet.data.graph_files.column_checks import check_learnable
-from canet.data.graph_files.column_reports import (
-    ColumnReport,
-    moment,
-    report_feature,
-    report_roles,
-)
-from canet.data.graph_files.columns import Encoding, Roles
-from canet.data.graph_files.edge_statistics import EdgeStatistics, edge_statistics
-from canet.data.graph_files.feature_statistics import feature_statistics
+from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.folder import Folder
 from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.read import graph_path
+from canet.data.graph_files.statistics import EdgeStatistics, edge_statistics, feature_statistics
+from canet.data.graph_files.summary import ColumnSummary, check_learnable
+from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
 
@@ -30,13 +24,33 @@ FEW_LABELS = 5
 """A class with fewer labelled nodes than this can hardly be learnt."""
 MOST_ROWS = 20
 """Of a table in the terminal."""
+KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
 Table = tuple[str, list[str], list[list[str]]]
 """Title, heads and rows."""
 
 
+@dataclass(frozen=True)
+class ColumnReport:
+    """A column of nodes, or an array.
+
+    Args:
+        name: As in the file.
+        role: `feature`, `label`, `time` and so on.
+        kind: What it contains.
+        empty: How many cells have no content, or are NaN.
+        content: Range of numbers and dates, or the first of other values.
+    """
+
+    name: str
+    role: str
+    kind: str
+    empty: int
+    content: str
+
+
 @dataclass
 class Inspection:
-    """What a graph's files hold.
+    """What a graph's files contain.
 
     Args:
         path: Of the graph.
@@ -49,7 +63,7 @@ class Inspection:
         splits: Nodes of each set.
         time: First and last, as numbers or ISO dates; None without times.
         notes: How columns become features.
-        warnings: What is wrong or looks so, a line each.
+        warnings: What is wrong or looks wrong, a line each.
     """
 
     path: str
@@ -70,7 +84,7 @@ class Inspection:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """All but the tables, in sentences."""
+        """Everything except the tables, a line each."""
         e = self.edges
         features = "no" if self.features is None else f"{self.features:,}"
         both = "" if e.reverse_share is None else f", {e.reverse_share:.0%} with their reverse"
@@ -97,7 +111,7 @@ class Inspection:
     def tables(self) -> list[Table]:
         """Columns, labels and environments, cut where there are many."""
         columns = [[c.name, c.role, c.kind, f"{c.empty:,}", c.content] for c in self.columns]
-        tables = [("Columns", ["column", "role", "holds", "empty", "content"], columns)]
+        tables = [("Columns", ["column", "role", "contains", "empty", "content"], columns)]
         for title, counts in (("Labels", self.labels), ("Environments", self.environments)):
             if counts:
                 rows = [[name, f"{count:,}"] for name, count in counts.items()]
@@ -114,7 +128,7 @@ def inspect_graph(
     time: str | None = None,
     id: str | None = None,
 ) -> Inspection:
-    """Look at a graph, also one that could not be trained on; arguments as `read_graph`'s."""
+    """Inspect a graph, also one that cannot be trained on; arguments as in `read_graph`."""
     asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
     place = graph_path(path)
     return _inspect_folder(place, asked) if place.is_dir() else _inspect_arrays(place, asked)
@@ -122,18 +136,17 @@ def inspect_graph(
 
 def _inspect_folder(path: Path, asked: Roles) -> Inspection:
     folder = Folder.open(path, asked)
-    found, roles = folder.found, folder.roles
-    problems: list[str] = []
-    check_learnable(found, folder.nodes.path, problems.append)
+    found, roles, problems = folder.found, folder.roles, list[str]()
+    kept = int(folder.kept.sum())
+    check_learnable(found, folder.nodes, folder.table, kept, problems.append)
     encoding = None if problems else Encoding.learn(found, roles)
     parts = folder.parts(problems.append)
-    features = [report_feature(column) for column in found.columns.values()]
     inspection = Inspection(
         path=str(path),
-        nodes=found.rows,
+        nodes=parts.num_nodes,
         features=len(encoding.names) if encoding else None,
         edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts) + features,
+        columns=_report_roles(roles, parts) + [_report_feature(c) for c in found.values()],
         notes=encoding.notes() if encoding else [],
         warnings=problems + folder.ignored(None),
     )
@@ -143,18 +156,17 @@ def _inspect_folder(path: Path, asked: Roles) -> Inspection:
 
 def _inspect_arrays(path: Path, asked: Roles) -> Inspection:
     graph = ArrayGraph(path, asked)
-    x, roles = feature_statistics(graph.features(), path), graph.roles
+    x, problems = feature_statistics(graph.features(), path), list[str]()
     if not x.nodes:
         raise InputError(f"'{path}' has no nodes: give x the shape [nodes, features]")
-    problems: list[str] = []
     parts = graph.parts(x.nodes, problems.append)
-    features = [ColumnReport("x", "feature", x.holds, x.empty, x.content)]
+    features = [ColumnReport("x", "feature", x.kind, x.empty, x.content)]
     inspection = Inspection(
         path=str(path),
         nodes=x.nodes,
         features=x.features,
         edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts) + features,
+        columns=_report_roles(graph.roles, parts) + features,
         warnings=problems + x.warnings + graph.ignored(),
     )
     _add_columns(inspection, parts)
@@ -162,7 +174,7 @@ def _inspect_arrays(path: Path, asked: Roles) -> Inspection:
 
 
 def _add_columns(inspection: Inspection, parts: GraphParts) -> None:
-    """What labels, environments, times, sets and edges say, and what looks wrong with them."""
+    """Add labels, environments, times, sets, and what looks wrong with them and the edges."""
     n, warn = parts.num_nodes, inspection.warnings.append
     names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
     inspection.splits = {names[name]: int(np.sum(mask)) for name, mask in parts.masks.items()}
@@ -188,19 +200,19 @@ def _add_columns(inspection: Inspection, parts: GraphParts) -> None:
             warn(f"{int((~known).sum()):,} nodes have no time: give each node one")
         if known.any():
             ends = float(times[known].min()), float(times[known].max())
-            inspection.time = (moment(ends[0], parts.dates), moment(ends[1], parts.dates))
+            inspection.time = (_moment(ends[0], parts.dates), _moment(ends[1], parts.dates))
     share = inspection.edges.reverse_share
     if share is not None and share < FEW_BOTH_WAYS:
         warn(
-            f"{1 - share:.0%} of edges go one way only, so messages do, too: if the graph is "
-            "undirected, say --undirected (in Python undirected=True)"
+            f"{1 - share:.0%} of edges go one way only: if the graph is undirected, pass --undirected "
+            "(in Python undirected=True)"
         )
 
 
 def _warn_of_labels(inspection: Inspection) -> None:
     labels, warn = inspection.labels, inspection.warnings.append
     if len(labels) < 2:
-        warn(f"the labels are of {len(labels)} classes: there is nothing to tell apart")
+        warn(f"the labels have {len(labels)} classes: at least two are needed")
     few = [f"{name} ({count})" for name, count in labels.items() if count < FEW_LABELS]
     if few:
         warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
@@ -211,3 +223,60 @@ def _cut(title: str, heads: list[str], rows: list[list[str]]) -> Table:
         return title, heads, rows
     rest = [f"… {len(rows) - MOST_ROWS:,} more", *[""] * (len(heads) - 1)]
     return f"{title} ({len(rows):,})", heads, [*rows[:MOST_ROWS], rest]
+
+
+def _report_feature(column: ColumnSummary) -> ColumnReport:
+    content, dates = "", column.kind == "date"
+    if column.kind == "text":
+        content = listed(column.words) if column.words else "many different values"
+    elif np.isfinite(column.low):
+        content = f"{column.low:g} to {column.high:g}"
+        if dates:
+            content = f"{_moment(column.low, dates)} to {_moment(column.high, dates)}"
+    return ColumnReport(column.name, "feature", column.kind, column.empty, content)
+
+
+def _report_roles(roles: Roles, parts: GraphParts) -> list[ColumnReport]:
+    """The columns that are not features."""
+    columns = parts.columns
+    found = [
+        ("id", roles.id, parts.node_id),
+        ("label", roles.label, columns.get("y")),
+        ("environment", roles.environment, columns.get("environment")),
+        ("time", roles.time, columns.get("time")),
+        ("graph", "batch", columns.get("batch")),
+    ]
+    for name, mask in parts.masks.items():
+        found.append(("split", f"{roles.split} → {name}" if roles.split else name, mask))
+    return [
+        _report(name, role, values, dates=role == "time" and parts.dates)
+        for role, name, values in found
+        if name is not None and values is not None
+    ]
+
+
+def _report(name: str, role: str, values: np.ndarray, dates: bool) -> ColumnReport:
+    shape = "" if values.ndim == 1 else f" {list(values.shape)}"
+    kind = "date" if dates else KINDS.get(values.dtype.kind, str(values.dtype)) + shape
+    empty, content = 0, ""
+    if values.dtype == object:
+        empty = sum(value is None or value == "" for value in values.flat)
+        content = listed(dict.fromkeys(str(value) for value in values.flat if value))
+    elif values.dtype == bool:
+        content = f"{int(values.sum()):,} true"
+    elif values.dtype.kind in "iuf":
+        finite = values[np.isfinite(values)]
+        if role in ("label", "environment") and values.dtype.kind == "i":
+            empty = int((values == MISSING_CLASS).sum())
+        else:
+            empty = int(np.isnan(values).sum())
+        if finite.size:
+            content = f"{_moment(finite.min(), dates)} to {_moment(finite.max(), dates)}"
+    return ColumnReport(name, role, kind, empty, content)
+
+
+def _moment(time: float, dates: bool) -> str:
+    """A time as it is written: a number, or an ISO date."""
+    if not dates:
+        return f"{time:.10g}"
+    return str(np.datetime64(round(time), "s")).removesuffix("T00:00:00")
