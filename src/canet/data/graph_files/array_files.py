@@ -32,15 +32,13 @@ UNREADABLE = (
     *(zipfile.BadZipFile, pickle.UnpicklingError, AssertionError),
 )
 """What zipfile, numpy and torch raise for bytes that they cannot read."""
-BEFORE_ARCHIVES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""How files begin that torch wrote before it wrote archives."""
 LONGEST_ERROR = 4000
 """Of torch's errors, which quote what they found."""
 
 
 def open_arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of a file by name: numpy arrays of a `.npz`, what a `Data` has of a `.pt`."""
-    return NpzFile(path) if path.suffix == ".npz" else _pt_attributes(path)
+    return NpzFile(path) if path.suffix == ".npz" else _data_attributes(path)
 
 
 def check_memory(size: int, what: str) -> None:
@@ -58,12 +56,7 @@ class NpzFile(Mapping[str, np.ndarray]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except UNREADABLE as error:
-            raise _cannot_read(path, error) from error
-        self._sizes = {m.filename.removesuffix(".npy"): m.file_size for m in members}
+        self._sizes = {n.removesuffix(".npy"): size for n, size in _member_sizes(path).items()}
 
     def __getitem__(self, name: str) -> np.ndarray:
         check_memory(self._sizes[name], f"{name} of '{self._path}'")
@@ -85,40 +78,34 @@ class NpzFile(Mapping[str, np.ndarray]):
         return len(self._sizes)
 
 
-def _pt_attributes(path: Path) -> dict[str, Any]:
+def _data_attributes(path: Path) -> dict[str, Any]:
     """What the PyG `Data` in a `.pt` file has, by name."""
-    try:
-        if zipfile.is_zipfile(path):
-            with zipfile.ZipFile(path) as archive:
-                size = sum(member.file_size for member in archive.infolist())
-        else:
-            size = path.stat().st_size
-            with path.open("rb") as file:  # torch takes long to give up on other files
-                if file.read(len(BEFORE_ARCHIVES)) != BEFORE_ARCHIVES:
-                    raise InputError(
-                        f"'{path}' cannot be read (torch.save did not write it): save a PyG Data"
-                    )
-    except (OSError, zipfile.BadZipFile) as error:
-        raise _cannot_read(path, error) from error
-    check_memory(size, f"'{path}'")
+    check_memory(sum(_member_sizes(path).values()), f"'{path}'")
     allowed = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            held = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        found = content.to_dict() if type(content) is Data else None
     except UNREADABLE as error:
         raise _not_opened(path, error) from error
-    if type(held) is not Data:
-        fix = "of an InMemoryDataset, save dataset[0]" if isinstance(held, tuple) else "save a Data"
-        raise InputError(f"'{path}' contains a {type(held).__name__}, not a PyG Data: {fix}")
-    try:
-        found = {str(name): value for name, value in held.to_dict().items() if value is not None}
-    except UNREADABLE as error:
-        raise _cannot_read(path, error) from error
+    if found is None:
+        is_pair = isinstance(content, tuple)
+        fix = "of an InMemoryDataset, save dataset[0]" if is_pair else "save a Data"
+        raise InputError(f"'{path}' contains a {type(content).__name__}, not a PyG Data: {fix}")
     for name, value in found.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided:
             check_memory(value.numel() * value.element_size(), f"{name} of '{path}'")
-    return found
+    return {str(name): value for name, value in found.items() if value is not None}
+
+
+def _member_sizes(path: Path) -> dict[str, int]:
+    """The files in a zip archive, which `.npz` and `.pt` files are, with their size in bytes."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {member.filename: member.file_size for member in archive.infolist()}
+    except UNREADABLE as error:
+        raise _cannot_read(path, error) from error
 
 
 def _cannot_read(path: Path, error: BaseException) -> InputError:

@@ -19,14 +19,13 @@ from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
 from canet.data.graph_files.array_files import check_memory, open_arrays
 from canet.data.graph_files.encoding import Encoding, Roles
-from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.summary import check_present
-from canet.data.graph_files.tables import INSTANT
-from canet.data.graph_files.values import Refuse, as_classes, raise_error, read_split, read_time
+from canet.data.graph_files.values import Refuse, add_split, add_time, as_classes, raise_error
 from canet.errors import CanetError, InputError, InputWarning, first_line, listed
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 
+MOMENT = "datetime64[us]"
 MASKS = ("train_mask", "val_mask", "test_mask")
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 """The parts of scipy's CSR matrix, for features that are mostly zero."""
@@ -41,15 +40,10 @@ OTHERS = {"edge_index", "x", "batch", "num_nodes", "encoding", *MASKS, *SPARSE}
 
 
 class ArrayGraph:
-    """The arrays of a file, and which of them is what.
-
-    Args:
-        path: The file.
-        asked: Names of arrays that have another name than usual.
-    """
+    """The arrays of a file, and which of them is what; `asked` are names other than the usual."""
 
     def __init__(self, path: Path, asked: Roles) -> None:
-        self.path = path
+        self.path, self.dates = path, False
         self.arrays = open_arrays(path)
         self.roles = _resolve(asked, self.arrays, path)
         check_present(["edge_index"], self.arrays, path, "array")
@@ -71,8 +65,8 @@ class ArrayGraph:
             matrix.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"'{self.path}': {', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): "
-                "write the parts of one of scipy's"
+                f"{', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): write the "
+                "parts of one of scipy's"
             ) from error
         check_memory(matrix.shape[1] * 8, f"a row of x of '{self.path}'")
         return matrix
@@ -90,44 +84,43 @@ class ArrayGraph:
                 "the file again"
             ) from error
 
-    def parts(self, num_nodes: int, refuse: Refuse) -> GraphParts:
-        """Edges, ids, labels and the like; what is refused is left out."""
-        edges, roles = self._edges(num_nodes, refuse), self.roles
+    def graph(self, num_nodes: int, refuse: Refuse) -> Data:
+        """The graph without features; what is refused is left out."""
+        roles, graph = self.roles, Data(num_nodes=num_nodes)
+        graph.edge_index = torch.from_numpy(self._edges(num_nodes, refuse))
         ids = self._column(roles.id, refuse)
         if ids is not None and ids.shape != (num_nodes,):
             refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
             ids = None
-        parts = GraphParts(num_nodes, edges, np.arange(num_nodes) if ids is None else ids)
-        named = {"y": roles.label, "environment": roles.environment, "batch": "batch"}
-        for name, held in named.items():
-            values = self._column(held, refuse)
-            if values is not None:
-                parts.columns[name] = values if name == "batch" else _classes(values)
-        times = self._column(roles.time, refuse)
+        graph.node_id = np.arange(num_nodes) if ids is None else ids
+        for name, held in (("y", roles.label), ("environment", roles.environment)):
+            if (values := self._column(held, refuse)) is not None:
+                graph[name] = _classes(values)
+        for name, held in (("time", roles.time), ("batch", "batch")):
+            if (values := self._column(held, refuse)) is not None:
+                graph[name] = values
+        times = graph.get("time")
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            column = _texts(times) if times.dtype == object else pa.array(_instants(times), INSTANT)
-            times, parts.dates = read_time(column, str(roles.time), self.path, refuse)
-        if times is not None:
-            parts.columns["time"] = times
-        parts.masks = self._masks(num_nodes, refuse)
-        return parts
+            column = _texts(times) if times.dtype == object else pa.array(times.astype(MOMENT))
+            del graph.time
+            self.dates = add_time(graph, column, str(roles.time), self.path, refuse)
+        self._add_masks(graph, num_nodes, refuse)
+        return graph
 
-    def _masks(self, num_nodes: int, refuse: Refuse) -> dict[str, np.ndarray]:
+    def _add_masks(self, graph: Data, num_nodes: int, refuse: Refuse) -> None:
         if self.roles.split:
             cells = self._column(self.roles.split, refuse)
             if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
-                return read_split(_texts(cells), self.roles.split, self.path, refuse)
-            refuse(
-                f"'{self.path}' has no text in '{self.roles.split}': a split is train, valid, test"
-            )
-            return {}
-        masks = {name: np.zeros(num_nodes, dtype=bool) for name in MASKS if name in self.arrays}
-        for name, mask in masks.items():
+                add_split(graph, _texts(cells), self.roles.split, self.path, refuse)
+            else:
+                refuse(f"'{self.path}' has no text in '{self.roles.split}', the split")
+            return
+        for name in (name for name in MASKS if name in self.arrays):
+            graph[name] = torch.zeros(num_nodes, dtype=torch.bool)
             try:
-                mask[check_nodes(self._column(name, refuse), num_nodes, name).numpy()] = True
+                graph[name][check_nodes(self._column(name, refuse), num_nodes, name)] = True
             except InputError as error:
                 refuse(f"'{self.path}': {error}")
-        return masks
 
     def _column(self, name: str | None, refuse: Refuse) -> np.ndarray | None:
         """An array by name, strings as objects; None where there is none."""
@@ -154,21 +147,24 @@ class ArrayGraph:
 
 def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     """The graph in a `.npz` or `.pt` file; its features must be those of `encoding`, if given."""
-    graph = ArrayGraph(path, asked)
-    own = graph.encoding()
+    arrays = ArrayGraph(path, asked)
+    own = arrays.encoding()
     if encoding is not None and own != encoding:
         raise InputError(
             f"'{path}' has features as numbers, and the model's were made of columns "
             f"({listed(c.name for c in encoding.columns)}): give a folder of tables"
         )
     try:
-        x = check_features(graph.features())
+        x = check_features(arrays.features())
     except InputError as error:
         raise InputError(f"'{path}': {error}") from error
-    parts = graph.parts(x.shape[0], raise_error)
-    for line in graph.ignored():
+    data = arrays.graph(x.shape[0], raise_error)
+    data.x = x
+    if own is not None:
+        data.encoding = own
+    for line in arrays.ignored():
         warnings.warn(line, InputWarning, stacklevel=3)
-    return parts.with_features(x, own)
+    return data
 
 
 def write_npz(path: Path | str, data: Data) -> None:
@@ -217,7 +213,3 @@ def _classes(values: np.ndarray) -> np.ndarray:
 def _texts(values: np.ndarray) -> pa.Array:
     """Strings, null where there is none."""
     return pa.array([str(v) if v is not None and v != "" else None for v in values], pa.string())
-
-
-def _instants(times: np.ndarray) -> np.ndarray:
-    return times.astype("datetime64[us]")

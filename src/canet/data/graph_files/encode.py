@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from canet.data.graph_files.summary import (
     stray_hint,
 )
 from canet.data.graph_files.tables import TableFile
-from canet.data.graph_files.values import as_text, raise_error
+from canet.data.graph_files.values import Column, as_text, raise_error
 from canet.util.sparse import from_scipy
 
+Warn = Callable[[str], None]
 FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
-"""What a column of a later graph must contain to be read as the kind; a category may be anything."""
+"""What a column of a later graph may contain; a category may be anything."""
 CONTAINED = {
     "number": "numbers",
     "boolean": "true and false",
@@ -62,70 +63,57 @@ def check_fits(
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:
     """Features $[N, D]$, dense or sparse CSR, of a table that was checked, and warnings."""
-    encoder = _Encoder(encoding, table, path)
+    warnings: list[str] = []
+    parts = _parts(encoding, table, lambda line: warnings.append(f"'{path}' has {line}"))
     rows, width = table.num_rows, len(encoding.names)
     if encoding.layout == "sparse":
-        pairs = [
-            (places, sp.csr_matrix(part, dtype=np.float32)) for places, part in encoder.parts()
-        ]
+        pairs = [(places, sp.csr_matrix(part, dtype=np.float32)) for places, part in parts]
         order = np.argsort(np.concatenate([places for places, _ in pairs]))
         x = from_scipy(sp.hstack([part for _, part in pairs], format="csr")[:, order])
     else:
         check_memory(rows * width * 4, f"'{path}' with {width:,} features")
         x = torch.zeros(rows, width)
-        for places, part in encoder.parts():
+        for places, part in parts:
             x.numpy()[:, places] = part.toarray() if sp.issparse(part) else part
-    return x, encoder.warnings
+    return x, warnings
 
 
-class _Encoder:
-    """Makes the features of some columns at a time, and collects what training did not have."""
+def _parts(encoding: Encoding, table: pa.Table, warn: Warn) -> Iterator[tuple[np.ndarray, Any]]:
+    """Places $[n]$ among the features, and these features $[N, n]$, some columns at a time."""
+    blocks = encoding.blocks
+    numeric = {column.name: column for column in encoding.columns if column.kind in FROM}
+    for names in column_blocks(list(numeric), table.num_rows):
+        places = np.concatenate([blocks[name] for name in names])
+        yield places, _numbers([numeric[name] for name in names], table, warn)
+    for column in encoding.columns:
+        places = np.array(blocks[column.name])
+        if column.kind == "constant":
+            yield places, sp.csr_matrix((table.num_rows, 1))
+        elif column.kind == "category":
+            yield places, _one_hot(column, as_text(table[column.name]), warn)
 
-    def __init__(self, encoding: Encoding, table: pa.Table, path: Path) -> None:
-        self.encoding, self.table, self.path = encoding, table, path
-        self.warnings: list[str] = []
 
-    def parts(self) -> Iterator[tuple[np.ndarray, Any]]:
-        """Places $[n]$ among the features, and these features $[N, n]$."""
-        blocks, rows = self.encoding.blocks, self.table.num_rows
-        numeric = {c.name: c for c in self.encoding.columns if c.kind in FROM}
-        for names in column_blocks(list(numeric), rows):
-            places = np.concatenate([blocks[name] for name in names])
-            yield places, self._numbers([numeric[name] for name in names])
-        for column in self.encoding.columns:
-            places = np.array(blocks[column.name])
-            if column.kind == "constant":
-                yield places, sp.csr_matrix((rows, 1))
-            elif column.kind == "category":
-                yield places, self._one_hot(column)
+def _numbers(columns: list[ColumnEncoding], table: pa.Table, warn: Warn) -> np.ndarray:
+    values = number_matrix(table, [column.name for column in columns])
+    for column, cells in zip(columns, values.T, strict=True):
+        if column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
+            largest = np.abs(cells).max()
+            warn(f"{largest:g} in column '{column.name}', which was 0 or 1 in training")
+    values -= [column.mean for column in columns]
+    values /= [column.std for column in columns]
+    return values
 
-    def _numbers(self, columns: list[ColumnEncoding]) -> np.ndarray:
-        values = number_matrix(self.table, [column.name for column in columns])
-        for i, column in enumerate(columns):
-            if column.kind == "indicator" and not np.isin(values[:, i], (0, 1)).all():
-                self.warnings.append(
-                    f"'{self.path}' has {np.abs(values[:, i]).max():g} in column '{column.name}', "
-                    "which was 0 or 1 in training"
-                )
-        values -= [column.mean for column in columns]
-        values /= [column.std for column in columns]
-        return values
 
-    def _one_hot(self, column: ColumnEncoding) -> sp.csr_matrix:
-        text = as_text(self.table[column.name])
-        codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
-        unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
-        if len(unknown):
-            cells = "cell" if len(unknown) == 1 else "cells"
-            self.warnings.append(
-                f"'{self.path}' has {len(unknown):,} {cells} in column '{column.name}' with "
-                f"categories that training did not have, such as {unknown[0].as_py()[:40]!r}: they "
-                "count as none"
-            )
-        known = pc.is_valid(codes).to_numpy()
-        starts = np.concatenate([[0], np.cumsum(known)])
-        columns = codes.drop_null().to_numpy()
-        return sp.csr_matrix(
-            (np.ones(len(columns), dtype=np.float32), columns, starts),
-            (len(known), len(column.categories)),
+def _one_hot(column: ColumnEncoding, text: Column, warn: Warn) -> sp.csr_matrix:
+    codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
+    unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
+    if len(unknown):
+        warn(
+            f"{len(unknown):,} cell{'s' * (len(unknown) > 1)} in column '{column.name}' with "
+            f"categories that training did not have, such as {unknown[0].as_py()[:40]!r}: they "
+            "count as none"
         )
+    starts = np.concatenate([[0], np.cumsum(pc.is_valid(codes).to_numpy())])
+    known = codes.drop_null().to_numpy()
+    shape = (len(codes), len(column.categories))
+    return sp.csr_matrix((np.ones(len(known), dtype=np.float32), known, starts), shape)

@@ -33,15 +33,9 @@ class Roles:
 class ColumnEncoding:
     """How one column becomes features.
 
-    Args:
-        name: Of the column.
-        kind: `number` and `date` become $(v - mean) / std$, with a date as its seconds; an
-            `indicator` is 0 or 1 and is not changed; a `category` becomes one feature for each of
-            `categories`, 1 where the cell contains it; a `constant` never varied in training, so it
-            is 0 in every graph.
-        mean, std: Of the numbers outside the test set.
-        categories: Different texts outside the test set, in order.
-        empty: How many cells were empty; they have no category.
+    `number` and `date` become $(v - mean) / std$, with a date as its seconds; an `indicator` is 0
+    or 1 and is not changed; a `category` becomes one feature for each of `categories`, 1 where the
+    cell contains it; a `constant` never varied in training, so it is 0 in every graph.
     """
 
     name: str
@@ -49,7 +43,7 @@ class ColumnEncoding:
     mean: float = 0.0
     std: float = 1.0
     categories: tuple[str, ...] = ()
-    empty: int = 0
+    empty: int = 0  # cells, which have no category
 
     @classmethod
     def learn(cls, column: ColumnSummary) -> ColumnEncoding:
@@ -74,19 +68,12 @@ class ColumnEncoding:
 
 @dataclass(frozen=True, repr=False)
 class Encoding:
-    """How columns became features.
+    """How columns became features."""
 
-    Args:
-        columns: In the order of the features.
-        roles: Which columns are not features.
-        layout: Of x: a sparse matrix where nearly all entries are zero.
-        left_out: Columns without content.
-    """
-
-    columns: tuple[ColumnEncoding, ...]
+    columns: tuple[ColumnEncoding, ...]  # in the order of the features
     roles: Roles = Roles()
-    layout: Literal["dense", "sparse"] = "dense"
-    left_out: tuple[str, ...] = ()
+    layout: Literal["dense", "sparse"] = "dense"  # of x: sparse if nearly all entries are zero
+    left_out: tuple[str, ...] = ()  # columns without content
 
     @classmethod
     def learn(cls, found: Mapping[str, ColumnSummary], roles: Roles) -> Encoding:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 from torch_geometric.data import Data
 
 from canet.data.graph_files.encode import check_fits, encode
 from canet.data.graph_files.encoding import Encoding, Roles
-from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.summary import (
     ColumnSummary,
     check_learnable,
@@ -23,13 +23,14 @@ from canet.data.graph_files.summary import (
 from canet.data.graph_files.tables import TableFile, find_table
 from canet.data.graph_files.values import (
     Refuse,
+    add_split,
+    add_time,
     as_classes,
     as_ids,
     as_text,
     raise_error,
-    read_split,
-    read_time,
     rows_of,
+    split_words,
 )
 from canet.errors import InputWarning, listed
 
@@ -39,22 +40,15 @@ DEFAULT_NAMES = {"id": "id", "split": "split"}
 
 @dataclass
 class Folder:
-    """The two files, and the table of nodes.
-
-    Args:
-        nodes, edges: The files.
-        roles: Which columns of nodes are not features.
-        table: The columns of nodes that are used.
-        found: What the feature columns contain.
-        kept: Nodes $[N]$ outside the test set; all, if the test set has all.
-    """
+    """The two files, and the table of nodes."""
 
     nodes: TableFile
     edges: TableFile
     roles: Roles
-    table: pa.Table
-    found: dict[str, ColumnSummary]
-    kept: np.ndarray
+    table: pa.Table  # the columns of nodes that are used
+    found: dict[str, ColumnSummary]  # what the feature columns contain
+    kept: int  # nodes outside the test set
+    dates: bool = False  # whether times were dates
 
     @classmethod
     def open(cls, path: Path, asked: Roles, encoding: Encoding | None = None) -> Folder:
@@ -77,9 +71,10 @@ class Folder:
             raise_error(f"'{nodes.path}' has no rows: add one for each node")
         kept = np.ones(table.num_rows, dtype=bool)
         if roles.split:
-            split = read_split(table[roles.split], roles.split, nodes.path, lambda _: None)
-            kept = ~split["test_mask"] if not split["test_mask"].all() else kept
-        return cls(nodes, edges, roles, table, summarise(nodes, table, features, kept), kept)
+            outside = split_words(table[roles.split]) != "test"
+            kept = outside if outside.any() else kept
+        found = summarise(nodes, table, features, kept)
+        return cls(nodes, edges, roles, table, found, int(kept.sum()))
 
     def ignored(self, encoding: Encoding | None) -> list[str]:
         """What is not used, a line each."""
@@ -97,27 +92,26 @@ class Folder:
                 )
         return lines
 
-    def parts(self, refuse: Refuse) -> GraphParts:
-        """Edges, ids, labels and the like; what is refused is left out."""
+    def graph(self, refuse: Refuse) -> Data:
+        """The graph without features; what is refused is left out."""
         path, roles, table = self.nodes.path, self.roles, self.table
         if roles.id is None:
             ids = pa.array(np.arange(table.num_rows))
         else:
             ids = as_ids(table[roles.id], self.nodes.is_csv)
             _check_ids(ids, path, refuse)
-        edges = _read_edges(self.edges, ids, path, refuse)
-        parts = GraphParts(table.num_rows, edges, ids.to_numpy(zero_copy_only=False))
+        edges = torch.from_numpy(_read_edges(self.edges, ids, path, refuse))
+        graph = Data(edge_index=edges, num_nodes=table.num_rows)
+        graph.node_id = ids.to_numpy(zero_copy_only=False)
         if roles.label:
-            parts.columns["y"] = as_classes(table[roles.label])
+            graph.y = as_classes(table[roles.label])
         if roles.environment:
-            parts.columns["environment"] = as_classes(table[roles.environment])
+            graph.environment = as_classes(table[roles.environment])
         if roles.time:
-            times, parts.dates = read_time(table[roles.time], roles.time, path, refuse)
-            if times is not None:
-                parts.columns["time"] = times
+            self.dates = add_time(graph, table[roles.time], roles.time, path, refuse)
         if roles.split:
-            parts.masks = read_split(table[roles.split], roles.split, path, refuse)
-        return parts
+            add_split(graph, table[roles.split], roles.split, path, refuse)
+        return graph
 
 
 def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
@@ -125,15 +119,15 @@ def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     folder = Folder.open(path, asked, encoding)
     nodes, table, found = folder.nodes, folder.table, folder.found
     if encoding is None:
-        check_learnable(found, nodes, table, int(folder.kept.sum()), raise_error)
+        check_learnable(found, nodes, table, folder.kept, raise_error)
     else:
         check_fits(encoding, found, nodes, table)
-    parts = folder.parts(raise_error)
-    applied = encoding or Encoding.learn(found, folder.roles)
-    x, unknown = encode(applied, table, nodes.path)
+    graph = folder.graph(raise_error)
+    graph.encoding = encoding or Encoding.learn(found, folder.roles)
+    graph.x, unknown = encode(graph.encoding, table, nodes.path)
     for line in [*folder.ignored(encoding), *unknown]:
         warnings.warn(line, InputWarning, stacklevel=3)
-    return parts.with_features(x, applied)
+    return graph
 
 
 def _resolve(asked: Roles, nodes: TableFile, encoding: Encoding | None) -> Roles:
@@ -178,7 +172,7 @@ def _read_edges(file: TableFile, ids: pa.Array, nodes: Path, refuse: Refuse) -> 
             raise_error(f"'{file.path}' has {file.unreadable[name]} in column '{name}'")
     table = file.read(ENDS, text=ENDS if ids.type == pa.string() else ())
     edges = np.stack([rows_of(table[name], ids) for name in ENDS])
-    known = (edges >= 0).all(axis=0)
+    known: np.ndarray = np.all(edges >= 0, axis=0)
     if not known.all():
         row = int(np.argmin(known))
         end = ENDS[int(edges[0, row] >= 0)]

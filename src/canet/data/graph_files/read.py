@@ -65,6 +65,6 @@ def graph_path(path: Path | str) -> Path:
     if place.stem in ("nodes", "edges"):
         raise InputError(f"'{place}' is one table: name its folder, '{place.parent}'")
     raise InputError(
-        f"'{place}' is not a graph: give a folder with nodes.csv and edges.csv (or .parquet), a .npz "
-        "or a .pt file"
+        f"'{place}' is not a graph: give a folder with nodes.csv and edges.csv (or .parquet), a "
+        ".npz or a .pt file"
     )

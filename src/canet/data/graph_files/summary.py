@@ -37,27 +37,18 @@ class ColumnSummary:
 
     Range, mean, deviation and words are those of the nodes outside the test set, without infinite
     numbers; the rest counts all nodes. A date is its seconds since 1970.
-
-    Args:
-        name: Of the column.
-        kind: `number`, `boolean`, `date`, `text`, `empty`, or a type that cannot be read.
-        empty, infinite: How many cells.
-        low, high, mean, std: Of the numbers.
-        is_binary: Whether all numbers are 0 or 1.
-        words: The different texts in order; None if there are more than `MOST_CATEGORIES`.
-        varies: Whether nodes differ in it.
     """
 
     name: str
-    kind: str
+    kind: str  # number, boolean, date, text, empty, or a type that cannot be read
     empty: int = 0
     infinite: int = 0
     low: float = np.nan
     high: float = np.nan
     mean: float = 0.0
     std: float = 1.0
-    is_binary: bool = False
-    words: tuple[str, ...] | None = ()
+    is_binary: bool = False  # all numbers are 0 or 1
+    words: tuple[str, ...] | None = ()  # in order; None if there are more than MOST_CATEGORIES
     varies: bool = False
 
     @property
@@ -114,6 +105,7 @@ def _summarise_numbers(
         inside[np.isinf(inside)] = np.nan
     with np.errstate(over="ignore", invalid="ignore"):
         scaler = StandardScaler().fit(inside)
+        std = np.sqrt(scaler.var_)
     low, high = np.fmin.reduce(inside), np.fmax.reduce(inside)
     is_binary = ((inside == 0) | (inside == 1) | np.isnan(inside)).all(axis=0)
     return {
@@ -125,9 +117,9 @@ def _summarise_numbers(
             float(low[i]),
             float(high[i]),
             float(scaler.mean_[i]),
-            float(scaler.scale_[i]),
+            float(std[i]),
             bool(is_binary[i]),
-            varies=bool(low[i] < high[i]),
+            varies=bool(low[i] < high[i] and std[i] != 0),
         )
         for i, name in enumerate(names)
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,19 +30,12 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of named columns.
-
-    Args:
-        path: Where it is.
-        columns: Names in the order of the file.
-        header_lines: Lines of a CSV file before its first row.
-        unreadable: Columns that contain neither numbers nor text → their type.
-    """
+    """A file of named columns."""
 
     path: Path
     columns: list[str]
-    header_lines: int = 0
-    unreadable: dict[str, str] = field(default_factory=dict)
+    header_lines: int = 0  # of a CSV file, before its first row
+    unreadable: dict[str, str] = field(default_factory=dict)  # not numbers or text → their type
 
     @property
     def is_csv(self) -> bool:
@@ -175,19 +169,13 @@ def _check_header(table: TableFile) -> None:
             f"'{path}' has a column {odd[0][:40]!r}: use names of at most {LONGEST_NAME} printable "
             "characters"
         )
-    repeated = {name for name in columns if columns.count(name) > 1} if _repeats(columns) else set()
-    if repeated:
-        raise InputError(f"'{path}' has two columns '{min(repeated)}': rename one of them")
-
-
-def _repeats(names: list[str]) -> bool:
-    return len(set(names)) < len(names)
+    (name, count), *_ = Counter(columns).most_common(1)
+    if count > 1:
+        raise InputError(f"'{path}' has two columns '{name}': rename one of them")
 
 
 def _is_readable(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         return _is_readable(kind.value_type)
-    known = [types.is_boolean, types.is_integer, types.is_floating, types.is_decimal]
-    known += [types.is_date, types.is_timestamp, types.is_null]
-    known += [types.is_string, types.is_large_string, types.is_string_view]
-    return any(is_kind(kind) for is_kind in known)
+    names = "boolean integer floating decimal date timestamp null string large_string string_view"
+    return any(getattr(types, f"is_{name}")(kind) for name in names.split())

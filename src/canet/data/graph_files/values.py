@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
+from torch_geometric.data import Data
 
 from canet.data.graph_files.tables import INSTANT
 from canet.errors import InputError
 
 Refuse = Callable[[str], object]
 """What to do with a line about a problem: raise it as an error, or collect it."""
-Column = pa.ChunkedArray | pa.Array
+Column = Any  # pa.ChunkedArray | pa.Array; pyarrow has no types
 SPLITS = {"train": "train", "valid": "val", "val": "val", "validation": "val", "test": "test"}
 """What a split column may contain → whose mask it is; an empty cell is in no set."""
 MISSING_CLASS = -1
@@ -92,35 +94,38 @@ def dictionary(column: Column) -> tuple[list[str], np.ndarray]:
     return encoded.dictionary.to_pylist(), pc.fill_null(encoded.indices, -1).to_numpy()
 
 
-def read_split(column: Column, name: str, path: Path, refuse: Refuse) -> dict[str, np.ndarray]:
-    """The masks $[n]$ of a split column; a word that is not a set is refused."""
+def split_words(column: Column) -> np.ndarray:
+    """The set of each node $[n]$: train, val or test; another word as it is; "" if empty."""
     words, codes = dictionary(as_text(column))
-    sets = [SPLITS.get(word.strip().lower(), word.strip()) for word in words]
-    for number, word in enumerate(sets):
-        if word not in {*SPLITS.values(), ""}:
-            row = int(np.argmax(codes == number)) + 1
-            refuse(
-                f"'{path}' has {word[:40]!r} in column '{name}' (row {row:,}): a split is train, "
-                "valid or test, or empty; rename the column if it is a feature"
-            )
-    of_cell = np.array([*sets, ""])[codes]
-    return {f"{word}_mask": of_cell == word for word in ("train", "val", "test")}
+    plain = [word.strip() for word in words]
+    return np.array([*(SPLITS.get(word.lower(), word) for word in plain), ""], dtype=object)[codes]
 
 
-def read_time(
-    column: Column, name: str, path: Path, refuse: Refuse
-) -> tuple[np.ndarray | None, bool]:
-    """Times $[n]$, NaN where a cell is empty, and whether they are dates, in seconds since 1970."""
-    if column.type not in (pa.string(), pa.bool_()):
-        return as_numbers(column), column.type == INSTANT
-    column = as_text(column)
+def add_split(graph: Data, column: Column, name: str, path: Path, refuse: Refuse) -> None:
+    """Add the masks $[n]$ of a split column; a word that is not a set is refused."""
+    words = split_words(column)
+    for word in set(words.tolist()) - {*SPLITS.values(), ""}:
+        row = int(np.argmax(words == word)) + 1
+        refuse(
+            f"'{path}' has {word[:40]!r} in column '{name}' (row {row:,}): a split is train, valid "
+            "or test, or empty; rename the column if it is a feature"
+        )
+    for word in ("train", "val", "test"):
+        graph[f"{word}_mask"] = torch.from_numpy((words == word).astype(bool))
+
+
+def add_time(graph: Data, column: Column, name: str, path: Path, refuse: Refuse) -> bool:
+    """Add times $[n]$, NaN: empty; whether they were dates, which become seconds since 1970."""
+    if column.type == pa.bool_():
+        column = as_text(column)
     for kind in (pa.float64(), INSTANT, pa.timestamp("us", "UTC")):
         try:
-            times = column.cast(kind)
+            times = column.cast(kind, safe=False) if column.type == pa.string() else column
         except pa.ArrowInvalid:
             continue
-        is_date = kind != pa.float64()
-        return as_numbers(times.cast(INSTANT) if is_date else times), is_date
+        is_date = pa.types.is_timestamp(times.type)
+        graph.time = as_numbers(times.cast(INSTANT) if is_date else times)
+        return is_date
     cells = [(row, cell) for row, cell in enumerate(column.to_pylist(), 1) if cell is not None]
     reads = is_number if is_number(cells[0][1]) else _is_date
     row, cell = next(((row, cell) for row, cell in cells if not reads(cell)), cells[0])
@@ -128,23 +133,21 @@ def read_time(
         f"'{path}' has {cell[:40]!r} in column '{name}' (row {row:,}): times are all numbers, or "
         "all ISO dates such as 2024-01-31"
     )
-    return None, False
+    return False
 
 
 def is_number(cell: str) -> bool:
     try:
-        float(cell)
+        return float(cell) is not None
     except ValueError:
         return False
-    return True
 
 
 def _is_date(cell: str) -> bool:
     try:
-        datetime.fromisoformat(cell)
+        return bool(datetime.fromisoformat(cell))
     except ValueError:
         return False
-    return True
 
 
 def _without_point(text: Column) -> Column:
