@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from canet.data.graph_files.columns import ColumnEncoding, Encoding
+from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.diagnosis.blocks import MOST_BLOCKS, OTHERS, feature_blocks, found_blocks
 from canet.errors import InputError
 

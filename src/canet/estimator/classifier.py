@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.data.checks import check_features, check_metric, check_nodes
-from canet.data.graph_files.columns import Encoding
+from canet.data.graph_files.encoding import Encoding
 from canet.data.user_graph import OwnGraph, open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
 from canet.estimator.reference import Reference, remember

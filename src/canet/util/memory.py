@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
+import re
 import sys
+from pathlib import Path
 
 try:
     import resource
@@ -39,3 +42,14 @@ def peak_resident_mb() -> float:
         return math.nan
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
+
+
+def free_memory() -> int | None:
+    """Bytes that a process can still get; all of the machine's if the system does not say."""
+    try:
+        available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        if available:
+            return int(available[1]) * 1024
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return None

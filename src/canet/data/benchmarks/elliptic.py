@@ -18,10 +18,9 @@ from canet.data.benchmarks import sources, structural
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.raw import RawFiles, find, obtain
 from canet.data.benchmarks.tables import read_table
-from canet.data.graph_files.chunks import first_line
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, first_line
 
 READER_VERSION = 1
 NUM_FEATURES = 165

@@ -26,9 +26,8 @@ from canet.data.benchmarks import sources
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.raw import RawFiles, obtain
 from canet.data.benchmarks.spurious import spurious_task
-from canet.data.graph_files.chunks import first_line
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, first_line
 from canet.util.sparse import from_scipy
 
 READER_VERSION = 1

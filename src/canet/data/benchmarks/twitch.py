@@ -20,10 +20,9 @@ from canet.data.benchmarks import sources
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.raw import RawFiles, obtain
 from canet.data.benchmarks.tables import read_table
-from canet.data.graph_files.chunks import first_line
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, first_line
 from canet.util.sparse import from_scipy
 
 READER_VERSION = 1

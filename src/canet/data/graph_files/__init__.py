@@ -1,4 +1,4 @@
-"""A graph of one's own from files: read it, look at it before, write it."""
+"""Your graph from files: read it, inspect it, write it."""
 
 from canet.data.graph_files.arrays import write_npz
 from canet.data.graph_files.inspection import Inspection, inspect_graph

@@ -1,142 +1,124 @@
 """Named arrays in `.npz` and `.pt` files, opened so that no file can run code.
 
-A `.npz` is read without pickles, a `.pt` with `weights_only=True` and nothing allowed besides
-tensors and PyG's `Data`. Sizes are compared with the free memory before anything is unpacked.
+A `.npz` is read without pickles, a `.pt` with `weights_only=True` and only tensors and PyG's `Data`
+allowed.
 """
 
 from __future__ import annotations
 
+import pickle
 import re
+import struct
+import tokenize
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
 
-from canet.data.graph_files.chunks import check_memory, first_line
-from canet.errors import InputError
+from canet.errors import InputError, first_line
+from canet.util.memory import free_memory
 
-OLD_FILES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""How files begin that torch wrote before it wrote archives."""
-LONGEST_COMPLAINT = 4000
-"""Of torch's, which quote what they found."""
+UNREADABLE = (
+    *(OSError, EOFError, MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
+    *(zipfile.BadZipFile, pickle.UnpicklingError, AssertionError),
+)
+"""What zipfile, numpy and torch raise for bytes that they cannot read."""
+LONGEST_ERROR = 4000
+"""Of torch's errors, which quote what they found."""
 
 
 def open_arrays(path: Path) -> Mapping[str, Any]:
     """The arrays of a file by name: numpy arrays of a `.npz`, what a `Data` has of a `.pt`."""
-    return NpzFile(path) if path.suffix == ".npz" else _attributes(path)
+    return NpzFile(path) if path.suffix == ".npz" else _data_attributes(path)
 
 
-class NpzFile(Mapping[str, np.ndarray]):
-    """Arrays that are read when they are asked for."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except Exception as error:  # what is damaged fails in many ways
-            raise self._damaged(error) from error
-        self._members = {m.filename.removesuffix(".npy"): m for m in members}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        member = self._members[name]
-        check_memory(member.file_size, f"{name} of '{self._path}'")
-        try:
-            return self._read(member)
-        except Exception as error:  # zipfile's, zlib's and numpy's errors are many
-            raise self._damaged(error, f"{name} of ") from error
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def _read(self, member: zipfile.ZipInfo) -> np.ndarray:
-        form = np.lib.format
-        with zipfile.ZipFile(self._path) as archive:
-            with archive.open(member) as file:
-                first = form.read_magic(file) == (1, 0)
-                header = form.read_array_header_1_0 if first else form.read_array_header_2_0
-                shape, _, dtype = header(file)
-            if np.prod(shape, dtype=np.float64) * dtype.itemsize > member.file_size:
-                raise ValueError("it is cut short")
-            with archive.open(member) as file:
-                return form.read_array(file, allow_pickle=False)
-
-    def _damaged(self, error: Exception, place: str = "") -> InputError:
-        if isinstance(error, ValueError) and "allow_pickle" in str(error):
-            return InputError(
-                f"{place}'{self._path}' holds Python objects, which are not opened: write numbers, "
-                "or strings with dtype=str"
-            )
-        return InputError(
-            f"{place}'{self._path}' cannot be read ({first_line(error)}): write it again"
+def check_memory(size: int, what: str) -> None:
+    """Refuse `what` if its `size` in bytes is more than the memory that is free."""
+    free = free_memory()
+    if free is not None and size > free:
+        raise InputError(
+            f"{what} takes {size / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB of memory are free: "
+            "use a smaller graph, or more memory"
         )
 
 
-def _attributes(path: Path) -> dict[str, Any]:
-    """What the PyG `Data` in a `.pt` file has, by name."""
-    import torch
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-    from torch_geometric.data.storage import GlobalStorage
+class NpzFile(Mapping[str, np.ndarray]):
+    """The arrays of a `.npz` file, each read when it is used."""
 
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(member.file_size for member in archive.infolist())
-    except Exception as error:  # an old file, which is no archive, or a damaged one
-        if not _is_old(path):
-            raise InputError(
-                f"'{path}' cannot be read (torch.save did not write it): save a PyG Data again"
-            ) from error
-        size = path.stat().st_size
-    check_memory(size, f"'{path}'")
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sizes = {n.removesuffix(".npy"): size for n, size in _member_sizes(path).items()}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        check_memory(self._sizes[name], f"{name} of '{self._path}'")
+        try:
+            with np.load(self._path, allow_pickle=False) as arrays:
+                return np.asarray(arrays[name])
+        except UNREADABLE as error:
+            if "allow_pickle" in str(error):
+                raise InputError(
+                    f"{name} of '{self._path}' contains Python objects, which are not opened: "
+                    "write numbers, or strings with dtype=str"
+                ) from error
+            raise _cannot_read(self._path, error) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+
+def _data_attributes(path: Path) -> dict[str, Any]:
+    """What the PyG `Data` in a `.pt` file has, by name."""
+    check_memory(sum(_member_sizes(path).values()), f"'{path}'")
     allowed = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            held = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what is damaged fails in many ways
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        found = content.to_dict() if type(content) is Data else None
+    except UNREADABLE as error:
         raise _not_opened(path, error) from error
-    if type(held) is not Data:
-        mend = (
-            "of an InMemoryDataset, save dataset[0]" if isinstance(held, tuple) else "save a Data"
-        )
-        raise InputError(f"'{path}' holds a {type(held).__name__}, not a PyG Data: {mend}")
+    if found is None:
+        is_pair = isinstance(content, tuple)
+        fix = "of an InMemoryDataset, save dataset[0]" if is_pair else "save a Data"
+        raise InputError(f"'{path}' contains a {type(content).__name__}, not a PyG Data: {fix}")
+    for name, value in found.items():
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            check_memory(value.numel() * value.element_size(), f"{name} of '{path}'")
+    return {str(name): value for name, value in found.items() if value is not None}
+
+
+def _member_sizes(path: Path) -> dict[str, int]:
+    """The files in a zip archive, which `.npz` and `.pt` files are, with their size in bytes."""
     try:
-        return {str(name): value for name, value in held.to_dict().items() if value is not None}
-    except Exception as error:  # a Data with anything inside
-        raise InputError(f"'{path}' holds a damaged PyG Data: save it again") from error
+        with zipfile.ZipFile(path) as archive:
+            return {member.filename: member.file_size for member in archive.infolist()}
+    except UNREADABLE as error:
+        raise _cannot_read(path, error) from error
 
 
-def _is_old(path: Path) -> bool:
-    """Whether torch wrote a file before it wrote archives; its complaints of others take long."""
-    with path.open("rb") as file:
-        return file.read(len(OLD_FILES)) == OLD_FILES
+def _cannot_read(path: Path, error: BaseException) -> InputError:
+    return InputError(f"'{path}' cannot be read ({first_line(error)}): write the file again")
 
 
-def _not_opened(path: Path, error: Exception) -> InputError:
-    said = str(error)[:LONGEST_COMPLAINT]
+def _not_opened(path: Path, error: BaseException) -> InputError:
+    said = str(error)[:LONGEST_ERROR]
     name = re.search(r"(?:GLOBAL|global|class|function) '?([\w.]{1,200}\.[\w.]{1,200})", said)
-    if name is None and said.startswith("Weights only load failed"):
-        return InputError(
-            f"'{path}' is not opened, for it holds more than tensors: save a PyG Data that has "
-            "tensors only, or write a .npz"
-        )
-    if name is None:
-        return InputError(f"'{path}' cannot be read ({first_line(error)}): save a PyG Data again")
-    if name[1].startswith("numpy"):
-        return InputError(f"'{path}' holds numpy arrays: turn them into tensors, or write a .npz")
-    if name[1].startswith("torch_geometric"):
-        return InputError(
-            f"'{path}' holds another class of PyG than Data ('{name[1]}'): save a plain Data; of a "
-            "HeteroData, what to_homogeneous() gives"
-        )
-    return InputError(
-        f"'{path}' is not opened, for it names '{name[1]}': save a PyG Data that has tensors only, "
-        "or write a .npz"
-    )
+    if name is None and not said.startswith("Weights only load failed"):
+        return _cannot_read(path, error)
+    what = "more than tensors" if name is None else f"'{name[1]}'"
+    fix = "save a PyG Data with tensors only, or write a .npz"
+    if name is not None and name[1].startswith("torch_geometric"):
+        fix = "save a plain Data; of a HeteroData, what to_homogeneous() gives"
+    return InputError(f"'{path}' is not opened, because it contains {what}: {fix}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -16,16 +17,15 @@ from torch_geometric.data import Data
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
-from canet.data.graph_files.array_files import open_arrays
-from canet.data.graph_files.cells import as_classes
-from canet.data.graph_files.chunks import check_memory, first_line
-from canet.data.graph_files.column_checks import Refuse, check_present, raise_error
-from canet.data.graph_files.columns import Encoding, Roles
-from canet.data.graph_files.parts import GraphParts, read_split
-from canet.errors import CanetError, InputError, InputWarning, listed
+from canet.data.graph_files.array_files import check_memory, open_arrays
+from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.summary import check_present
+from canet.data.graph_files.values import Refuse, add_split, add_time, as_classes, raise_error
+from canet.errors import CanetError, InputError, InputWarning, first_line, listed
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 
+MOMENT = "datetime64[us]"
 MASKS = ("train_mask", "val_mask", "test_mask")
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 """The parts of scipy's CSR matrix, for features that are mostly zero."""
@@ -40,15 +40,10 @@ OTHERS = {"edge_index", "x", "batch", "num_nodes", "encoding", *MASKS, *SPARSE}
 
 
 class ArrayGraph:
-    """The arrays of a file, and which of them is what.
-
-    Args:
-        path: The file.
-        asked: Names of arrays that have another name than usual.
-    """
+    """The arrays of a file, and which of them is what; `asked` are names other than the usual."""
 
     def __init__(self, path: Path, asked: Roles) -> None:
-        self.path = path
+        self.path, self.dates = path, False
         self.arrays = open_arrays(path)
         self.roles = _resolve(asked, self.arrays, path)
         check_present(["edge_index"], self.arrays, path, "array")
@@ -63,73 +58,69 @@ class ArrayGraph:
     def features(self) -> Any:
         """The features as they are stored: an array, a tensor, or scipy's matrix."""
         if "x" in self.arrays:
-            return _bounded(self.arrays["x"], f"x of '{self.path}'")
+            return self.arrays["x"]
         values, indices, indptr, shape = (self.arrays[name] for name in SPARSE)
         try:
             matrix = sp.csr_matrix((values, indices, indptr), shape=tuple(shape.tolist()))
             matrix.check_format(full_check=True)
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"'{self.path}': {', '.join(SPARSE)} are no CSR matrix ({first_line(error)}): "
-                "write the parts of one of scipy's"
+                f"{', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): write the "
+                "parts of one of scipy's"
             ) from error
         check_memory(matrix.shape[1] * 8, f"a row of x of '{self.path}'")
         return matrix
 
     def encoding(self) -> Encoding | None:
-        """How the features were made, where the file says so."""
+        """How the features were made, if the file has it."""
         written = self.arrays.get("encoding")
         if not isinstance(written, np.ndarray) or written.dtype.kind != "U":
             return None
         try:
             return Encoding.from_json(json.loads(str(written)))
         except (ValueError, RecursionError, CanetError) as error:
-            raise InputError(f"'{self.path}' has a damaged encoding: write it again") from error
+            raise InputError(
+                f"'{self.path}' has an encoding that cannot be read ({first_line(error)}): write "
+                "the file again"
+            ) from error
 
-    def parts(self, num_nodes: int, refuse: Refuse) -> GraphParts:
-        """Edges, ids, labels and the like; what is refused is left out."""
-        edges, roles = self._edges(num_nodes, refuse), self.roles
+    def graph(self, num_nodes: int, refuse: Refuse) -> Data:
+        """The graph without features; what is refused is left out."""
+        roles, graph = self.roles, Data(num_nodes=num_nodes)
+        graph.edge_index = torch.from_numpy(self._edges(num_nodes, refuse))
         ids = self._column(roles.id, refuse)
-        if ids is None or ids.shape != (num_nodes,):
-            if ids is not None:
-                refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
-            ids = np.arange(num_nodes)
-        parts = GraphParts(num_nodes, edges, ids)
+        if ids is not None and ids.shape != (num_nodes,):
+            refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
+            ids = None
+        graph.node_id = np.arange(num_nodes) if ids is None else ids
         for name, held in (("y", roles.label), ("environment", roles.environment)):
-            values = self._column(held, refuse)
-            if values is not None:
-                parts.columns[name] = _classes(values)
-        times = self._column(roles.time, refuse)
+            if (values := self._column(held, refuse)) is not None:
+                graph[name] = _classes(values)
+        for name, held in (("time", roles.time), ("batch", "batch")):
+            if (values := self._column(held, refuse)) is not None:
+                graph[name] = values
+        times = graph.get("time")
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            cells = _texts(times) if times.dtype == object else times
-            parts.add_time(cells, str(roles.time), self.path, refuse)
-        elif times is not None:
-            parts.columns["time"] = times
-        graphs = self._column("batch", refuse)
-        if graphs is not None:
-            parts.columns["batch"] = graphs
-        parts.masks = self._masks(num_nodes, refuse)
-        return parts
+            column = _texts(times) if times.dtype == object else pa.array(times.astype(MOMENT))
+            del graph.time
+            self.dates = add_time(graph, column, str(roles.time), self.path, refuse)
+        self._add_masks(graph, num_nodes, refuse)
+        return graph
 
-    def _masks(self, num_nodes: int, refuse: Refuse) -> dict[str, np.ndarray]:
+    def _add_masks(self, graph: Data, num_nodes: int, refuse: Refuse) -> None:
         if self.roles.split:
             cells = self._column(self.roles.split, refuse)
             if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
-                return read_split(_texts(cells), self.roles.split, self.path, refuse)
-            refuse(
-                f"'{self.path}' has no text in '{self.roles.split}': a split is train, valid, test"
-            )
-            return {}
-        return {name: self._mask(name, num_nodes, refuse) for name in MASKS if name in self.arrays}
-
-    def _mask(self, name: str, num_nodes: int, refuse: Refuse) -> np.ndarray:
-        mask = np.zeros(num_nodes, dtype=bool)
-        value = self._column(name, refuse)
-        try:
-            mask[check_nodes(value, num_nodes, name).numpy()] = True
-        except InputError as error:
-            refuse(f"'{self.path}': {error}")
-        return mask
+                add_split(graph, _texts(cells), self.roles.split, self.path, refuse)
+            else:
+                refuse(f"'{self.path}' has no text in '{self.roles.split}', the split")
+            return
+        for name in (name for name in MASKS if name in self.arrays):
+            graph[name] = torch.zeros(num_nodes, dtype=torch.bool)
+            try:
+                graph[name][check_nodes(self._column(name, refuse), num_nodes, name)] = True
+            except InputError as error:
+                refuse(f"'{self.path}': {error}")
 
     def _column(self, name: str | None, refuse: Refuse) -> np.ndarray | None:
         """An array by name, strings as objects; None where there is none."""
@@ -137,19 +128,15 @@ class ArrayGraph:
         if value is None:
             return None
         try:
-            array = as_array(_bounded(value, f"{name} of '{self.path}'"), f"'{self.path}': {name}")
+            array = as_array(value, f"'{self.path}': {name}")
         except InputError as error:
             refuse(str(error))
-            return None
-        if not array.ndim:
-            refuse(f"'{self.path}' has a single value in {name}: give one a node")
             return None
         return array.astype(object) if array.dtype.kind == "U" else array
 
     def _edges(self, num_nodes: int, refuse: Refuse) -> np.ndarray:
-        value = _bounded(self.arrays["edge_index"], f"edge_index of '{self.path}'")
         try:
-            return check_edges(value, num_nodes).numpy()
+            return check_edges(self.arrays["edge_index"], num_nodes).numpy()
         except InputError as error:
             refuse(f"'{self.path}': {error}")
         edges = self._column("edge_index", lambda _: None)
@@ -160,21 +147,24 @@ class ArrayGraph:
 
 def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     """The graph in a `.npz` or `.pt` file; its features must be those of `encoding`, if given."""
-    graph = ArrayGraph(path, asked)
-    own = graph.encoding()
+    arrays = ArrayGraph(path, asked)
+    own = arrays.encoding()
     if encoding is not None and own != encoding:
         raise InputError(
-            f"'{path}' holds features as numbers, and the model's were made of columns "
-            f"({listed(c.name for c in encoding.columns)}): bring a folder of tables"
+            f"'{path}' has features as numbers, and the model's were made of columns "
+            f"({listed(c.name for c in encoding.columns)}): give a folder of tables"
         )
     try:
-        x = check_features(graph.features())
+        x = check_features(arrays.features())
     except InputError as error:
         raise InputError(f"'{path}': {error}") from error
-    parts = graph.parts(x.shape[0], raise_error)
-    for line in graph.ignored():
+    data = arrays.graph(x.shape[0], raise_error)
+    data.x = x
+    if own is not None:
+        data.encoding = own
+    for line in arrays.ignored():
         warnings.warn(line, InputWarning, stacklevel=3)
-    return parts.with_features(x, own)
+    return data
 
 
 def write_npz(path: Path | str, data: Data) -> None:
@@ -189,7 +179,10 @@ def write_npz(path: Path | str, data: Data) -> None:
     names = {"id": "node_id"} | {n: n for n in ("y", "environment", "time", "batch", *MASKS)}
     for name, attribute in names.items():
         if attribute in data and data[attribute] is not None:
-            arrays[name] = _plain(as_array(data[attribute], attribute))
+            values = as_array(data[attribute], attribute)
+            if values.dtype == object:
+                values = np.array(["" if v is None else str(v) for v in values], dtype=str)
+            arrays[name] = values
     if "encoding" in data:
         arrays["encoding"] = np.array(json.dumps(data.encoding.to_json()))
     with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
@@ -208,26 +201,15 @@ def _resolve(asked: Roles, arrays: Mapping[str, Any], path: Path) -> Roles:
     return Roles(**names)
 
 
-def _bounded(value: Any, what: str) -> Any:
-    """The value, unless it is a tensor that repeats a few stored numbers beyond all memory."""
-    if isinstance(value, Tensor) and value.layout == torch.strided:
-        check_memory(value.numel() * value.element_size(), what)
-    return value
-
-
 def _classes(values: np.ndarray) -> np.ndarray:
-    """Strings and whole numbers $[N]$ as a table has them; what else there is stays."""
-    texts = values.dtype == object and all(isinstance(value, str) for value in values.flat)
-    return (
-        as_classes(values) if values.ndim == 1 and (texts or values.dtype.kind == "f") else values
-    )
+    """Strings and whole numbers $[N]$ as a table has them; everything else as it is."""
+    if values.ndim != 1:
+        return values
+    if values.dtype == object and all(isinstance(value, str) for value in values):
+        return as_classes(_texts(values))
+    return as_classes(pa.array(values.astype(np.float64))) if values.dtype.kind == "f" else values
 
 
-def _plain(values: np.ndarray) -> np.ndarray:
-    """Without objects: strings, "" where there is none."""
-    return _texts(values).astype(str) if values.dtype == object else values
-
-
-def _texts(values: np.ndarray) -> np.ndarray:
-    """Strings as objects, "" where there is none."""
-    return np.array(["" if value is None else str(value) for value in values.flat], dtype=object)
+def _texts(values: np.ndarray) -> pa.Array:
+    """Strings, null where there is none."""
+    return pa.array([str(v) if v is not None and v != "" else None for v in values], pa.string())

@@ -2,116 +2,118 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.graph_files.cells import as_booleans, as_numbers, as_seconds, as_text
-from canet.data.graph_files.chunks import Chunk, Table, check_memory
-from canet.data.graph_files.columns import ColumnEncoding, Encoding
+from canet.data.graph_files.array_files import check_memory
+from canet.data.graph_files.encoding import ColumnEncoding, Encoding
+from canet.data.graph_files.summary import (
+    ColumnSummary,
+    check_complete,
+    column_blocks,
+    number_matrix,
+    stray_hint,
+)
+from canet.data.graph_files.tables import TableFile
+from canet.data.graph_files.values import Column, as_text, raise_error
 from canet.util.sparse import from_scipy
 
+Warn = Callable[[str], None]
+FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
+"""What a column of a later graph may contain; a category may be anything."""
+CONTAINED = {
+    "number": "numbers",
+    "boolean": "true and false",
+    "date": "dates",
+    "indicator": "0 and 1",
+}
 
-def encode(encoding: Encoding, table: Table, rows: int) -> tuple[Tensor, list[str]]:
-    """Features $[N, D]$, dense or sparse CSR, of a table that was checked, and what to warn of."""
-    encoder = _Encoder(encoding)
-    used = [column.name for column in encoding.columns if column.kind != "constant"]
-    width = len(encoding.names)
+
+def check_fits(
+    encoding: Encoding, found: dict[str, ColumnSummary], file: TableFile, table: pa.Table
+) -> None:
+    """Refuse columns of a later graph that contain something else than those of the encoding."""
+    numeric = []
+    for column in encoding.columns:
+        now = found.get(column.name)
+        if now is None or (now.kind == "empty" and column.kind == "category"):
+            continue
+        if now.name in file.unreadable:
+            raise_error(
+                f"'{file.path}' has {now.kind} in column '{now.name}': write text or numbers"
+            )
+        if column.kind in FROM:
+            numeric.append(now)
+            if now.kind not in {"empty", *FROM[column.kind]}:
+                hint = stray_hint(table[now.name]) if now.kind == "text" else ""
+                raise_error(
+                    f"'{file.path}' has {CONTAINED.get(now.kind, 'text')} in column '{now.name}'"
+                    f"{hint}, which contained {CONTAINED[column.kind]} in training: convert it"
+                )
+    check_complete(numeric, file.path, raise_error)
+
+
+def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:
+    """Features $[N, D]$, dense or sparse CSR, of a table that was checked, and warnings."""
+    warnings: list[str] = []
+    parts = _parts(encoding, table, lambda line: warnings.append(f"'{path}' has {line}"))
+    rows, width = table.num_rows, len(encoding.names)
     if encoding.layout == "sparse":
-        parts = [encoder.sparse(chunk) for chunk in table.chunks(used)]
-        x = from_scipy(sp.vstack(parts, format="csr"))
+        pairs = [(places, sp.csr_matrix(part, dtype=np.float32)) for places, part in parts]
+        order = np.argsort(np.concatenate([places for places, _ in pairs]))
+        x = from_scipy(sp.hstack([part for _, part in pairs], format="csr")[:, order])
     else:
-        check_memory(rows * width * 4, f"'{table.path}' with {width:,} features")
+        check_memory(rows * width * 4, f"'{path}' with {width:,} features")
         x = torch.zeros(rows, width)
-        start = 0
-        for chunk in table.chunks(used):
-            stop = start + len(chunk[used[0]])
-            encoder.fill(x.numpy()[start:stop], chunk)
-            start = stop
-    return x, encoder.warnings(table)
+        for places, part in parts:
+            x.numpy()[:, places] = part.toarray() if sp.issparse(part) else part
+    return x, warnings
 
 
-class _Encoder:
-    """Makes features of chunks, and counts what the encoding does not know."""
+def _parts(encoding: Encoding, table: pa.Table, warn: Warn) -> Iterator[tuple[np.ndarray, Any]]:
+    """Places $[n]$ among the features, and these features $[N, n]$, some columns at a time."""
+    blocks = encoding.blocks
+    numeric = {column.name: column for column in encoding.columns if column.kind in FROM}
+    for names in column_blocks(list(numeric), table.num_rows):
+        places = np.concatenate([blocks[name] for name in names])
+        yield places, _numbers([numeric[name] for name in names], table, warn)
+    for column in encoding.columns:
+        places = np.array(blocks[column.name])
+        if column.kind == "constant":
+            yield places, sp.csr_matrix((table.num_rows, 1))
+        elif column.kind == "category":
+            yield places, _one_hot(column, as_text(table[column.name]), warn)
 
-    def __init__(self, encoding: Encoding) -> None:
-        blocks = encoding.blocks
-        self._columns = [(blocks[c.name][0], c) for c in encoding.columns if c.kind != "constant"]
-        self._width = len(encoding.names)
-        self._codes = {
-            column.name: {category: i for i, category in enumerate(column.categories)} | {"": -2}
-            for column in encoding.columns
-        }
-        self._unknown: dict[str, Counter[str]] = {}
-        self._largest: dict[str, float] = {}
 
-    def fill(self, block: np.ndarray, chunk: Chunk) -> None:
-        """Write the features of a chunk into zeros $[n, D]$."""
-        for start, column in self._columns:
-            rows, offsets, values = self._entries(column, chunk[column.name])
-            block[rows, start + offsets] = values
+def _numbers(columns: list[ColumnEncoding], table: pa.Table, warn: Warn) -> np.ndarray:
+    values = number_matrix(table, [column.name for column in columns])
+    for column, cells in zip(columns, values.T, strict=True):
+        if column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
+            largest = np.abs(cells).max()
+            warn(f"{largest:g} in column '{column.name}', which was 0 or 1 in training")
+    values -= [column.mean for column in columns]
+    values /= [column.std for column in columns]
+    return values
 
-    def sparse(self, chunk: Chunk) -> sp.csr_matrix:
-        """The features $[n, D]$ of a chunk."""
-        parts = []
-        for start, column in self._columns:
-            rows, offsets, values = self._entries(column, chunk[column.name])
-            parts.append((rows, start + offsets, values.astype(np.float32)))
-        rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-        shape = (len(next(iter(chunk.values()))), self._width)
-        return sp.csr_matrix((values, (rows, columns)), shape=shape)
 
-    def warnings(self, table: Table) -> list[str]:
-        """What the encoding did not know, a line each."""
-        lines = []
-        for name, counts in self._unknown.items():
-            cells = "cell" if counts.total() == 1 else "cells"
-            lines.append(
-                f"'{table.path}' has {counts.total():,} {cells} in column '{name}' with categories "
-                f"that training did not have, such as {next(iter(counts))[:40]!r}: they count as "
-                "none"
-            )
-        for name, value in self._largest.items():
-            lines.append(
-                f"'{table.path}' has {value:g} in column '{name}', which was 0 or 1 in training"
-            )
-        return lines
-
-    def _entries(
-        self, column: ColumnEncoding, cells: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, offsets within the column's features, and values of all that is not zero."""
-        if column.kind == "category":
-            codes = self._categories(column.name, as_text(cells))
-            rows = np.flatnonzero(codes >= 0)
-            return rows, codes[rows], np.ones(len(rows))
-        values = self._numbers(column, cells)
-        rows = np.flatnonzero(values)
-        return rows, np.zeros(len(rows), dtype=np.int64), values[rows]
-
-    def _categories(self, name: str, texts: np.ndarray) -> np.ndarray:
-        """The number $[n]$ of each category; negative where there is none."""
-        codes = self._codes[name]
-        numbers = np.array([codes.get(text, -1) for text in texts.tolist()], dtype=np.int64)
-        unknown = texts[numbers == -1].tolist()
-        if unknown:
-            self._unknown.setdefault(name, Counter()).update(unknown)
-        return numbers
-
-    def _numbers(self, column: ColumnEncoding, cells: np.ndarray) -> np.ndarray:
-        """Values $[n]$ of a column that holds numbers, booleans or dates."""
-        if column.kind == "date":
-            values = as_seconds(cells)
-        else:
-            values = as_numbers(cells)
-            values = as_booleans(cells) if values is None else values
-        assert values is not None  # the survey found nothing else
-        if column.kind != "indicator":
-            return (values - column.mean) / column.std
-        largest = np.abs(values).max(initial=0)
-        if not ((values == 0) | (values == 1)).all():
-            self._largest[column.name] = max(largest, self._largest.get(column.name, 0))
-        return values
+def _one_hot(column: ColumnEncoding, text: Column, warn: Warn) -> sp.csr_matrix:
+    codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
+    unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
+    if len(unknown):
+        warn(
+            f"{len(unknown):,} cell{'s' * (len(unknown) > 1)} in column '{column.name}' with "
+            f"categories that training did not have, such as {unknown[0].as_py()[:40]!r}: they "
+            "count as none"
+        )
+    starts = np.concatenate([[0], np.cumsum(pc.is_valid(codes).to_numpy())])
+    known = codes.drop_null().to_numpy()
+    shape = (len(codes), len(column.categories))
+    return sp.csr_matrix((np.ones(len(known), dtype=np.float32), known, starts), shape)

@@ -3,65 +3,78 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
 from torch_geometric.data import Data
 
-from canet.data.graph_files.cells import as_classes, as_ids, as_integers, as_text, is_empty
-from canet.data.graph_files.chunks import Table, find_table
-from canet.data.graph_files.column_checks import (
-    Refuse,
-    check_fits,
+from canet.data.graph_files.encode import check_fits, encode
+from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.summary import (
+    ColumnSummary,
     check_learnable,
     check_present,
-    raise_error,
+    summarise,
 )
-from canet.data.graph_files.columns import Encoding, Roles
-from canet.data.graph_files.encode import encode
-from canet.data.graph_files.parts import GraphParts, read_split
-from canet.data.graph_files.survey import Survey, survey
+from canet.data.graph_files.tables import TableFile, find_table
+from canet.data.graph_files.values import (
+    Refuse,
+    add_split,
+    add_time,
+    as_classes,
+    as_ids,
+    as_text,
+    raise_error,
+    rows_of,
+    split_words,
+)
 from canet.errors import InputWarning, listed
 
 ENDS = ("source", "target")
 DEFAULT_NAMES = {"id": "id", "split": "split"}
-MOST_EMPTY = 4
-"""Ids are looked up in an array if their range is at most so many times N."""
 
 
 @dataclass
 class Folder:
-    """The two tables, and what is in the table of nodes.
+    """The two files, and the table of nodes."""
 
-    Args:
-        nodes, edges: The tables.
-        roles: Which columns of nodes are no features.
-        found: What the other columns hold, and the columns with a role as they are.
-    """
-
-    nodes: Table
-    edges: Table
+    nodes: TableFile
+    edges: TableFile
     roles: Roles
-    found: Survey
+    table: pa.Table  # the columns of nodes that are used
+    found: dict[str, ColumnSummary]  # what the feature columns contain
+    kept: int  # nodes outside the test set
+    dates: bool = False  # whether times were dates
 
     @classmethod
     def open(cls, path: Path, asked: Roles, encoding: Encoding | None = None) -> Folder:
-        """Find the tables and look through the nodes once."""
+        """Find the files and read the nodes."""
         nodes, edges = find_table(path, "nodes"), find_table(path, "edges")
         roles = _resolve(asked, nodes, encoding)
         check_present(ENDS, edges.columns, edges.path)
-        features = [name for name in nodes.columns if name not in roles.names()]
+        roled = set(roles.names())
+        features = [name for name in nodes.columns if name not in roled]
+        text = set(replace(roles, time=None).names())
         if encoding is not None:
             check_present((c.name for c in encoding.columns), features, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
-        if not features and not roles.names():
+            text |= {c.name for c in encoding.columns if c.kind == "category"}
+        names = [name for name in (*features, *roles.names()) if name not in nodes.unreadable]
+        if not names:
             raise_error(f"'{nodes.path}' has no columns that can be read: add features")
-        found = survey(nodes, features, roles.names(), roles.split)
-        if not found.rows:
+        table = nodes.read(names, text)
+        if not table.num_rows:
             raise_error(f"'{nodes.path}' has no rows: add one for each node")
-        return cls(nodes, edges, roles, found)
+        kept = np.ones(table.num_rows, dtype=bool)
+        if roles.split:
+            outside = split_words(table[roles.split]) != "test"
+            kept = outside if outside.any() else kept
+        found = summarise(nodes, table, features, kept)
+        return cls(nodes, edges, roles, table, found, int(kept.sum()))
 
     def ignored(self, encoding: Encoding | None) -> list[str]:
         """What is not used, a line each."""
@@ -79,112 +92,45 @@ class Folder:
                 )
         return lines
 
-    def parts(self, refuse: Refuse) -> GraphParts:
-        """Edges, ids, labels and the like; what is refused is left out."""
-        path, roles, whole = self.nodes.path, self.roles, self.found.whole
+    def graph(self, refuse: Refuse) -> Data:
+        """The graph without features; what is refused is left out."""
+        path, roles, table = self.nodes.path, self.roles, self.table
         if roles.id is None:
-            node_id = np.arange(self.found.rows)
+            ids = pa.array(np.arange(table.num_rows))
         else:
-            node_id = as_ids(whole[roles.id], self.nodes.typed)
-        ids = NodeIds(node_id, path, refuse)
-        parts = GraphParts(self.found.rows, _read_edges(self.edges, ids, refuse), node_id)
+            ids = as_ids(table[roles.id], self.nodes.is_csv)
+            _check_ids(ids, path, refuse)
+        edges = torch.from_numpy(_read_edges(self.edges, ids, path, refuse))
+        graph = Data(edge_index=edges, num_nodes=table.num_rows)
+        graph.node_id = ids.to_numpy(zero_copy_only=False)
         if roles.label:
-            parts.columns["y"] = as_classes(whole[roles.label])
+            graph.y = as_classes(table[roles.label])
         if roles.environment:
-            parts.columns["environment"] = as_classes(whole[roles.environment])
+            graph.environment = as_classes(table[roles.environment])
         if roles.time:
-            parts.add_time(whole[roles.time], roles.time, path, refuse)
+            self.dates = add_time(graph, table[roles.time], roles.time, path, refuse)
         if roles.split:
-            parts.masks = read_split(whole[roles.split], roles.split, path, refuse)
-        return parts
+            add_split(graph, table[roles.split], roles.split, path, refuse)
+        return graph
 
 
 def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     """The graph in a folder, its features made by `encoding` or by a new one."""
     folder = Folder.open(path, asked, encoding)
-    nodes, found = folder.nodes, folder.found
+    nodes, table, found = folder.nodes, folder.table, folder.found
     if encoding is None:
-        check_learnable(found, nodes.path, raise_error)
+        check_learnable(found, nodes, table, folder.kept, raise_error)
     else:
-        check_fits(encoding, found, nodes.path, raise_error)
-    parts = folder.parts(raise_error)
-    ignored = folder.ignored(encoding)
-    found.whole.clear()
-    applied = encoding or Encoding.learn(found, folder.roles)
-    x, unknown = encode(applied, nodes, found.rows)
-    for line in [*ignored, *unknown]:
+        check_fits(encoding, found, nodes, table)
+    graph = folder.graph(raise_error)
+    graph.encoding = encoding or Encoding.learn(found, folder.roles)
+    graph.x, unknown = encode(graph.encoding, table, nodes.path)
+    for line in [*folder.ignored(encoding), *unknown]:
         warnings.warn(line, InputWarning, stacklevel=3)
-    return parts.with_features(x, applied)
+    return graph
 
 
-class NodeIds:
-    """Where each id's row is.
-
-    Integers that lie close together are looked up in an array, others in sorted order, strings in a
-    dict.
-    """
-
-    def __init__(self, ids: np.ndarray, path: Path, refuse: Refuse) -> None:
-        self.path, self.count = path, len(ids)
-        self.example = str(ids[0])[:40]
-        self._integers = ids.dtype != object
-        empty = np.flatnonzero(is_empty(ids)) if ids.dtype == object else np.empty(0)
-        if empty.size:
-            refuse(
-                f"'{path}' has no id for {empty.size:,} nodes, the first in row "
-                f"{int(empty[0]) + 1:,}: give each node one"
-            )
-        if self._integers:
-            self._order = np.argsort(ids, kind="stable")
-            self._sorted = ids[self._order]
-            self._table = self._places()
-            repeated = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        else:
-            self._rows = dict(zip(reversed(ids.tolist()), range(len(ids) - 1, -1, -1), strict=True))
-            repeated = ids[[self._rows[name] != row for row, name in enumerate(ids.tolist())]]
-        if repeated.size:
-            refuse(
-                f"'{path}' has {repeated.size:,} rows with an id that another has, such as "
-                f"{str(repeated[0])[:40]!r}: keep one row for each node"
-            )
-
-    def rows(self, cells: np.ndarray) -> np.ndarray:
-        """The row $[n]$ of each id; -1 where no node has it."""
-        if not self._integers:
-            found = map(self._rows.get, as_text(cells).tolist(), repeat(-1))
-            return np.fromiter(found, np.int64, len(cells))
-        integers = as_integers(cells)
-        if integers is None:
-            return np.array([self._row(cells[[i]]) for i in range(len(cells))], dtype=np.int64)
-        return self._find(integers)
-
-    def _row(self, cell: np.ndarray) -> int:
-        integer = as_integers(cell)
-        return -1 if integer is None else int(self._find(integer)[0])
-
-    def _find(self, integers: np.ndarray) -> np.ndarray:
-        low, high = self._sorted[0], self._sorted[-1]
-        inside = (integers >= low) & (integers <= high)
-        if self._table is not None:
-            return np.where(inside, self._table[np.where(inside, integers, low) - low], -1)
-        ascending = np.argsort(integers)  # neighbours in memory, one after the other
-        wanted = integers[ascending]
-        places = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
-        found = np.empty_like(places)
-        found[ascending] = np.where(self._sorted[places] == wanted, self._order[places], -1)
-        return found
-
-    def _places(self) -> np.ndarray | None:
-        """The row of each integer between the least id and the largest, if they lie close."""
-        low, high = int(self._sorted[0]), int(self._sorted[-1])
-        if high - low >= MOST_EMPTY * len(self._sorted) + 1024:
-            return None
-        table = np.full(high - low + 1, -1)
-        table[(self._sorted - low)[::-1]] = self._order[::-1]
-        return table
-
-
-def _resolve(asked: Roles, nodes: Table, encoding: Encoding | None) -> Roles:
+def _resolve(asked: Roles, nodes: TableFile, encoding: Encoding | None) -> Roles:
     """The columns with a role: those asked for, else those of training, else the usual names."""
     names = {}
     for role, name in vars(asked).items():
@@ -196,36 +142,45 @@ def _resolve(asked: Roles, nodes: Table, encoding: Encoding | None) -> Roles:
             name = usual if usual in nodes.columns else None
         if name in nodes.unreadable:
             raise_error(
-                f"'{nodes.path}' holds {nodes.unreadable[name]} in column '{name}', which cannot "
+                f"'{nodes.path}' has {nodes.unreadable[name]} in column '{name}', which cannot "
                 f"be the {role}: write numbers or text"
             )
         names[role] = name
     return Roles(**names)
 
 
-def _read_edges(table: Table, ids: NodeIds, refuse: Refuse) -> np.ndarray:
+def _check_ids(ids: pa.Array, path: Path, refuse: Refuse) -> None:
+    if ids.null_count:
+        row = pc.index(ids.is_null(), True).as_py() + 1
+        refuse(
+            f"'{path}' has no id for {ids.null_count:,} nodes, the first in row {row:,}: give each "
+            "node one"
+        )
+    first = pc.index_in(ids, value_set=ids).to_numpy(zero_copy_only=False)
+    repeated = ids.filter(pa.array(first != np.arange(len(ids)))).drop_null()
+    if len(repeated):
+        refuse(
+            f"'{path}' has {len(repeated):,} rows with an id that another row has, such as "
+            f"{str(repeated[0])[:40]!r}: keep one row for each node"
+        )
+
+
+def _read_edges(file: TableFile, ids: pa.Array, nodes: Path, refuse: Refuse) -> np.ndarray:
     """Rows $[2, E]$ of sources and targets; edges of unknown nodes are refused, and left out."""
     for name in ENDS:
-        if name in table.unreadable:
-            raise_error(f"'{table.path}' holds {table.unreadable[name]} in column '{name}'")
-    parts, unknown, first, rows = [], 0, "", 0
-    for chunk in table.chunks(ENDS):
-        edges = np.stack([ids.rows(chunk[name]) for name in ENDS])
-        known: np.ndarray = np.all(edges >= 0, axis=0)
-        if not known.all():
-            place = int(np.flatnonzero(~known)[0])
-            end = ENDS[int(edges[1, place] < 0 <= edges[0, place])]
-            first = (
-                first or f"{end} {as_text(chunk[end])[place][:40]!r} in row {rows + place + 1:,}"
-            )
-            unknown += int((~known).sum())
-            edges = edges[:, known]
-        parts.append(edges.astype(np.int32) if ids.count < 2**31 else edges)
-        rows += len(known)
-    if unknown:
+        if name in file.unreadable:
+            raise_error(f"'{file.path}' has {file.unreadable[name]} in column '{name}'")
+    table = file.read(ENDS, text=ENDS if ids.type == pa.string() else ())
+    edges = np.stack([rows_of(table[name], ids) for name in ENDS])
+    known: np.ndarray = np.all(edges >= 0, axis=0)
+    if not known.all():
+        row = int(np.argmin(known))
+        end = ENDS[int(edges[0, row] >= 0)]
+        cell = as_text(table[end].slice(row, 1))[0].as_py() or ""
         refuse(
-            f"'{table.path}' has {unknown:,} of {rows:,} edges with an id that is not in "
-            f"{ids.path.name}, the first {first} (ids there look like {ids.example!r}): add "
-            "the nodes, or leave the edges out"
+            f"'{file.path}' has {int((~known).sum()):,} of {len(known):,} edges with an id that is "
+            f"not in {nodes.name}, the first {end} {cell[:40]!r} in row {row + 1:,} (ids there "
+            f"look like {str(ids[0])[:40]!r}): add the nodes, or remove the edges"
         )
-    return np.concatenate([np.empty((2, 0), dtype=np.int64), *parts], axis=1, dtype=np.int64)
+        edges = edges[:, known]
+    return edges.astype(np.int64)

@@ -1,4 +1,4 @@
-"""What was read of a graph of one's own, and what is wrong with it, for a person to look at."""
+"""What `canet inspect` shows: what the files of a graph contain, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -7,70 +7,64 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from sklearn.utils.sparsefuncs import min_max_axis
+from torch_geometric.data import Data
 
-from canet.data.checks import FEW_BOTH_WAYS
+from canet.data.checks import FEW_BOTH_WAYS, check_features
 from canet.data.graph_files.arrays import ArrayGraph
-from canet.data.graph_files.column_checks import check_learnable
-from canet.data.graph_files.column_reports import (
-    ColumnReport,
-    moment,
-    report_feature,
-    report_roles,
-)
-from canet.data.graph_files.columns import Encoding, Roles
-from canet.data.graph_files.edge_statistics import EdgeStatistics, edge_statistics
-from canet.data.graph_files.feature_statistics import feature_statistics
+from canet.data.graph_files.edges import EdgeStatistics, edge_statistics
+from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.folder import Folder
-from canet.data.graph_files.parts import GraphParts
 from canet.data.graph_files.read import graph_path
+from canet.data.graph_files.summary import ColumnSummary, check_learnable
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
+from canet.util.sparse import to_scipy
 
-FEW_LABELS = 5
-"""A class with fewer labelled nodes than this can hardly be learnt."""
-MOST_ROWS = 20
-"""Of a table in the terminal."""
+FEW_LABELS = 5  # a class with fewer labelled nodes can hardly be learned
+MOST_ROWS = 20  # of a table in the terminal
+LARGE = 1e4  # a feature with larger values dominates the others
+KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
+SETS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 Table = tuple[str, list[str], list[list[str]]]
 """Title, heads and rows."""
 
 
+@dataclass(frozen=True)
+class ColumnReport:
+    """A column of nodes, or an array."""
+
+    name: str
+    role: str  # feature, label, time and so on
+    kind: str
+    empty: int  # cells without content, or NaN
+    content: str  # range of numbers and dates, or the first of other values
+
+
 @dataclass
 class Inspection:
-    """What a graph's files hold.
-
-    Args:
-        path: Of the graph.
-        nodes: How many there are.
-        features: D; None where features cannot be made.
-        edges: Counts of edges, components and degrees.
-        columns: Of the nodes.
-        labels, environments: Nodes of each.
-        unlabelled: Nodes without label; None where there are no labels.
-        splits: Nodes of each set.
-        time: First and last, as numbers or ISO dates; None without times.
-        notes: How columns become features.
-        warnings: What is wrong or looks so, a line each.
-    """
+    """What a graph's files contain."""
 
     path: str
     nodes: int
-    features: int | None
+    features: int | None  # None if features cannot be made
     edges: EdgeStatistics
     columns: list[ColumnReport]
-    labels: dict[str, int] = field(default_factory=dict)
-    unlabelled: int | None = None
+    labels: dict[str, int] = field(default_factory=dict)  # nodes of each class
+    unlabelled: int | None = None  # None without labels
     environments: dict[str, int] = field(default_factory=dict)
     splits: dict[str, int] = field(default_factory=dict)
-    time: tuple[str, str] | None = None
-    notes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    time: tuple[str, str] | None = None  # first and last, as numbers or ISO dates
+    notes: list[str] = field(default_factory=list)  # how columns become features
+    warnings: list[str] = field(default_factory=list)  # what is wrong or looks wrong
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """All but the tables, in sentences."""
+        """Everything except the tables, a line each."""
         e = self.edges
         features = "no" if self.features is None else f"{self.features:,}"
         both = "" if e.reverse_share is None else f", {e.reverse_share:.0%} with their reverse"
@@ -84,9 +78,8 @@ class Inspection:
         if self.time:
             lines.append(f"time: {self.time[0]} to {self.time[1]}")
         if self.splits:
-            lines.append(
-                "split: " + ", ".join(f"{n} {count:,}" for n, count in self.splits.items())
-            )
+            sets = (f"{name} {count:,}" for name, count in self.splits.items())
+            lines.append(f"split: {', '.join(sets)}")
         if self.unlabelled is not None:
             lines.append(
                 f"labels: {len(self.labels):,} classes; {self.unlabelled:,} nodes unlabelled"
@@ -97,7 +90,7 @@ class Inspection:
     def tables(self) -> list[Table]:
         """Columns, labels and environments, cut where there are many."""
         columns = [[c.name, c.role, c.kind, f"{c.empty:,}", c.content] for c in self.columns]
-        tables = [("Columns", ["column", "role", "holds", "empty", "content"], columns)]
+        tables = [("Columns", ["column", "role", "contains", "empty", "content"], columns)]
         for title, counts in (("Labels", self.labels), ("Environments", self.environments)):
             if counts:
                 rows = [[name, f"{count:,}"] for name, count in counts.items()]
@@ -114,63 +107,82 @@ def inspect_graph(
     time: str | None = None,
     id: str | None = None,
 ) -> Inspection:
-    """Look at a graph, also one that could not be trained on; arguments as `read_graph`'s."""
+    """Inspect a graph, also one that cannot be trained on; arguments as in `read_graph`."""
     asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
     place = graph_path(path)
     return _inspect_folder(place, asked) if place.is_dir() else _inspect_arrays(place, asked)
 
 
 def _inspect_folder(path: Path, asked: Roles) -> Inspection:
-    folder = Folder.open(path, asked)
-    found, roles = folder.found, folder.roles
-    problems: list[str] = []
-    check_learnable(found, folder.nodes.path, problems.append)
-    encoding = None if problems else Encoding.learn(found, roles)
-    parts = folder.parts(problems.append)
-    features = [report_feature(column) for column in found.columns.values()]
+    folder, problems = Folder.open(path, asked), list[str]()
+    check_learnable(folder.found, folder.nodes, folder.table, folder.kept, problems.append)
+    encoding = None if problems else Encoding.learn(folder.found, folder.roles)
+    graph = folder.graph(problems.append)
     inspection = Inspection(
         path=str(path),
-        nodes=found.rows,
+        nodes=int(graph.num_nodes or 0),
         features=len(encoding.names) if encoding else None,
-        edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts) + features,
+        edges=edge_statistics(graph.edge_index.numpy(), folder.table.num_rows),
+        columns=[
+            *_report_roles(folder.roles, graph, folder.dates),
+            *(_report_feature(column) for column in folder.found.values()),
+        ],
         notes=encoding.notes() if encoding else [],
         warnings=problems + folder.ignored(None),
     )
-    _add_columns(inspection, parts)
+    _add_columns(inspection, graph, folder.dates)
     return inspection
 
 
 def _inspect_arrays(path: Path, asked: Roles) -> Inspection:
-    graph = ArrayGraph(path, asked)
-    x, roles = feature_statistics(graph.features(), path), graph.roles
-    if not x.nodes:
+    arrays, problems = ArrayGraph(path, asked), list[str]()
+    given, width = arrays.features(), None
+    nodes = given.shape[0] if getattr(given, "ndim", 0) else 0
+    if not nodes:
         raise InputError(f"'{path}' has no nodes: give x the shape [nodes, features]")
-    problems: list[str] = []
-    parts = graph.parts(x.nodes, problems.append)
-    features = [ColumnReport("x", "feature", x.holds, x.empty, x.content)]
+    kind, content = str(given.dtype).removeprefix("torch."), ""
+    try:
+        x = check_features(given)
+    except InputError as error:
+        problems.append(f"'{path}': {error}")
+    else:
+        width, is_sparse = x.shape[1], x.layout == torch.sparse_csr
+        kind += ", sparse" if is_sparse else ", dense"
+        ends = min_max_axis(to_scipy(x), 0) if is_sparse else x.aminmax(dim=0)
+        low, high = (np.asarray(end) for end in ends)
+        content = f"{low.min():g} to {high.max():g}"
+        for what, where in (
+            (f"values beyond {LARGE:g} (standardise them)", np.fmax(-low, high) > LARGE),
+            ("the same value for all nodes", low == high),
+        ):
+            if where.any():
+                columns = listed(np.flatnonzero(where).tolist())
+                problems.append(f"'{path}': x has {what} in these columns: {columns}")
+    graph = arrays.graph(nodes, problems.append)
     inspection = Inspection(
         path=str(path),
-        nodes=x.nodes,
-        features=x.features,
-        edges=edge_statistics(parts.edge_index, parts.num_nodes),
-        columns=report_roles(roles, parts) + features,
-        warnings=problems + x.warnings + graph.ignored(),
+        nodes=nodes,
+        features=width,
+        edges=edge_statistics(graph.edge_index.numpy(), nodes),
+        columns=[
+            *_report_roles(arrays.roles, graph, arrays.dates),
+            ColumnReport("x", "feature", kind, 0, content),
+        ],
+        warnings=problems + arrays.ignored(),
     )
-    _add_columns(inspection, parts)
+    _add_columns(inspection, graph, arrays.dates)
     return inspection
 
 
-def _add_columns(inspection: Inspection, parts: GraphParts) -> None:
-    """What labels, environments, times, sets and edges say, and what looks wrong with them."""
-    n, warn = parts.num_nodes, inspection.warnings.append
-    names = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
-    inspection.splits = {names[name]: int(np.sum(mask)) for name, mask in parts.masks.items()}
+def _add_columns(inspection: Inspection, graph: Data, dates: bool) -> None:
+    """Add labels, environments, times, sets, and what looks wrong with them and the edges."""
+    n, warn = inspection.nodes, inspection.warnings.append
+    inspection.splits = {SETS[m]: int(graph[m].sum()) for m in SETS if m in graph}
     for name in ("y", "environment"):
-        if name not in parts.columns:
+        if name not in graph:
             continue
         try:
-            values, known = check_labels(parts.columns[name], n, name)
+            values, known = check_labels(graph[name], n, name)
         except InputError as error:
             warn(f"'{inspection.path}': {error}")
             continue
@@ -178,32 +190,80 @@ def _add_columns(inspection: Inspection, parts: GraphParts) -> None:
         counted = {str(value): int(count) for value, count in zip(found, counts, strict=True)}
         if name == "environment":
             inspection.environments = counted
-        else:
-            inspection.labels, inspection.unlabelled = counted, n - int(known.sum())
-            _warn_of_labels(inspection)
-    times = parts.columns.get("time")
+            continue
+        inspection.labels, inspection.unlabelled = counted, n - int(known.sum())
+        if len(counted) < 2:
+            warn(f"the labels have {len(counted)} classes: at least two are needed")
+        few = [f"{label} ({count})" for label, count in counted.items() if count < FEW_LABELS]
+        if few:
+            warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
+    times = graph.get("time")
     if times is not None and times.dtype.kind in "iuf" and times.shape == (n,):
         known = np.isfinite(times)
         if not known.all():
             warn(f"{int((~known).sum()):,} nodes have no time: give each node one")
         if known.any():
-            ends = float(times[known].min()), float(times[known].max())
-            inspection.time = (moment(ends[0], parts.dates), moment(ends[1], parts.dates))
+            ends = (times[known].min(), times[known].max())
+            inspection.time = (_moment(ends[0], dates), _moment(ends[1], dates))
     share = inspection.edges.reverse_share
     if share is not None and share < FEW_BOTH_WAYS:
         warn(
-            f"{1 - share:.0%} of edges go one way only, so messages do, too: if the graph is "
-            "undirected, say --undirected (in Python undirected=True)"
+            f"{1 - share:.0%} of edges go one way only: if the graph is undirected, pass "
+            "--undirected (in Python undirected=True)"
         )
 
 
-def _warn_of_labels(inspection: Inspection) -> None:
-    labels, warn = inspection.labels, inspection.warnings.append
-    if len(labels) < 2:
-        warn(f"the labels are of {len(labels)} classes: there is nothing to tell apart")
-    few = [f"{name} ({count})" for name, count in labels.items() if count < FEW_LABELS]
-    if few:
-        warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
+def _report_feature(column: ColumnSummary) -> ColumnReport:
+    content, dates = "", column.kind == "date"
+    if column.kind == "text":
+        content = listed(column.words) if column.words else "many different values"
+    elif np.isfinite(column.low):
+        content = f"{_moment(column.low, dates)} to {_moment(column.high, dates)}"
+    return ColumnReport(column.name, "feature", column.kind, column.empty, content)
+
+
+def _report_roles(roles: Roles, graph: Data, dates: bool) -> list[ColumnReport]:
+    """The columns that are not features."""
+    names = {
+        "id": (roles.id, "node_id"),
+        "label": (roles.label, "y"),
+        "environment": (roles.environment, "environment"),
+        "time": (roles.time, "time"),
+        "graph": ("batch", "batch"),
+    }
+    found = [(role, name, key) for role, (name, key) in names.items() if name and key in graph]
+    found += [
+        ("split", f"{roles.split} → {m}" if roles.split else m, m) for m in SETS if m in graph
+    ]
+    return [
+        _report(name, role, np.asarray(graph[key]), role == "time" and dates)
+        for role, name, key in found
+    ]
+
+
+def _report(name: str, role: str, values: np.ndarray, dates: bool) -> ColumnReport:
+    shape = "" if values.ndim == 1 else f" {list(values.shape)}"
+    kind = "date" if dates else KINDS.get(values.dtype.kind, str(values.dtype)) + shape
+    empty, content = 0, ""
+    if values.dtype == object:
+        empty = sum(value is None or value == "" for value in values.flat)
+        content = listed(dict.fromkeys(str(value) for value in values.flat if value))
+    elif values.dtype == bool:
+        content = f"{int(values.sum()):,} true"
+    elif values.dtype.kind in "iuf":
+        finite = values[np.isfinite(values)]
+        unknown = (values == -1) & (role in ("label", "environment"))
+        empty = int(np.sum(np.isnan(values) | unknown))
+        if finite.size:
+            content = f"{_moment(finite.min(), dates)} to {_moment(finite.max(), dates)}"
+    return ColumnReport(name, role, kind, empty, content)
+
+
+def _moment(time: float, dates: bool) -> str:
+    """A time as it is written: a number, or an ISO date."""
+    if not dates:
+        return f"{time:.10g}"
+    return str(np.datetime64(round(time), "s")).removesuffix("T00:00:00")
 
 
 def _cut(title: str, heads: list[str], rows: list[list[str]]) -> Table:

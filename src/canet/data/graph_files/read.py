@@ -1,4 +1,4 @@
-"""A graph of one's own from files: a folder of two tables, a `.npz`, or a `.pt` of a PyG `Data`."""
+"""Your graph from files: a folder of two tables, a `.npz`, or a `.pt` of a PyG `Data`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from torch_geometric.data import Data
 
 from canet.data.graph_files.arrays import read_arrays
-from canet.data.graph_files.columns import Encoding, Roles
+from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
 
@@ -29,7 +29,7 @@ def read_graph(
     A folder has `nodes.csv` or `nodes.parquet`, with a row for each node, and `edges.csv` or
     `edges.parquet` with the columns `source` and `target`. Columns of nodes that have no role
     become features: numbers are standardised, text becomes categories. A `.npz` or `.pt` file
-    holds arrays named as in PyG.
+    has arrays named as in PyG.
 
     Args:
         path: Folder or file.
@@ -39,7 +39,7 @@ def read_graph(
         time: Column of numbers or ISO dates.
         id: Column that edges name nodes by; `id` by default, else rows count from 0.
         encoding: Of the graph that a model was trained on: makes the same features here. Its
-            columns with a role are read where they are there.
+            columns with a role are read if the table has them.
 
     Returns:
         `x` (float32 $[N, D]$, dense or sparse CSR), `edge_index` $[2, E]$, `node_id` $[N]$ and,
@@ -47,7 +47,7 @@ def read_graph(
         `test_mask` (each $[N]$) and `encoding`.
 
     Raises:
-        InputError: What is wrong, where, and how to mend it.
+        InputError: What is wrong, where, and how to fix it.
     """
     asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
     place = graph_path(path)
@@ -65,6 +65,6 @@ def graph_path(path: Path | str) -> Path:
     if place.stem in ("nodes", "edges"):
         raise InputError(f"'{place}' is one table: name its folder, '{place.parent}'")
     raise InputError(
-        f"'{place}' is no graph: bring a folder with nodes.csv and edges.csv (or .parquet), a .npz "
-        "or a .pt file"
+        f"'{place}' is not a graph: give a folder with nodes.csv and edges.csv (or .parquet), a "
+        ".npz or a .pt file"
     )

@@ -1,4 +1,4 @@
-"""What there is to know of a graph's edges at first sight."""
+"""Numbers that describe the edges of a graph."""
 
 from __future__ import annotations
 
@@ -12,28 +12,16 @@ from canet.util.sparse import components
 
 @dataclass(frozen=True)
 class EdgeStatistics:
-    """Counts of edges and of what they join.
+    """Counts of edges, components and degrees."""
 
-    Args:
-        edges: All that are listed, self-loops and repeated ones too.
-        self_loops: Edges from a node to itself.
-        repeated: Edges that stand there more than once, without the first of each.
-        reverse_share: Share of different edges, without self-loops, whose reverse is there too;
-            None if there are none.
-        components: Weakly connected ones.
-        largest_component: Nodes of the largest.
-        isolated: Nodes that no edge joins to another.
-        degree_median, degree_max: Of the incoming edges of nodes.
-    """
-
-    edges: int
+    edges: int  # all that are listed, with self-loops and repeated ones
     self_loops: int
-    repeated: int
-    reverse_share: float | None
-    components: int
+    repeated: int  # edges that are listed before
+    reverse_share: float | None  # of different edges without self-loops; None if there are none
+    components: int  # weakly connected
     largest_component: int
-    isolated: int
-    degree_median: float
+    isolated: int  # nodes without an edge to another node
+    degree_median: float  # of incoming edges
     degree_max: int
 
 
@@ -45,9 +33,7 @@ def edge_statistics(edge_index: np.ndarray, num_nodes: int) -> EdgeStatistics:
     loops = source == target
     joined = np.zeros(num_nodes, dtype=bool)
     joined[source[~loops]] = joined[target[~loops]] = True
-    reverse = (target * num_nodes + source)[~loops]
-    places = np.minimum(np.searchsorted(different, reverse), max(len(different) - 1, 0))
-    both_ways = different[places] == reverse
+    both_ways = np.isin((target * num_nodes + source)[~loops], different)
     sizes = np.bincount(components(torch.from_numpy(edge_index), num_nodes).numpy())
     degrees = np.bincount(edge_index[1], minlength=num_nodes)
     return EdgeStatistics(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from canet.data.graph_files.edge_statistics import edge_statistics
+from canet.data.graph_files.edges import edge_statistics
 
 
 def test_edges_are_counted_as_a_person_would() -> None:

@@ -1,0 +1,157 @@
+"""How the columns of a table become features: learnt on one graph, applied again to later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from canet.data.graph_files.summary import ColumnSummary
+from canet.errors import CanetError, listed
+
+Kind = Literal["number", "date", "indicator", "category", "constant"]
+SPARSE_FEATURES, SPARSE_SHARE = 256, 0.1
+"""x is sparse if it has more features than this, and a smaller share that is not zero."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Names of the columns that are not features; None: there is none, or none was asked for."""
+
+    id: str | None = None
+    label: str | None = None
+    split: str | None = None
+    environment: str | None = None
+    time: str | None = None
+
+    def names(self) -> list[str]:
+        """The columns that have a role, each once."""
+        return list(dict.fromkeys(name for name in asdict(self).values() if name is not None))
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """How one column becomes features.
+
+    `number` and `date` become $(v - mean) / std$, with a date as its seconds; an `indicator` is 0
+    or 1 and is not changed; a `category` becomes one feature for each of `categories`, 1 where the
+    cell contains it; a `constant` never varied in training, so it is 0 in every graph.
+    """
+
+    name: str
+    kind: Kind
+    mean: float = 0.0
+    std: float = 1.0
+    categories: tuple[str, ...] = ()
+    empty: int = 0  # cells, which have no category
+
+    @classmethod
+    def learn(cls, column: ColumnSummary) -> ColumnEncoding:
+        """The encoding of a column that is not empty."""
+        if not column.varies:
+            return cls(column.name, "constant")
+        if column.kind == "text":
+            return cls(column.name, "category", categories=column.words or (), empty=column.empty)
+        if column.is_binary:
+            return cls(column.name, "indicator")
+        return cls(
+            column.name, "date" if column.kind == "date" else "number", column.mean, column.std
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of its features."""
+        if self.kind == "category":
+            return [f"{self.name}={category}" for category in self.categories]
+        return [self.name]
+
+
+@dataclass(frozen=True, repr=False)
+class Encoding:
+    """How columns became features."""
+
+    columns: tuple[ColumnEncoding, ...]  # in the order of the features
+    roles: Roles = Roles()
+    layout: Literal["dense", "sparse"] = "dense"  # of x: sparse if nearly all entries are zero
+    left_out: tuple[str, ...] = ()  # columns without content
+
+    @classmethod
+    def learn(cls, found: Mapping[str, ColumnSummary], roles: Roles) -> Encoding:
+        """The encoding of the columns of a table."""
+        filled = [column for column in found.values() if column.kind != "empty"]
+        columns = tuple(ColumnEncoding.learn(column) for column in filled)
+        count = sum(len(column.names) for column in columns)
+        not_zero = sum(  # of a node's features, on average
+            found[c.name].mean if c.kind == "indicator" else float(c.kind != "constant")
+            for c in columns
+        )
+        sparse = count > SPARSE_FEATURES and not_zero < SPARSE_SHARE * count
+        empty = tuple(name for name, column in found.items() if column.kind == "empty")
+        return cls(columns, roles, "sparse" if sparse else "dense", empty)
+
+    def __repr__(self) -> str:
+        return f"Encoding({len(self.columns)} columns → {len(self.names)} features)"
+
+    @property
+    def names(self) -> list[str]:
+        """Of the D features: `column`, or `column=category`."""
+        return [name for column in self.columns for name in column.names]
+
+    @property
+    def blocks(self) -> dict[str, list[int]]:
+        """Each column → the places of its features among the D."""
+        places, start = {}, 0
+        for column in self.columns:
+            stop = start + len(column.names)
+            places[column.name] = list(range(start, stop))
+            start = stop
+        return places
+
+    def notes(self) -> list[str]:
+        """What a person should know about it, a line each."""
+        kinds: dict[str, list[str]] = {kind: [] for kind in get_args(Kind)}
+        for column in self.columns:
+            kinds[column.kind].append(column.name)
+        lines = [_category_note(column) for column in self.columns if column.kind == "category"]
+        texts = {
+            "number": "standardised (mean 0, standard deviation 1)",
+            "date": "of dates, read as seconds and standardised",
+            "constant": "with the same value for all nodes outside the test set, so always 0",
+        }
+        lines += [_columns_note(kinds[kind], text) for kind, text in texts.items() if kinds[kind]]
+        if self.left_out:
+            lines.append(_columns_note(self.left_out, "empty and left out"))
+        return lines
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain content for a JSON file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Any) -> Encoding:
+        """The encoding that `to_json` gave."""
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(cls).validate_python(content)
+        except ValidationError as error:
+            place = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise CanetError(
+                f"the encoding of features has a wrong entry{' ' * bool(place)}{place[:80]}: "
+                "restore the file, or fit the model again"
+            ) from error
+
+
+def _category_note(column: ColumnEncoding) -> str:
+    count = len(column.categories)
+    cells = "empty cell has" if column.empty == 1 else "empty cells have"
+    empty = f"; {column.empty:,} {cells} none" if column.empty else ""
+    word = "category" if count == 1 else "categories"
+    shown = (text if text.isprintable() else repr(text) for text in column.categories)
+    return f"text in column '{column.name}' became {count:,} {word} ({listed(shown)}){empty}"
+
+
+def _columns_note(names: Iterable[str], text: str) -> str:
+    quoted = [f"'{name}'" for name in names]
+    word = "column" if len(quoted) == 1 else "columns"
+    return f"{len(quoted):,} {word} {text}: {listed(quoted)}"

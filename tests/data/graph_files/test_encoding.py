@@ -1,0 +1,196 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from canet.data.graph_files import read_graph
+from canet.data.graph_files.encoding import ColumnEncoding, Encoding, Roles
+from canet.errors import CanetError, InputError, InputWarning
+from tests.own_tables import write_folder
+
+ENCODING = Encoding(
+    (
+        ColumnEncoding("unit", "constant"),
+        ColumnEncoding("age", "number", 30.0, 10.0),
+        ColumnEncoding("colour", "category", categories=("blue", "red"), empty=1),
+        ColumnEncoding("vip", "indicator"),
+        ColumnEncoding("joined", "date", 86400.0, 43200.0),
+    ),
+    Roles(id="key", label="kind"),
+    left_out=("blank",),
+)
+NODES = """\
+age,colour,vip,joined,unit
+30,red,true,1970-01-02,1
+50,,false,1970-01-01,2
+20,blue,false,1970-01-02T12:00,3
+"""
+EXPECTED = [[0, 0, 0, 1, 1, 0], [0, 2, 0, 0, 0, -2], [0, -1, 1, 0, 0, 1]]
+EDGES = "source,target\n0,1\n"
+
+
+def learn(folder: Path, nodes: str, **roles: str) -> Encoding:
+    found = read_graph(write_folder(folder, nodes, EDGES), **roles).encoding
+    assert isinstance(found, Encoding)
+    return found
+
+
+def encoded(folder: Path, encoding: Encoding, nodes: str = NODES) -> torch.Tensor:
+    return read_graph(write_folder(folder, nodes, EDGES), encoding=encoding).x
+
+
+def test_each_kind_of_column_is_encoded_in_its_way(tmp_path: Path) -> None:
+    text = "n,zero_one,t,b,d,same,blank\n1,0,y,True,2024-01-01,5,\n3,1,x,False,2024-01-03,5,\n"
+    found = learn(tmp_path, text)
+    assert found.columns == (
+        ColumnEncoding("n", "number", 2.0, 1.0),
+        ColumnEncoding("zero_one", "indicator"),
+        ColumnEncoding("t", "category", categories=("x", "y")),
+        ColumnEncoding("b", "indicator"),
+        ColumnEncoding("d", "date", 1704153600.0, 86400.0),
+        ColumnEncoding("same", "constant"),
+    )
+    assert found.left_out == ("blank",)
+
+
+def test_means_and_deviations_are_those_of_numpy(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(1e6, 3, (1000, 2))
+    rows = "".join(f"{a!r},{b!r}\n" for a, b in values.tolist())
+    for i, column in enumerate(learn(tmp_path, f"a,b\n{rows}").columns):
+        assert column.mean == pytest.approx(values[:, i].mean(), rel=1e-12)
+        assert column.std == pytest.approx(values[:, i].std(), rel=1e-9)
+
+
+def test_one_word_or_nothing_is_a_category_and_one_word_alone_is_constant(tmp_path: Path) -> None:
+    found = learn(tmp_path, "n,some,all\n1,yes,yes\n2,,yes\n")
+    assert [column.kind for column in found.columns] == ["number", "category", "constant"]
+    assert found.names == ["n", "some=yes", "all"]
+
+
+def test_nodes_of_the_test_set_do_not_count(tmp_path: Path) -> None:
+    text = "a,colour,s\n1,red,train\n3,blue,valid\n1000,green, Test\n"
+    with pytest.warns(InputWarning, match="green"):
+        found = learn(tmp_path / "some", text, split="s")
+    assert (found.columns[0].mean, found.columns[1].categories) == (2, ("blue", "red"))
+    found = learn(tmp_path / "all", "a,s\n1,test\n3,test\n", split="s")
+    assert found.columns[0].mean == 2
+
+
+def test_text_that_parquet_declares_is_text_though_it_looks_like_numbers(tmp_path: Path) -> None:
+    columns = {"code": ["1", "2"], "day": ["2024-01-01", "2024-01-02"], "count": [1, 3]}
+    pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    kinds = [column.kind for column in read_graph(tmp_path).encoding.columns]
+    assert kinds == ["category", "category", "number"]
+
+
+def test_many_columns_that_are_mostly_zero_are_sparse(tmp_path: Path) -> None:
+    def words(count: int, share: int) -> str:
+        head = ",".join(f"w{i}" for i in range(count))
+        rows = [",".join(str(int((i + j) % share == 0)) for i in range(count)) for j in range(40)]
+        return "\n".join([head, *rows]) + "\n"
+
+    assert learn(tmp_path, words(300, 20)).layout == "sparse"
+    assert learn(tmp_path, words(300, 4)).layout == "dense"
+    assert learn(tmp_path, words(200, 20)).layout == "dense"
+
+
+@pytest.mark.parametrize("count", [50, 51])
+def test_more_than_fifty_words_that_differ_between_nodes_are_a_name(
+    tmp_path: Path, count: int
+) -> None:
+    rows = "".join(f"{i},name {i}\n" for i in range(count))
+    if count == 50:
+        assert len(learn(tmp_path, f"a,who\n{rows}").names) == 51
+        return
+    with pytest.raises(InputError, match="'who'"):
+        learn(tmp_path, f"a,who\n{rows}")
+
+
+def test_a_slip_among_many_numbers_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"{i}\n" for i in range(60))
+    with pytest.raises(InputError, match=r"'a' .*'n/a' in row 61"):
+        learn(tmp_path, f"a\n{rows}n/a\n")
+
+
+def test_columns_become_the_features_of_the_encoding(tmp_path: Path) -> None:
+    assert ENCODING.names == ["unit", "age", "colour=blue", "colour=red", "vip", "joined"]
+    assert list(ENCODING.blocks.values()) == [[0], [1], [2, 3], [4], [5]]
+    x = encoded(tmp_path, ENCODING)
+    assert x.dtype == torch.float32
+    assert x.tolist() == EXPECTED
+
+
+def test_the_sparse_layout_has_the_same_features(tmp_path: Path) -> None:
+    x = encoded(tmp_path, Encoding(ENCODING.columns, layout="sparse"))
+    assert x.layout == torch.sparse_csr
+    assert x.to_dense().tolist() == EXPECTED
+    assert x.values().numel() == np.count_nonzero(EXPECTED)
+
+
+def test_categories_are_compared_as_they_are_written(tmp_path: Path) -> None:
+    encoding = learn(tmp_path / "old", "code\n01\n2\nx\ntrue\n12:00\n")
+    x = encoded(tmp_path / "new", encoding, "code\n01\n2\n")
+    assert [encoding.names[i] for i in x.argmax(dim=1)] == ["code=01", "code=2"]
+
+
+def test_unknown_categories_are_zero_and_counted(tmp_path: Path) -> None:
+    nodes = NODES.replace("red", "green").replace("blue", "green")
+    with pytest.warns(InputWarning, match="2 cells in column 'colour' .*'green'"):
+        x = encoded(tmp_path, ENCODING, nodes)
+    assert not x[:, 2:4].any()
+
+
+def test_values_beyond_zero_and_one_give_a_warning(tmp_path: Path) -> None:
+    with pytest.warns(InputWarning, match="7 in column 'vip'"):
+        x = encoded(tmp_path, ENCODING, NODES.replace("true", "7").replace("false", "1"))
+    assert x[:, 4].tolist() == [7, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("50,", "old,", "text in column 'age' .*'old' in row 2"),
+        ("50,", ",", r"'age' \(1\)"),
+        ("true", "maybe", "'vip'"),
+        ("1970-01-0", "1", "'joined'"),
+    ],
+)
+def test_a_later_graph_must_have_the_same_kinds(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    nodes = NODES.replace(old, new).replace("T12:00", "")
+    with pytest.raises(InputError, match=problem):
+        encoded(tmp_path, ENCODING, nodes)
+
+
+def test_notes_say_what_became_of_columns() -> None:
+    notes = "\n".join(ENCODING.notes())
+    for words in ("'colour' became 2 categories", "'age'", "'joined'", "'unit'", "'blank'"):
+        assert words in notes
+
+
+def test_an_encoding_survives_json() -> None:
+    assert Encoding.from_json(json.loads(json.dumps(ENCODING.to_json()))) == ENCODING
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        [],
+        {},
+        ENCODING.to_json() | {"columns": [3]},
+        ENCODING.to_json() | {"layout": "folded"},
+        ENCODING.to_json() | {"roles": {"label": 3}},
+        ENCODING.to_json() | {"columns": [{"name": "a", "kind": "word"}]},
+    ],
+)
+def test_content_that_is_not_an_encoding_is_refused(content: Any) -> None:
+    with pytest.raises(CanetError, match="encoding"):
+        Encoding.from_json(content)

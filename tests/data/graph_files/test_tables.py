@@ -1,0 +1,146 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from canet.data.graph_files.tables import INSTANT, TableFile, find_table
+from canet.errors import InputError
+
+
+def csv_table(folder: Path, text: str | bytes) -> TableFile:
+    content = text if isinstance(text, bytes) else text.encode()
+    (folder / "nodes.csv").write_bytes(content)
+    return find_table(folder, "nodes")
+
+
+def parquet_table(folder: Path, columns: dict[str, Any]) -> TableFile:
+    pq.write_table(pa.table(columns), folder / "nodes.parquet")
+    return find_table(folder, "nodes")
+
+
+def cells(file: TableFile, *names: str, text: tuple[str, ...] = ()) -> list[list[Any]]:
+    table = file.read(names, text)
+    return [table[name].to_pylist() for name in names]
+
+
+def test_cells_may_have_quotes_spaces_and_new_lines(tmp_path: Path) -> None:
+    file = csv_table(tmp_path, 'a, b,c\n1,"x, ""y""\nz",\n2, z, 3\n')
+    assert file.columns == ["a", "b", "c"]
+    assert cells(file, "b", "c") == [['x, "y"\nz', "z"], [None, 3]]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        ("1\n-2\n", pa.int64()),
+        ("1\n2.5e3\nnan\ninf\n", pa.float64()),
+        (f"{2**70}\n1\n", pa.float64()),
+        ("true\nFalse\n", pa.bool_()),
+        ("2024-01-31\n2024-01-31T10:00\n", INSTANT),
+        ("2024-01-31T10:00+01:00\n2024-01-31T10:00Z\n", INSTANT),
+        ("12:00\n13:00\n", pa.string()),
+        ("1\nNA\n", pa.string()),
+        ("true\n1\n", pa.string()),
+        ("1\n2024-01-01\n", pa.string()),
+    ],
+)
+def test_the_type_of_a_csv_column_is_that_of_all_its_cells(
+    tmp_path: Path, column: str, kind: pa.DataType
+) -> None:
+    assert csv_table(tmp_path, f"a\n{column}").read(["a"])["a"].type == kind
+
+
+def test_a_late_word_makes_a_long_column_text(tmp_path: Path) -> None:
+    rows = "".join(f"{i:08},{i}\n" for i in range(600_000))  # more than one block
+    file = csv_table(tmp_path, f"a,b\n{rows}x,1\n")
+    table = file.read(["a", "b"])
+    assert (table["a"].type, table["b"].type) == (pa.string(), pa.int64())
+    assert table["a"][0].as_py() == "00000000"
+
+
+def test_text_is_kept_as_it_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    file = csv_table(tmp_path, "a,b\n01,1.0\n2,\n")
+    assert cells(file, "a", "b", text=("a", "b")) == [["01", "2"], ["1.0", None]]
+
+
+def test_a_byte_order_mark_and_blank_lines_are_skipped(tmp_path: Path) -> None:
+    file = csv_table(tmp_path, b"\xef\xbb\xbf\r\na,b\r\n\r\n1,2\r\n\r\n")
+    assert file.columns == ["a", "b"]
+    assert cells(file, "a") == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "is empty"),
+        ("a;b\n1;2\n", "'a;b'"),
+        (",a\n0,1\n", "column 1"),
+        ("a,b,a\n1,2,3\n", "'a'"),
+        ('"a\nb",c\n1,2\n', "a\\\\nb"),
+        ("a,b\n1,2\n3,4,5\n", "3 cells in line 3"),
+        (b"a,b\n1,\xe9\n", "UTF-8"),
+        (b"a,b\n" + b"1,2\n" * 9999 + b"1,\xe9\n", "'b'"),
+        (b"a,\xe9\n1,2\n", "UTF-8"),
+    ],
+)
+def test_wrong_csv_is_refused_with_the_place(
+    tmp_path: Path, content: str | bytes, problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        csv_table(tmp_path, content).read(["b"])
+
+
+def test_a_folder_has_one_table_of_a_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nodes.csv"):
+        find_table(tmp_path, "nodes")
+    for suffix in ("csv", "parquet"):
+        (tmp_path / f"nodes.{suffix}").write_text("a\n1\n")
+    with pytest.raises(InputError, match=r"both nodes.csv and nodes.parquet"):
+        find_table(tmp_path, "nodes")
+
+
+def test_a_folder_in_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").mkdir()
+    with pytest.raises(InputError, match=r"nodes.csv"):
+        find_table(tmp_path, "nodes")
+
+
+def test_columns_of_parquet_keep_their_type(tmp_path: Path) -> None:
+    day = np.datetime64("2024-01-02", "us").astype(object)
+    file = parquet_table(
+        tmp_path,
+        {
+            "whole": pa.array([1, None], pa.int16()),
+            "number": pa.array([0.5, None], pa.float32()),
+            "true": pa.array([True, None]),
+            "text": pa.array(["1", ""]),
+            "category": pa.array(["x", None]).dictionary_encode(),
+            "day": pa.array([day, None], pa.date32()),
+            "nothing": pa.nulls(2),
+        },
+    )
+    table = file.read(file.columns)
+    kinds = [pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.string(), INSTANT, pa.null()]
+    assert table.schema.types == kinds
+    first = [1, 0.5, True, "1", "x", day, None]
+    assert [table[name].to_pylist() for name in file.columns] == [[cell, None] for cell in first]
+
+
+def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    file = parquet_table(
+        tmp_path, {"id": pa.array([2**63], pa.uint64()), "embedding": [[0.5, 1.5]]}
+    )
+    assert "list" in file.unreadable["embedding"]
+    with pytest.raises(InputError, match="'id'"):
+        file.read(["id"])
+
+
+def test_a_cut_parquet_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = parquet_table(tmp_path, {"a": list(range(1000))}).path
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(InputError, match=r"nodes.parquet") as error:
+        find_table(tmp_path, "nodes")
+    assert "\n" not in str(error.value)
