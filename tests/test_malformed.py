@@ -27,6 +27,11 @@ CAREFUL = settings(
 Draw = Callable[[st.SearchStrategy], Any]
 
 
+def one_of(usual: Any, times: int, *others: Any) -> st.SearchStrategy:
+    """What is usual, several times as often as each other value."""
+    return st.sampled_from([*[usual] * times, *others])
+
+
 @st.composite
 def features(draw: Draw, n: int) -> Any:
     """[n, 5] as models of these tests read, or something else."""
@@ -35,39 +40,13 @@ def features(draw: Draw, n: int) -> Any:
     spoilt = x.clone()
     if n:
         spoilt[0, 0] = draw(st.sampled_from([torch.nan, torch.inf, -torch.inf, 3.4e38, 1e30]))
-    return draw(
-        st.sampled_from(
-            [
-                *[x] * 8,
-                x.double(),
-                x.half(),
-                x.bfloat16(),
-                (9 * x).long(),
-                x > 0.5,
-                x.numpy(),
-                x.tolist(),
-                x.to_sparse_coo(),
-                x.to_sparse_csr(),
-                x.to_sparse_csc(),
-                sp.coo_matrix(x.numpy()),
-                x.clone().requires_grad_(),
-                spoilt,
-                spoilt.to_sparse_csr(),
-                spoilt.double() * 1e300,
-                x[:, :4],
-                x[: n // 2],
-                x[:, 0],
-                x[None],
-                x[:, :0],
-                x.to(torch.complex64),
-                np.full((n, 5), "a"),
-                np.full((n, 5), None),
-                "features",
-                None,
-                3.0,
-            ]
-        )
-    )
+    types = [x.double(), x.half(), x.bfloat16(), (9 * x).long(), x > 0.5, x.to(torch.complex64)]
+    forms = [x.numpy(), x.tolist(), x.to_sparse_coo(), x.to_sparse_csr(), x.to_sparse_csc()]
+    forms += [sp.coo_matrix(x.numpy()), x.clone().requires_grad_()]
+    spoilts = [spoilt, spoilt.to_sparse_csr(), spoilt.double() * 1e300]
+    shapes = [x[:, :4], x[: n // 2], x[:, 0], x[None], x[:, :0]]
+    objects = [np.full((n, 5), "a"), np.full((n, 5), None), "features", None, 3.0]
+    return draw(one_of(x, 8, *types, *forms, *spoilts, *shapes, *objects))
 
 
 @st.composite
@@ -76,123 +55,49 @@ def edges(draw: Draw, n: int) -> Any:
     e = torch.randint(max(n, 1), (2, 12), generator=random)
     beyond, below = e.clone(), e.clone()
     beyond[1, 3], below[0, 0] = n + draw(st.sampled_from([0, 10**12])), -1
-    return draw(
-        st.sampled_from(
-            [
-                *[e] * 8,
-                e.int(),
-                e.numpy().astype(np.uint16),
-                e.tolist(),
-                e[:, :0],
-                torch.empty(0, dtype=torch.long),
-                beyond,
-                below,
-                e.float(),
-                e > 2,
-                e.t(),
-                e[0],
-                e[None],
-                torch.cat([e, e[:1]]),
-                e.float().fill_(torch.nan),
-                [[0, 1], [1]],
-                "edges",
-                None,
-            ]
-        )
-    )
+    types = [e.int(), e.numpy().astype(np.uint16), e.tolist(), e.float(), e > 2]
+    shapes = [e[:, :0], torch.empty(0, dtype=torch.long), e.t(), e[0], e[None]]
+    shapes += [torch.cat([e, e[:1]]), [[0, 1], [1]]]
+    others = [beyond, below, e.float().fill_(torch.nan), "edges", None]
+    return draw(one_of(e, 8, *types, *shapes, *others))
 
 
 @st.composite
 def labels(draw: Draw, n: int) -> Any:
     y = np.arange(n) % 3
     some = np.where(np.arange(n) % 4 == 0, -1, y)
-    return draw(
-        st.sampled_from(
-            [
-                *[y] * 4,
-                *[some] * 4,
-                torch.from_numpy(y),
-                torch.from_numpy(y)[:, None],
-                y.astype(float),
-                np.where(some < 0, np.nan, y.astype(float)),
-                [None if v < 0 else int(v) for v in some],
-                [None if v < 0 else f"class {v}" for v in some],
-                np.array(["a", "b", "c"])[y],
-                y == 0,
-                np.full(n, -1),
-                np.zeros(n, dtype=int),
-                np.where(np.arange(n) == 0, 100_000, y),
-                np.where(np.arange(n) == 0, 2**62, y),
-                y.astype(np.uint64),
-                y + 0.5,
-                np.full(n, np.inf),
-                y[:, None] * np.ones(3),
-                y[: n // 2],
-                ["a" if v else 1 for v in y],
-                [{}] * n,
-                [[1]] * n,
-                "labels",
-                None,
-                7,
-            ]
-        )
-    )
+    tensors = [torch.from_numpy(y), torch.from_numpy(y)[:, None]]
+    unlabelled = [np.where(some < 0, np.nan, y.astype(float)), np.full(n, -1)]
+    unlabelled += [[None if v < 0 else int(v) for v in some]]
+    unlabelled += [[None if v < 0 else f"class {v}" for v in some]]
+    types = [y.astype(float), np.array(["a", "b", "c"])[y], y == 0, y.astype(np.uint64), y + 0.5]
+    values = [np.where(np.arange(n) == 0, huge, y) for huge in (100_000, 2**62)]
+    values += [np.zeros(n, dtype=int), np.full(n, np.inf)]
+    shapes = [y[:, None] * np.ones(3), y[: n // 2], [[1]] * n]
+    objects = [["a" if v else 1 for v in y], [{}] * n, "labels", None, 7]
+    others = [*tensors, *unlabelled, *types, *values, *shapes, *objects]
+    return draw(one_of(y, 4, *[some] * 4, *others))
 
 
 @st.composite
 def node_sets(draw: Draw, n: int) -> Any:
     mask = torch.rand(n, generator=torch.Generator().manual_seed(draw(st.integers(0, 9)))) > 0.5
-    return draw(
-        st.sampled_from(
-            [
-                *[None] * 6,
-                mask,
-                mask.numpy(),
-                mask.tolist(),
-                mask.nonzero().squeeze(1),
-                mask.nonzero(),
-                mask.long(),
-                mask.float(),
-                mask[: n // 2],
-                ~mask,
-                mask[:, None].expand(n, 3),
-                torch.tensor([n]),
-                [-1],
-                [0, 0],
-                [],
-                range(n),
-                "train",
-                0,
-            ]
-        )
-    )
+    masks = [mask, mask.numpy(), mask.tolist(), ~mask, mask.long(), mask.float()]
+    numbers = [mask.nonzero().squeeze(1), mask.nonzero(), torch.tensor([n]), [-1], [0, 0], []]
+    shapes = [mask[: n // 2], mask[:, None].expand(n, 3)]
+    return draw(one_of(None, 6, *masks, *numbers, *shapes, range(n), "train", 0))
 
 
 @st.composite
 def columns(draw: Draw, n: int) -> Any:
     """Environments, times or graph numbers."""
-    return draw(
-        st.sampled_from(
-            [
-                *[None] * 8,
-                np.arange(n) % 2,
-                torch.arange(n) % 2,
-                torch.arange(n)[:, None],
-                np.array(["x", "y"])[np.arange(n) % 2],
-                [None, *range(n - 1)],
-                np.full(n, -1),
-                np.linspace(0, 1, n),
-                np.full(n, np.nan),
-                np.arange(n).astype("datetime64[D]"),
-                np.full(n, "NaT", dtype="datetime64[s]"),
-                np.arange(n + 1),
-                np.arange(n) + 1j,
-                [...] * n,
-                "time",
-                3,
-            ]
-        )
-    )
+    two = np.arange(n) % 2
+    numbers = [two, torch.from_numpy(two), torch.arange(n)[:, None], np.linspace(0, 1, n)]
+    missing = [[None, *range(n - 1)], np.full(n, -1), np.full(n, np.nan)]
+    missing += [np.full(n, "NaT", dtype="datetime64[s]")]
+    others = [np.array(["x", "y"])[two], np.arange(n).astype("datetime64[D]"), np.arange(n + 1)]
+    others += [np.arange(n) + 1j, [...] * n, "time", 3]
+    return draw(one_of(None, 8, *numbers, *missing, *others))
 
 
 @st.composite

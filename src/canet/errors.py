@@ -1,4 +1,4 @@
-"""The exceptions for everything a user can cause."""
+"""The exceptions for what a user can fix."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from itertools import islice
 from typing import Any
 
 MOST_LISTED = 5
-"""Names that a message lists."""
+"""How many names a message lists."""
 LONGEST_NAME = 60
 """Letters of an unknown name that a message shows."""
 NEAR = 0.65
-"""How alike a name is to what was meant, at least: one wrong letter in three is 0.67."""
+"""Least similarity of a suggested name: one wrong letter in three is 0.67."""
 
 
 class CanetError(Exception):
-    """A mistake the user can mend: one line with the cause and the mend.
+    """Something the user can fix: one line with the cause and how to fix it.
 
-    The command line prints it without a traceback and exits with code 2.
+    The command line prints the line and exits with code 2; `--debug` adds the traceback.
     """
 
 
 class InputError(CanetError, ValueError):
-    """Data that cannot be used as it is: names the cause, the place and the mend.
+    """Data that cannot be used as it is: what is wrong, where, and how to fix it.
 
-    A `ValueError` too, as Python and scikit-learn users expect of bad input.
+    Also a `ValueError`, as Python and scikit-learn users expect for bad input.
     """
 
 
 class InputWarning(UserWarning):
-    """Something in the input that was read otherwise than its owner may expect."""
+    """Something in the input may not mean what the user expects."""
 
 
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
-    """An error for a misspelt `name`, or what is none, with the `valid` ones, the nearest first."""
+    """An error for a `name` that is not `valid`; it suggests the nearest valid one."""
     names, shown = list(valid), " ".join(str(name).split())[:LONGEST_NAME]
     nearest = get_close_matches(shown, names, n=1, cutoff=NEAR)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
@@ -42,14 +42,14 @@ def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
 
 
 def check_name(kind: str, name: Any, valid: Iterable[str]) -> None:
-    """Refuse what is none of the `valid` names, whatever it is."""
+    """Raise an error unless `name` is one of the `valid` names."""
     names = list(valid)
     if name not in names:
         raise unknown_name(kind, name, names)
 
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:
-    """The first of some items and how many more there are; `count` where they are too many."""
+    """The first items and how many more there are; `count` is their number, where it is known."""
     texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]
     more = (len(texts) if count is None else count) - MOST_LISTED
     return ", ".join(texts[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")

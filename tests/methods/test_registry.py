@@ -4,7 +4,7 @@ from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, Settings, check_backbone, get_method
 
 
-def test_each_method_stands_under_its_own_name_and_tells_what_it_is() -> None:
+def test_each_method_has_its_name_a_summary_and_a_paper() -> None:
     for name, method in METHODS.items():
         assert method.name == name
         assert get_method(name) is method
@@ -13,21 +13,11 @@ def test_each_method_stands_under_its_own_name_and_tells_what_it_is() -> None:
         assert issubclass(method.settings_type, Settings)
 
 
-def test_unknown_method_is_refused_with_the_nearest_and_all_valid_names() -> None:
-    with pytest.raises(CanetError) as caught:
+def test_an_unknown_name_is_rejected_with_the_nearest() -> None:
+    with pytest.raises(CanetError, match="'canet'"):
         get_method("cannet")
-    names = ", ".join(METHODS)
-    assert str(caught.value) == (
-        f"unknown method 'cannet': did you mean 'canet'? valid are {names}"
-    )
-
-
-def test_unknown_backbone_is_refused_with_the_valid_ones() -> None:
-    with pytest.raises(CanetError) as caught:
+    with pytest.raises(CanetError, match="'gcn'"):
         check_backbone("gcnn")
-    assert str(caught.value) == (
-        f"unknown backbone 'gcnn': did you mean 'gcn'? valid are {', '.join(BACKBONES)}"
-    )
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)

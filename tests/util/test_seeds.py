@@ -24,22 +24,8 @@ def test_the_smallest_and_the_largest_seed_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "seed",
-    [
-        -1,
-        LARGEST_SEED + 1,
-        pytest.param(10**5000, id="huge"),
-        1.0,
-        np.float64(1),
-        True,
-        np.bool_(True),
-        None,
-        "1",
-    ],
+    "seed", [-1, LARGEST_SEED + 1, 1.0, np.float64(1), True, np.bool_(True), None, "1"], ids=str
 )
-def test_anything_else_is_refused_in_one_line(seed: Any) -> None:
-    with pytest.raises(InputError) as caught:
+def test_anything_else_is_rejected(seed: Any) -> None:
+    with pytest.raises(InputError, match="data_seed"):
         checked_seed(seed, "data_seed")
-    cause, mend = str(caught.value).split(": ")
-    assert cause in ("data_seed is out of bounds", f"data_seed is of type '{type(seed).__name__}'")
-    assert mend == "give a whole number from 0 to 4,294,967,295"

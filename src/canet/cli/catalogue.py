@@ -1,4 +1,4 @@
-"""What there is: `canet datasets`, `methods` and `backbones`."""
+"""Lists: `canet datasets`, `methods` and `backbones`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import Annotated
 import typer
 
 from canet.cli.app import app
-from canet.cli.options import (
-    DataRoot,
-    Json,
-)
+from canet.cli.options import DataRoot, Json
 
 
 @app.command()
@@ -20,7 +17,7 @@ def datasets(
     data_root: DataRoot = None,
     as_json: Json = False,
 ) -> None:
-    """What tasks there are, their statistics, and whether their files are present and intact."""
+    """List the tasks, their statistics, and whether their files are present and intact."""
     from canet.cli.listings import as_content, show_task, show_tasks
     from canet.data import CATALOG, describe
 
@@ -43,7 +40,7 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method, with all its settings.")] = None,
     as_json: Json = False,
 ) -> None:
-    """What methods there are, what each minimises, its hyper-parameters and its paper."""
+    """List the methods: what each minimises, its hyper-parameters and its paper."""
     from canet.cli.listings import show_method, show_methods
     from canet.methods import METHODS, get_method
     from canet.settings import describe_settings
@@ -68,7 +65,7 @@ def methods(
 
 @app.command()
 def backbones(as_json: Json = False) -> None:
-    """What backbones there are, for every method and as the branches of CaNet."""
+    """List the backbones, which every method and the branches of CaNet can use."""
     from canet.methods import BACKBONES
 
     if as_json:

@@ -1,4 +1,4 @@
-"""A graph of one's own: `canet inspect`, `fit`, `predict` and `diagnose`."""
+"""Your graph: `canet inspect`, `fit`, `predict` and `diagnose`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def inspect(
     id_: IdColumn = None,
     as_json: Json = False,
 ) -> None:
-    """What is read of a graph of your own: counts, columns, missing values, what looks wrong."""
+    """Show what is read from a graph: counts, columns, missing values, possible problems."""
     from canet.data.graph_files import inspect_graph
     from canet.util.console import print_table
 
@@ -70,7 +70,7 @@ def fit(
     id_: IdColumn = None,
     undirected: Annotated[
         bool | None,
-        typer.Option("--undirected/--directed", help="Read each edge both ways, or as it stands."),
+        typer.Option("--undirected/--directed", help="Read each edge both ways, or as it is."),
     ] = None,
     method: MethodName = "canet",
     backbone: BackboneName = "gcn",
@@ -84,13 +84,13 @@ def fit(
     set_: Assignments = None,
     settings_file: SettingsFile = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a made split.")
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a random split.")
     ] = 0,
     device: DeviceOption = Device.auto,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Train on a graph of your own, and keep the model for `canet predict` and `diagnose`."""
+    """Train on your graph and save the model for `canet predict` and `diagnose`."""
     from canet.methods import check_backbone, get_method
     from canet.settings import override
     from canet.store.model_folder import check_target
@@ -134,7 +134,7 @@ def predict(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Predict every node of a graph with a model, and tell how unlike training each is."""
+    """Predict every node of a graph, with a score of how unlike training it is."""
     from canet.estimator.predictions import check_target, predictions, summarise, write_table
 
     check_target(out)
@@ -165,21 +165,19 @@ def diagnose(
     graph: GraphPath,
     training: Annotated[
         Path | None,
-        typer.Option(metavar="GRAPH", help="The graph of training, to see what was relied on."),
+        typer.Option(metavar="GRAPH", help="The training graph, to compare what was relied on."),
     ] = None,
     label: LabelColumn = None,
     id_: IdColumn = None,
     repeats: Annotated[
         int, typer.Option(min=1, max=MOST_REPEATS, help="Draws of each random change.")
     ] = 10,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A page of it, such as page.html.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for an HTML page.")] = None,
     device: DeviceOption = Device.auto,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """What a model relies on, what moved since its training, and what score to expect."""
+    """Show what a model relies on, what shifted since training, and what score to expect."""
     from canet.diagnosis import diagnose as run
     from canet.diagnosis.page import write_page
     from canet.diagnosis.screen import show

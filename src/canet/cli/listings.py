@@ -56,7 +56,7 @@ def show_task(description: TaskDescription) -> None:
     print(f"({counted}); shift: {d.shift}; metric: {METRIC_NAMES[d.metric]}")
     print(f"protocols: {', '.join(d.protocols)}")
     if d.features:
-        print(f"features besides its own: {', '.join(d.features)}")
+        print(f"other features: {', '.join(d.features)}")
     if d.splits:
         print_table("Splits", ["split", "nodes"], [(s, f"{n:,}") for s, n in d.splits.items()])
     if d.files:
@@ -84,7 +84,7 @@ def show_method(method: type[Method]) -> None:
     """One method with all its settings."""
     print(f"{method.name}: {method.summary}")
     print(method.paper)
-    needed = "needs" if method.needs_environments else "needs no"
+    needed = "needs" if method.needs_environments else "does not need"
     print(f"{needed} environment labels")
     rows = [
         [name, str(about["default"]), about["valid"], _search_text(about), about["help"]]

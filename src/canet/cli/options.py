@@ -1,4 +1,4 @@
-"""What commands share: their options, and how names are listed in one."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SEEDS = 1000
 MOST_JOBS = 1024
 MOST_TRIALS = 100_000
 MOST_REPEATS = 1000
-"""More of them is a slip of the finger: it would take years, or all memory."""
+"""Larger numbers are typing errors: they would take years, or all memory."""
 
 
 class Device(StrEnum):
@@ -25,7 +25,7 @@ class Device(StrEnum):
 
 
 def _existing(data_root: Path | None) -> Path | None:
-    """Refuse a folder that is not there even where the task would not read it."""
+    """Reject a missing folder even if the task would not read it."""
     from canet.data.benchmarks.raw import search_roots
 
     if data_root is not None:
@@ -44,9 +44,11 @@ TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datase
 MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
 BackboneName = Annotated[str, typer.Option(help="Name of a backbone; see canet backbones.")]
 DataSeed = Annotated[
-    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and made features.")
+    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and generated features.")
 ]
-Protocol = Annotated[str, typer.Option(help="paper, or disjoint: no test node known.")]
+Protocol = Annotated[
+    str, typer.Option(help="paper, or disjoint: no test node is known in training.")
+]
 GeneratorName = Annotated[
     str,
     typer.Option(
@@ -66,9 +68,7 @@ Inductive = Annotated[
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        help="Train on a Ray cluster: its address, or auto for the one at hand or a new one here."
-    ),
+    typer.Option(help="Train on a Ray cluster: its address, or auto for a running or a new one."),
 ]
 GraphPath = Annotated[
     Path,
@@ -87,7 +87,7 @@ SplitColumn = Annotated[
     str | None, typer.Option(metavar="COL", help="Column of train, valid, test. Default: split.")
 ]
 EnvironmentColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="Column that says where a node comes from.")
+    str | None, typer.Option(metavar="COL", help="Column with the environment of each node.")
 ]
 TimeColumn = Annotated[
     str | None, typer.Option(metavar="COL", help="Column of times; the latest part validates.")

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Colour(NamedTuple):
-    """Hexadecimal codes on a light and on a dark background, told apart by colour-blind readers."""
+    """Hexadecimal codes for a light and a dark background, safe for colour-blind readers."""
 
     light: str
     dark: str
 
 
 BLIND = Colour("#5f6b70", "#7d8b92")
-"""That of a model which never sees the misleading columns: no method of its own."""
+"""A model trained without the spurious columns."""
 CENTRED = Colour("#a9b4b8", "#4d585d")
-"""That of a model for which every domain's columns are centred, likewise."""
+"""A model whose features are centred per graph."""

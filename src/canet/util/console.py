@@ -1,4 +1,4 @@
-"""What the command line shows: one progress bar, short tables, plain lines where nobody looks."""
+"""What commands show: the progress of several runs, and short tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTH_OF_FILES = 160
 
 
 class Report(Protocol):
-    """Tells how far a run is: (epochs done, epochs in all, last validation score)."""
+    """Reports how far a run is: (epochs done, epochs in all, last validation score)."""
 
     def __call__(self, done: int, total: int, score: float) -> None: ...
 
@@ -65,7 +65,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def console() -> Console:
     """Standard output, with texts as they are: a folder may be called `[bold]`."""
-    width = None if sys.stdout and sys.stdout.isatty() else WIDTH_OF_FILES
+    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
     return Console(width=width, markup=False, emoji=False)
 
 

@@ -1,4 +1,4 @@
-"""Memory of our own processes: what is freed is kept for the next epoch, and how much there was."""
+"""Memory of this process: keep what is freed, and the largest use so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 try:
     import resource
-except ModuleNotFoundError:  # Windows has none
+except ModuleNotFoundError:  # on Windows
     resource = None  # type: ignore[assignment]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
@@ -20,12 +20,12 @@ _STEP_BYTES = 2**28
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep the memory that it frees, and not ask the system for it anew.
+    """Let the process keep the memory that it frees, so that it need not ask the system again.
 
     Each epoch makes and frees the same large tensors. By default glibc gives each back to the
     system and gets fresh pages, cleared one by one, for the next, which takes longer than most
     operations on them. For whole processes only, so commands call it and the library does not;
-    nothing happens where there is no glibc.
+    without glibc nothing happens.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -37,7 +37,7 @@ def keep_freed_memory() -> None:
 
 
 def peak_resident_mb() -> float:
-    """Largest resident memory of this process so far; NaN where the system does not tell."""
+    """Largest resident memory of this process so far; NaN if the system does not report it."""
     if resource is None:
         return math.nan
     unit = 1 if sys.platform == "darwin" else 1024

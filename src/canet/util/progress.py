@@ -23,7 +23,7 @@ class Display:
 
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
         self._total, self._unit = total, unit
-        self._quiet = quiet or not sys.stderr  # closed, as for a daemon
+        self._quiet = quiet
         self._reached = float(done)
         self._first: tuple[float, float] | None = None  # time and what was done at the first update
         self._last_line = time.monotonic()
@@ -42,9 +42,7 @@ class Display:
     def update(
         self, done: int, running: int = 0, failed: int = 0, text: str = "", part: float = 0.0
     ) -> None:
-        """So many are done, the failed among them, and `part` of what is running; `text` says of
-        what something is known.
-        """
+        """Show new counts; `part` is the finished share of what is running, `text` a remark."""
         self._reached = done + part
         if self._first is None:
             self._first = time.monotonic(), self._reached
@@ -73,7 +71,7 @@ class Display:
         return ", ".join(words)
 
     def _time_left(self) -> str:
-        """At the pace since the first update; nothing before there is one to go by."""
+        """At the pace since the first update; empty before anything is done."""
         begin, before = self._first or (0.0, self._reached)
         here = self._reached - before
         if here <= 0:

@@ -1,4 +1,4 @@
-"""Seeds: whole numbers that torch, numpy and a run's files all take."""
+"""Seeds: whole numbers that torch, numpy and run folders accept."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LARGEST_SEED = 2**32 - 1
 
 
 def checked_seed(seed: SupportsIndex, name: str = "seed") -> int:
-    """A seed, numpy's integers too, as Python's integer.
+    """A seed as a Python integer; integers of numpy and torch are accepted.
 
     Args:
         seed: What was given.
         name: What a message calls it.
 
     Raises:
-        InputError: No whole number from 0 to the largest seed; True and False are none.
+        InputError: Not a whole number from 0 to the largest seed.
     """
     try:
         number = None if isinstance(seed, bool) else operator.index(seed)
