@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 import torch
+from canet.store.record import MARKER
+from canet.store.states import read_state
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
@@ -30,9 +32,7 @@ from canet.presets import preset
 from canet.runs import run_jobs, worker
 from canet.store import RunFolder, find_runs
 from canet.store.model_folder import read_model, write_model
-from canet.store.record import MARKER
 from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
-from canet.store.states import read_state
 from canet.training import Run, Trainer, loop
 from canet.util.signals import NOTHING_LOST
 from tests.cli.test_cli import QUICK, Answer, call

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from canet.store.record import MARKER, read_record, write_record
 
 from canet.cli.verification import verify
 from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.store import RunFolder, find_runs, write_archive
 from canet.store.model_folder import write_model
-from canet.store.record import MARKER, read_record, write_record
 from canet.store.run_folder import CONFIG, METRICS, RESULT, WEIGHTS
 from canet.store.tensors import pack
 from canet.training import Trainer

@@ -17,6 +17,7 @@ from canet.paper.reproduce import RUNS, choose, features_at_hand
 from canet.store import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
+RESULTS = DOCS.parent / "results"
 REPRODUCTION = DOCS / "results" / "reproduction"
 BACKBONES = DOCS / "results" / "backbones"
 DIAGNOSIS = DOCS / "results" / "diagnosis"
