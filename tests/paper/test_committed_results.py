@@ -18,10 +18,10 @@ from canet.store import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS.parent / "results"
-REPRODUCTION = DOCS / "results" / "reproduction"
-BACKBONES = DOCS / "results" / "backbones"
-DIAGNOSIS = DOCS / "results" / "diagnosis"
-INTERVENTIONS = DOCS / "results" / "interventions"
+REPRODUCTION = RESULTS / "reproduction"
+BACKBONES = RESULTS / "backbones"
+DIAGNOSIS = RESULTS / "diagnosis"
+INTERVENTIONS = RESULTS / "interventions"
 README = DOCS.parent / "README.md"
 
 
