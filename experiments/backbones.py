@@ -14,9 +14,9 @@ from canet.paper.scope import Subject
 from canet.presets import shared
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
-from canet.report.results import OOD_MEAN
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 
 COMPARED = ("gcn", "gat", "sage", "gin", "transformer")
 COLUMNS = 4

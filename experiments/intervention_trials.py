@@ -284,7 +284,7 @@ def run(task: ShiftTask, form: Form, device: str, epochs: int) -> dict[str, floa
         return None
     settings = override(unsearched(task.name, "canet", "gcn"), form.changes)
     result = Trainer(seen, form.method, "gcn", settings, device, epochs).run().result
-    scores, last = result["scores"], result["last_scores"]
+    scores, last = result.scores, result.last_scores
     ood = [name for name in scores if name.startswith("ood/")]
     return {
         "best": mean(scores[name] for name in ood),

@@ -26,11 +26,11 @@ from canet.report.figures import (
     tidy,
 )
 from canet.report.labels import backbone_label
-from canet.report.results import OOD_LAST, OOD_MEAN
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
+from canet.store.summary import OOD_LAST, OOD_MEAN
 from canet.util import colour
 
 BACKBONES = ("gcn", "gat", "sage")
@@ -357,8 +357,9 @@ def _is_spurious(subject: Subject) -> bool:
 def _found(finished: Finished, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:
     """Moved columns of each run: misleading ones, which are the last, and others."""
     for place in finished.places(jobs):
-        findings = place.read_result()["findings"]
-        columns = findings["moved_columns"]
-        first = findings["num_columns"] - NUM_SPURIOUS
+        findings = place.read_result().findings
+        assert findings is not None
+        columns = findings.moved_columns
+        first = findings.num_columns - NUM_SPURIOUS
         of_block = sum(column >= first for column in columns)
         yield of_block, len(columns) - of_block

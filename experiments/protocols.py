@@ -15,11 +15,11 @@ from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
-from canet.report.results import OOD_MEAN
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 from canet.training import SELECTION_RULES
 from canet.util import colour
 

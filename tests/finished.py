@@ -7,11 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from canet.methods.base import Findings
 from canet.presets import preset
-from canet.settings import recorded
-from canet.store import RunConfig, RunFolder
-from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT
-from canet.util.files import write_json
+from canet.store import RunConfig, RunFolder, RunResult
+from canet.store.run_folder import RESULT
 
 
 def make_config(
@@ -23,25 +24,15 @@ def make_config(
     ood_curves: bool = False,
     **changes: Any,
 ) -> RunConfig:
-    settings = recorded(preset(task, method, backbone)) | changes
+    settings = asdict(preset(task, method, backbone)) | changes
     return RunConfig(
         task, "paper", data_seed, "original", False, method, backbone, settings, seed, ood_curves
     )
 
 
-def write_run(
-    root: Path,
-    config: RunConfig,
-    scores: Mapping[str, float],
-    history: Mapping[str, Sequence[float]] | None = None,
-    findings: Mapping[str, Any] | None = None,
-) -> RunFolder:
-    """A finished run with these scores, in the folder of its job."""
-    folder = root / config.name / f"seed-{config.seed}"
-    write_json(folder / CONFIG, asdict(config))
-    write_json(folder / METRICS, history or {"loss": [1.0, 0.5], "valid": [50.0, 60.0]})
-    result = {
-        "scores": {"train": 99.0, "valid": 90.0, **scores},
+def make_result(scores: Mapping[str, float], **changes: Any) -> RunResult:
+    made = {
+        "scores": dict(scores),
         "selection": "best validation",
         "selected_epoch": 2,
         "environments_seen": None,
@@ -50,9 +41,30 @@ def write_run(
         "peak_memory_mb": 100.0,
         "device": "CPU",
         "versions": {"canet": "0", "python": "3", "torch": "2"},
-        "last_scores": {name: value - (value >= 1) for name, value in scores.items()},
-        "findings": dict(findings or {}),
     }
-    write_json(folder / RESULT, result)
-    (folder / MARKER).touch()
-    return RunFolder(folder)
+    return RunResult(**made | changes)
+
+
+def write_run(
+    root: Path,
+    config: RunConfig,
+    scores: Mapping[str, float],
+    history: Mapping[str, Sequence[float]] | None = None,
+    findings: Findings | None = None,
+) -> RunFolder:
+    """A finished run with these scores, in the folder of its job."""
+    place = RunFolder(root / config.name / f"seed-{config.seed}")
+    place.begin(config)
+    result = make_result(
+        {"train": 99.0, "valid": 90.0, **scores},
+        last_scores={name: value - (value >= 1) for name, value in scores.items()},
+        findings=findings,
+    )
+    curves = history or {"loss": [1.0, 0.5], "valid": [50.0, 60.0]}
+    place.finish({"weight": torch.zeros(2)}, {k: list(v) for k, v in curves.items()}, result)
+    return place
+
+
+def change_result(place: RunFolder, **changes: Any) -> None:
+    """Change entries of a finished run's result."""
+    place.add_json(RESULT, place.read_json(RESULT) | changes)

@@ -29,6 +29,18 @@ class InputError(CanetError, ValueError):
     """
 
 
+class ChecksumError(CanetError):
+    """A file is not what was written: cut, changed or damaged."""
+
+
+class MissingFileError(CanetError):
+    """A file or a folder is not there."""
+
+
+class VersionError(CanetError):
+    """A file is what was written, but by another version of canet, which this one cannot read."""
+
+
 class InputWarning(UserWarning):
     """Something in the input may not mean what the user expects."""
 

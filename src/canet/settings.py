@@ -26,13 +26,8 @@ def setting(
     below: float | None = None,
     maximum: float = LARGEST,
     search: Sequence[Any] = (),
-    recorded_at_default: bool = True,
 ) -> Any:
-    """A dataclass field that knows what it is for, which values are valid and which to search.
-
-    A setting that came after runs had been kept is not recorded at its default: runs without it
-    are the same runs.
-    """
+    """A dataclass field that knows what it is for, which values are valid and which to search."""
     metadata = {
         "help": help,
         "choices": tuple(choices),
@@ -41,7 +36,6 @@ def setting(
         "below": below,
         "maximum": maximum,
         "search": tuple(search),
-        "recorded_at_default": recorded_at_default,
     }
     return field(default=default, metadata=metadata)
 
@@ -68,16 +62,6 @@ def check(settings: Any) -> None:
         hint, value = hints[declared.name], getattr(settings, declared.name)
         if type(_checked(declared, hint, value)) is not str and isinstance(value, str):
             raise _refused(declared, hint, value)
-
-
-def recorded(settings: Any) -> dict[str, Any]:
-    """Settings by name as the config of a run has them."""
-    return {
-        declared.name: getattr(settings, declared.name)
-        for declared in fields(settings)
-        if declared.metadata["recorded_at_default"]
-        or getattr(settings, declared.name) != declared.default
-    }
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
@@ -124,8 +108,8 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     rule = declared.metadata
     try:
         parsed = _parsed(value, hint)
-    except (TypeError, ValueError, OverflowError):
-        raise _refused(declared, hint, value) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _refused(declared, hint, value) from error
     if parsed is None:
         return None
     if rule["choices"]:

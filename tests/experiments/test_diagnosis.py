@@ -61,7 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
 def test_a_run_is_examined_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -> None:
     trainer, place = run
     content = examine(trainer, place, is_spurious=True)
-    scores = place.read_result()["scores"]
+    scores = place.read_result().scores
     for name, found in content["expected"].items():
         assert found["actual"] == pytest.approx(scores[f"ood/{name}"])
         assert found["valid"] == pytest.approx(scores["valid"])
@@ -98,5 +98,5 @@ def test_a_finished_run_is_opened_with_its_own_settings(run: tuple[Trainer, RunF
     again = open_trainer(place.read_config(), "cpu", None, trainer.task)
     model = as_classifier(again, place)
     assert model.score(trainer.task.data, nodes=trainer.task.valid) == pytest.approx(
-        place.read_result()["scores"]["valid"] / 100
+        place.read_result().scores["valid"] / 100
     )

@@ -123,7 +123,7 @@ def test_weights_survive_a_save_and_load(name: str, backbone: str, tmp_path: Pat
     of = trainer(tiny_task(), name, backbone)
     run = of.run(0, tmp_path / "run")
     loaded = trainer(tiny_task(), name, backbone).load(RunFolder(tmp_path / "run"))
-    assert of.scores(loaded) == run.result["scores"]
+    assert of.scores(loaded) == run.result.scores
 
 
 def test_task_is_left_unchanged(name: str, backbone: str) -> None:
@@ -147,7 +147,7 @@ def test_test_nodes_and_labels_change_no_bit_of_training(
 def test_run_records_the_environment_labels_it_saw(name: str, backbone: str) -> None:
     result = trainer(tiny_task(), name, backbone).run(0).result
     expected = ["0", "1", "2"] if METHODS[name].needs_environments else None
-    assert result["environments_seen"] == expected
+    assert result.environments_seen == expected
 
 
 def test_task_without_environments_is_refused_or_not_needed(name: str, backbone: str) -> None:
@@ -160,7 +160,7 @@ def test_task_without_environments_is_refused_or_not_needed(name: str, backbone:
         with pytest.raises(CanetError, match=f"methods that need no labels: {', '.join(free)}"):
             trainer(task, name, backbone)
     else:
-        assert trainer(task, name, backbone).run(0).result["epochs"] == EPOCHS
+        assert trainer(task, name, backbone).run(0).result.epochs == EPOCHS
 
 
 def loss_with_fixed_draws(method: Method, batch: Batch) -> Tensor:

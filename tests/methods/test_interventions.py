@@ -26,7 +26,7 @@ from canet.methods.interventions import (
     spread_between,
 )
 from canet.nn import ShiftedFeatures, SparseMatrix
-from canet.settings import override, recorded
+from canet.settings import override
 from canet.training import Trainer
 from canet.training.inference import forward
 from tests.training.tiny import tiny_task
@@ -226,10 +226,8 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     assert len(drawn) == 5
 
 
-def test_without_interventions_a_run_and_its_record_are_as_before() -> None:
+def test_without_interventions_a_run_is_as_before() -> None:
     settings = CaNetSettings(hidden=8, epochs=4)
-    assert "interventions" not in recorded(settings)
-    assert recorded(replace(settings, interventions="inferred"))["interventions"] == "inferred"
     run = Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
     assert isinstance(run.method, CaNetMethod)
     assert run.method.interventions is None
@@ -295,12 +293,12 @@ def test_a_result_names_the_columns_that_were_moved(method: str) -> None:
     data = task.data.clone()
     data.x[:, 5] += 9 * data.environment
     run = Trainer(replace(task, data=data), method, "gcn", settings, "cpu").run(0)
-    found = run.result["findings"]
-    assert found["num_columns"] == data.x.shape[1]
-    assert found["moved_columns"][0] == 5
-    assert found["share"] == sorted(found["share"], reverse=True)
-    assert found["share"][-1] >= LARGE_EFFECT
-    assert Trainer(task, method, "gcn", None, "cpu", 2).run(0).result["findings"] == {}
+    found = run.result.findings
+    assert found.num_columns == data.x.shape[1]
+    assert found.moved_columns[0] == 5
+    assert found.share == sorted(found.share, reverse=True)
+    assert found.share[-1] >= LARGE_EFFECT
+    assert Trainer(task, method, "gcn", None, "cpu", 2).run(0).result.findings is None
 
 
 @pytest.mark.parametrize(

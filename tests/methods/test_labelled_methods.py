@@ -69,7 +69,7 @@ def test_loss_falls_in_thirty_steps(name: str, backbone: str, num_environments: 
     first, *later = run.history["loss"]
     # DANN's discriminator and its embeddings pull its loss up and down.
     assert (min(later) if name == "dann" else later[-1]) < first
-    assert run.result["environments_seen"] == [str(e) for e in range(num_environments)]
+    assert run.result.environments_seen == [str(e) for e in range(num_environments)]
 
 
 @every_method

@@ -10,6 +10,7 @@ import torch
 from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 
 from canet.methods import get_method
+from canet.methods.base import Findings
 from canet.paper.elliptic import LEFT_OUT
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -18,8 +19,7 @@ from canet.report.score import Score
 from canet.report.tables import Table
 from canet.settings import override
 from canet.store import RunConfig
-from canet.store.run_folder import WEIGHTS, write_tensors
-from canet.util.files import write_json
+from canet.store.run_folder import WEIGHTS
 from tests.finished import write_run
 
 
@@ -38,15 +38,15 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
         scores |= dict.fromkeys(LEFT_OUT, 50.0)
     curves = {name: [10.0, 30.0, 20.0] for name in ("train", *OOD_SETS[config.task])}
     history = {"loss": [3.0, 2.0, 1.0], "valid": [40.0, 30.0, 20.0], **curves}
-    found = {"num_columns": 40, "moved_columns": [39, 30, 29], "share": [0.9, 0.8, 0.2]}
-    findings = found if "interventions" in config.settings else {}
+    found = Findings(num_columns=40, moved_columns=[39, 30, 29], share=[0.9, 0.8, 0.2])
+    findings = None if config.settings.get("interventions", "none") == "none" else found
     place = write_run(root, config, scores, history, findings)
     if config.method == "canet":
         method = get_method("canet")
         settings = override(method.settings_type(), config.settings)
         torch.manual_seed(config.seed)
-        write_tensors(place.path / WEIGHTS, method(settings, config.backbone, 5, 2).state_dict())
-    write_json(place.path / DIAGNOSIS, made_up_diagnosis(config, ood))
+        place.add_tensors(WEIGHTS, method(settings, config.backbone, 5, 2).state_dict())
+    place.add_json(DIAGNOSIS, made_up_diagnosis(config, ood))
 
 
 def made_up_diagnosis(config: RunConfig, ood: float) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from canet.paper.reproduce import RUNS, choose, features_at_hand
 from canet.store import unpack_archive
 
 DOCS = Path(__file__).parents[2] / "docs"
-REPRODUCTION = DOCS / "results" / "reproduction"
-BACKBONES = DOCS / "results" / "backbones"
-DIAGNOSIS = DOCS / "results" / "diagnosis"
-INTERVENTIONS = DOCS / "results" / "interventions"
+RESULTS = DOCS.parent / "results"
+REPRODUCTION = RESULTS / "reproduction"
+BACKBONES = RESULTS / "backbones"
+DIAGNOSIS = RESULTS / "diagnosis"
+INTERVENTIONS = RESULTS / "interventions"
 README = DOCS.parent / "README.md"
 
 

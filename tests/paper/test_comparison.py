@@ -10,7 +10,6 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
-from canet.util.files import write_json
 from tests.paper.made_up import cell, write_made_up, write_runs
 from tests.searches import SearchCaNet
 
@@ -87,7 +86,7 @@ def test_fr_is_published_beside_shifted_labels_only(small_root: Path, tmp_path: 
     table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
     finished = write_runs(table2, tmp_path)
     for place in finished.places(table2.configs()):
-        write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
+        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.0})
     main = table2.tables(finished)[0]
     assert list(main.columns[2:]) == [
         *("twitch ES", "twitch FR", f"twitch {SHIFTED}", "twitch EN", "twitch ID")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,7 @@ from canet.paper.scope import Scope
 from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
-from canet.settings import recorded
 from canet.store import RunConfig
-from canet.util.files import write_json
 from tests.paper.made_up import cell, write_runs
 from tests.searches import SearchCaNet
 
@@ -59,7 +58,7 @@ def test_its_runs_have_the_settings_found_and_are_draws_of_the_data_alone(
     assert len(table1.configs()) == len(before) + 5
     assert [(c.data_seed, c.seed) for c in added] == [(draw, 0) for draw in range(5)]
     published = preset("cora", "canet", "gcn")
-    assert all(config.settings == recorded(published) | FOUND for config in added)
+    assert all(config.settings == asdict(published) | FOUND for config in added)
 
 
 def test_a_search_that_ends_where_it_started_takes_no_further_run(
@@ -130,7 +129,7 @@ def test_its_french_scores_have_shifted_labels_too(
     table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
     finished = write_runs(table2, tmp_path, score_of)
     for place in finished.places(table2.configs()):
-        write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
+        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.0})
     main = table2.tables(finished)[0]
     shifted = cell(main, "GCN", SEARCHED_LABEL, f"twitch {SHIFTED}")
     assert (shifted.mean, shifted.expected, shifted.published) == (52.0, 5, None)

@@ -18,7 +18,7 @@ from canet.paper.published import (
     TABLES,
     published,
 )
-from canet.report.results import OOD_MEAN
+from canet.store.summary import OOD_MEAN
 from tests.finished import make_config
 
 LABELS = {"Table 1": "tbl-comp-small", "Table 2": "tbl-comp-large"}

@@ -13,10 +13,9 @@ import numpy as np
 from canet.report.score import Published, Score
 from canet.report.tables import Table
 from canet.runs.evaluate import WITHOUT_SPURIOUS
-from canet.store import RunConfig
-from canet.store.run_folder import CONFIG, RESULT
-from canet.util.files import read_json, write_json
-from tests.finished import make_config, write_run
+from canet.store import RunConfig, RunFolder
+from canet.util.files import write_json
+from tests.finished import change_result, make_config, write_run
 
 OOD_SETS = {
     "synthetic": ("domain 4", "domain 5", "domain 6"),
@@ -81,7 +80,7 @@ class Maker:
         }
         if config.method == "canet":
             extra["inferred_environments"] = _environments(config, ["train", "valid", *scores])
-        write_json(place.path / RESULT, place.read_result() | extra)
+        change_result(place, **extra)
         return place.path
 
     def runs(
@@ -115,7 +114,7 @@ def write_reproduction(out: Path) -> None:
         maker.run(make_config("cora", "canet", num_environments=number), 80.0)
     failed = make_config("cora", "eerm", seed=3)
     folder = out / "runs" / failed.name / "seed-3"
-    write_json(folder / CONFIG, failed.__dict__)
+    RunFolder(folder).begin(failed)
     write_json(folder / "failed.json", {"lines": ["Traceback …", "MemoryError: <no room>"]})
     (out / "figures").mkdir()
     for name in ("elliptic-gcn", "sensitivity_twitch"):
@@ -125,9 +124,8 @@ def write_reproduction(out: Path) -> None:
 
 def spoil(folder: Path, split: str) -> None:
     """Make one score of a run not a number."""
-    result = read_json(folder / RESULT)
-    result["scores"][split] = math.nan
-    write_json(folder / RESULT, result)
+    place = RunFolder(folder)
+    change_result(place, scores=place.read_result().scores | {split: math.nan})
 
 
 def _environments(config: RunConfig, splits: Sequence[str]) -> dict[str, Any]:

@@ -8,10 +8,10 @@ import pytest
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.report.comparison import Comparison, Contestant, Lead, compare
-from canet.report.results import OOD_MEAN, read_results
+from canet.report.results import read_results
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
-from canet.util.files import write_json
+from canet.store.summary import OOD_MEAN
 from tests.finished import make_config, write_run
 from tests.searches import SearchCaNet
 
@@ -197,7 +197,7 @@ def test_shifted_french_labels_are_a_column_where_runs_have_them(tmp_path: Path)
     config = make_config("twitch")
     place = write_run(tmp_path, config, {"ood/ES": 60.0, "ood/FR": 62.0, "test_id": 70.0})
     assert only(tmp_path).splits == [OOD_MEAN, "ood/ES", "ood/FR", "test_id"]
-    write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
+    place.add_json(SHIFTED_FR.file, {SHIFTED: 52.0})
     comparison = only(tmp_path)
     assert comparison.splits[2:4] == ["ood/FR", SHIFTED]
     assert comparison.contestants[0].score(SHIFTED).mean == 52.0

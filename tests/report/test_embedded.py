@@ -1,10 +1,10 @@
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from canet.report import embedded
+from canet.store import RunFolder
 from canet.store.run_folder import CONFIG, MARKER
 from canet.util.files import write_json
 from tests.finished import make_config
@@ -33,7 +33,7 @@ def test_folders_that_are_not_there_hold_nothing(tmp_path: Path) -> None:
 
 def test_failed_jobs_are_told_with_their_last_lines_until_they_are_finished(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_json(tmp_path / name / CONFIG, asdict(make_config(method="eerm", seed=3)))
+        RunFolder(tmp_path / name).begin(make_config(method="eerm", seed=3))
         write_json(tmp_path / name / "failed.json", {"lines": ["a", "b"]})
     (tmp_path / "two" / MARKER).touch()
     assert embedded.failures(tmp_path) == [("synthetic eerm-gcn, seed 3 (one)", ["a", "b"])]
@@ -54,7 +54,7 @@ def test_a_job_whose_files_are_damaged_is_told_all_the_same(tmp_path: Path) -> N
     (tmp_path / "torn" / "failed.json").write_text("{")
     damage = ["what it left is damaged"]
     assert embedded.failures(tmp_path) == [
-        ("a job whose config.json is damaged (config)", ["boom"]),
+        ("a job whose config.json cannot be read (config)", ["boom"]),
         ("folder", damage),
         ("link", damage),
         ("torn", damage),

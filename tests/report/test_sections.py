@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from canet.methods.base import Findings
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.presets import unsearched
@@ -15,10 +16,9 @@ from canet.report.score import Score
 from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
 from canet.runs.evaluate import WITHOUT_SPURIOUS
-from canet.store import RunConfig
+from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import RESULT
-from canet.util.files import read_json, write_json
-from tests.finished import make_config, write_run
+from tests.finished import change_result, make_config, write_run
 from tests.report.reproduction import Maker
 from tests.searches import SearchCaNet
 
@@ -122,7 +122,7 @@ def test_structural_results_are_labelled(tmp_path: Path) -> None:
 
 def test_the_published_french_column_stands_beside_shifted_labels_alone(tmp_path: Path) -> None:
     place = write_run(tmp_path, make_config("twitch"), {"ood/FR": 62.0, "test_id": 70.0})
-    write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.1})
+    place.add_json(SHIFTED_FR.file, {SHIFTED: 52.1})
     found = scores(tmp_path)["ERM"]
     assert found["FR"].published is None
     assert found[SHIFTED].published == ("Table 2", 52.62, 0.01)
@@ -133,7 +133,7 @@ def test_nobody_is_best_on_an_extra_test_set(tmp_path: Path) -> None:
     for method in ("erm", "canet"):
         config = make_config("twitch", method)
         place = write_run(tmp_path, config, {"ood/FR": 62.0, "test_id": 70.0})
-        write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.1})
+        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.1})
     shown = section(tmp_path).tables[0]
     assert [row["FR"].rank for row in rows(shown).values()] == [1, 1]
     assert [row[SHIFTED].rank for row in rows(shown).values()] == [0, 0]
@@ -143,7 +143,7 @@ def test_nobody_is_best_on_an_extra_test_set(tmp_path: Path) -> None:
 def test_moved_columns_are_named_by_how_many_runs_and_how_much(tmp_path: Path) -> None:
     for seed, columns in enumerate(([7, 3], [3])):
         config = replace(make_config(method="canet", interventions="inferred"), seed=seed)
-        found = {"num_columns": 9, "moved_columns": columns, "share": [0.9, 0.5][: len(columns)]}
+        found = Findings(9, columns, share=[0.9, 0.5][: len(columns)])
         write_run(tmp_path, config, SCORES, findings=found)
     (note,) = [note for note in section(tmp_path).notes if "Columns that move" in note]
     assert note.endswith("CaNet, GCN, inferred groups: 3 (70 %), 7 (90 %).")
@@ -234,12 +234,11 @@ def test_a_task_without_true_environments_has_no_match(tmp_path: Path) -> None:
 def test_environments_that_another_run_tells_otherwise_do_not_count(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
     folders = [maker.run(make_config("cora", "canet", seed=seed)) for seed in (0, 1, 2)]
-    results = [read_json(folder / RESULT) for folder in folders]
-    del results[1]["inferred_environments"]["alignment"]
+    places = [RunFolder(folder) for folder in folders]
+    found = places[1].read_json(RESULT)["inferred_environments"]
+    change_result(places[1], inferred_environments=found | {"alignment": None})
     one_layer = {"effective": [1.0], "alignment": [0.0], "posterior": {"train": [[0.5, 0.5]]}}
-    results[2]["inferred_environments"] = one_layer
-    for folder, result in zip(folders, results, strict=True):
-        write_json(folder / RESULT, result)
+    change_result(places[2], inferred_environments=one_layer)
     (found,) = section(tmp_path).inferred
     assert [len(layer.effective.values) for layer in found.layers] == [2, 2]
     assert [layer.alignment and len(layer.alignment.values) for layer in found.layers] == [1, 1]

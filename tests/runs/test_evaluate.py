@@ -1,18 +1,16 @@
 import math
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from canet.store.record import read_record, write_record
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError
 from canet.methods import get_method
 from canet.runs.evaluate import (
     CENTRED,
@@ -22,9 +20,8 @@ from canet.runs.evaluate import (
     open_trainer,
 )
 from canet.settings import override
-from canet.store.record import read_record, write_record
 from canet.training import Run, Trainer
-from canet.util.files import read_json, sha256, write_json
+from canet.util.files import sha256
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +52,9 @@ def test_scores_are_those_of_training_to_the_last_bit(
     scores = summary["scores"]
     assert (summary["protocol"], summary["data_seed"]) == ("disjoint", 2)
     for split in ("train", "valid", "test_id"):
-        assert scores[split]["values"] == [run.result["scores"][split]]
+        assert scores[split]["values"] == [run.result.scores[split]]
     for name, spread in scores["test_ood"].items():
-        assert spread["values"] == [run.result["scores"][f"ood/{name}"]]
+        assert spread["values"] == [run.result.scores[f"ood/{name}"]]
 
 
 def test_scores_come_from_the_weights_and_not_from_the_result(
@@ -71,7 +68,7 @@ def test_scores_come_from_the_weights_and_not_from_the_result(
     assert record is not None
     write_record(tmp_path / "a", record | {weights: sha256(tmp_path / "b" / weights)})
     (summary,) = evaluate_runs(tmp_path / "a", "cpu")
-    assert summary["scores"]["test_id"]["values"] == [other.result["scores"]["test_id"]]
+    assert summary["scores"]["test_id"]["values"] == [other.result.scores["test_id"]]
     (line,) = summary["differences"]
     assert line.startswith(f"'{tmp_path / 'a'}': ")
     assert ", where its result says " in line
@@ -104,7 +101,7 @@ def test_runs_that_differ_in_the_seed_alone_are_one_summary_in_the_order_of_seed
     first, second = evaluate_runs(tmp_path, "cpu")
     assert (first["backbone"], first["seeds"]) == ("gat", [0])
     assert (second["backbone"], second["seeds"]) == ("gcn", [2, 10])
-    values = [runs[seed].result["scores"]["valid"] for seed in (2, 10)]
+    values = [runs[seed].result.scores["valid"] for seed in (2, 10)]
     assert second["scores"]["valid"]["values"] == values
 
 
@@ -144,7 +141,7 @@ def test_controls_see_the_same_task_again(
     run = train(view(task), tmp_path)
     (summary,) = evaluate_runs(tmp_path, "cpu")
     assert summary["features"] == features
-    assert summary["scores"]["test_id"]["values"] == [run.result["scores"]["test_id"]]
+    assert summary["scores"]["test_id"]["values"] == [run.result.scores["test_id"]]
 
 
 @pytest.mark.parametrize(
@@ -180,41 +177,3 @@ def test_runs_behind_a_link_are_scored(task: ShiftTask, tmp_path: Path) -> None:
     (tmp_path / "runs" / "link").symlink_to(tmp_path / "elsewhere")
     (summary,) = evaluate_runs(tmp_path / "runs", "cpu")
     assert summary["seeds"] == [0]
-
-
-@pytest.mark.parametrize("old", [False, True], ids=["sealed", "old"])
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        *(("result.json", {"versions": value}) for value in (None, [1])),
-        *(("result.json", {"seconds_per_epoch": value}) for value in ("1", None)),
-        ("result.json", {"device": []}),
-        *(("config.json", {"data_seed": value}) for value in (-5, 10**40)),
-        *(("config.json", {"settings": value}) for value in ({"hidden": 4}, {"epochs": []})),
-        ("config.json", {"inductive": "yes"}),
-    ],
-)
-def test_what_no_run_can_hold_is_told_in_one_line(
-    name: str, changes: dict[str, Any], old: bool, task: ShiftTask, tmp_path: Path
-) -> None:
-    train(task, tmp_path / "run")
-    content = read_json(tmp_path / "run" / name) | changes
-    record = read_record(tmp_path / "run")
-    assert record is not None
-    write_record(tmp_path / "run", record | {name: write_json(tmp_path / "run" / name, content)})
-    if old:
-        config = read_json(tmp_path / "run" / "config.json")
-        write_json(tmp_path / "run" / "config.json", {k: config[k] for k in config if k != "data"})
-        (tmp_path / "run" / "done").write_bytes(b"")
-    with ignored_age(), pytest.raises(CanetError) as caught:
-        evaluate_runs(tmp_path, "cpu")
-    assert "\n" not in str(caught.value)
-    assert "train the run again" in str(caught.value)
-
-
-@contextmanager
-def ignored_age() -> Iterator[None]:
-    """Runs without a digest of their data are remarked."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "some runs are older than digests", InputWarning)
-        yield

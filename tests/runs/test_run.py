@@ -26,7 +26,7 @@ from canet.runs.worker import FAILURE, Outcome, train_elsewhere, train_here, wri
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Run, Trainer
-from canet.util.locks import LOCK, alone_in
+from canet.util.locks import LOCK, exclusive_lock
 from tests.finished import make_config
 from tests.runs.processes import alive, wait_until
 from tests.runs.test_engine import double
@@ -50,7 +50,7 @@ def outcome(place: RunFolder) -> dict[str, Any]:
     return {
         "weights": (place.path / WEIGHTS).read_bytes(),
         "metrics": place.read_metrics(),
-        "scores": place.read_result()["scores"],
+        "scores": place.read_result().scores,
         "config": place.read_config(),
     }
 
@@ -92,7 +92,7 @@ def test_each_job_ends_in_the_folder_of_its_content(tmp_path: Path) -> None:
         place = job_folder(tmp_path, config)
         assert place.path == tmp_path / config.name / f"seed-{config.seed}"
         assert place.read_config() == config
-        names = {path.name for path in place.path.iterdir()}
+        names = {path.name for path in place.path.iterdir()} - {LOCK}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
 
 
@@ -289,7 +289,7 @@ def test_files_of_a_run_made_elsewhere_are_those_of_a_run_made_here(tmp_path: Pa
         write_files(place, told.files[config.seed])
         assert place.finished
         assert outcome(place) == outcome(job_folder(tmp_path / "here", config))
-        names = {path.name for path in place.path.iterdir()}
+        names = {path.name for path in place.path.iterdir()} - {LOCK}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
 
 
@@ -312,8 +312,8 @@ def test_a_second_command_waits_for_the_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from canet.util.locks import alone_in\n"
-        "with alone_in(Path(sys.argv[1])): print('in', flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from canet.util.locks import exclusive_lock\n"
+        "with exclusive_lock(Path(sys.argv[1])): print('in', flush=True); time.sleep(600)"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -326,9 +326,9 @@ def test_a_second_command_waits_for_the_first(
 
         signal.signal(signal.SIGALRM, end_the_first)
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        with alone_in(tmp_path):
+        with exclusive_lock(tmp_path):
             assert first.poll() is not None or first.wait() is not None
-    assert "another command works in" in capsys.readouterr().err
+    assert "waiting for it" in capsys.readouterr().err
     assert (tmp_path / LOCK).exists()
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.search.objective import Objective, blind
-from canet.settings import describe_settings, override, recorded
+from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import METRICS, Trainer
 
@@ -34,7 +34,7 @@ def config(method: str = "erm", epochs: int = 3) -> RunConfig:
         inductive=False,
         method=method,
         backbone="gcn",
-        settings=recorded(settings),
+        settings=asdict(settings),
         seed=0,
     )
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ from canet.search.presence import present_at
 from canet.search.search import Worker
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study
-from canet.settings import recorded
 from canet.store import RunConfig
 from canet.training import Trainer
 from tests.search.test_objective import with_garbage_test_labels
@@ -98,7 +98,7 @@ def test_search_starts_where_nothing_was_searched(
     plans: list[Plan] = []
     monkeypatch.setattr(search, "run_search", lambda plan, *_: plans.append(plan))
     assert call(tmp_path, "search", task, "--method", method, "--quiet") == (0, "", "")
-    assert plans[0].base.settings == recorded(unsearched(task, method, "gcn"))
+    assert plans[0].base.settings == asdict(unsearched(task, method, "gcn"))
     assert (preset(task, method, "gcn") == unsearched(task, method, "gcn")) == (method == "canet")
 
 

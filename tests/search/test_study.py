@@ -9,6 +9,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -39,7 +40,6 @@ from canet.search.study import (
     optimize,
     ranked_trials,
 )
-from canet.settings import recorded
 from canet.store import RunConfig
 from canet.util.files import WriteError
 
@@ -61,7 +61,7 @@ def plan_of(
         inductive=False,
         method=method,
         backbone=backbone,
-        settings=recorded(preset(task, method, backbone)) | {"epochs": 60},
+        settings=asdict(preset(task, method, backbone)) | {"epochs": 60},
         seed=0,
     )
     return Plan(base, sampler, seeds=1)

@@ -46,7 +46,7 @@ def test_what_is_no_folder_has_none(name: str, tmp_path: Path) -> None:
     assert list(folders_below(tmp_path / name)) == []
 
 
-def test_a_folder_that_cannot_be_read_is_told(
+def test_a_folder_that_cannot_be_read_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path, "a/below", "b")
@@ -58,5 +58,5 @@ def test_a_folder_that_cannot_be_read_is_told(
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.warns(InputWarning, match=r"a' cannot be read \(Permission denied\)"):
+    with pytest.warns(InputWarning, match="Permission denied"):
         assert names_below(tmp_path) == [".", "b"]

@@ -1,14 +1,22 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 
 from canet.errors import CanetError
-from canet.store.run_folder import RunConfig
-from canet.store.summary import NEEDED, Scored, deviation, summarise
+from canet.store import RunConfig
+from canet.store.summary import (
+    OOD_LAST,
+    OOD_MEAN,
+    Scored,
+    deviation,
+    read_run,
+    summarise,
+)
+from tests.finished import change_result, make_config, make_result, write_run
 
 CONFIGURATION = RunConfig(
     task="tiny",
@@ -23,21 +31,19 @@ CONFIGURATION = RunConfig(
 )
 
 
-def scored(seed: int = 0, changes: dict[str, Any] | None = None, **scores: float) -> Scored:
+def scored(seed: int = 0, **scores: float) -> Scored:
     """A run with other scores for each seed."""
     splits = {"train": 90.0, "valid": 80.0, "test_id": 70.0, "ood/near": 60.0, "ood/far": 40.0}
-    result = {
-        "scores": {name: score + seed**2 for name, score in (splits | scores).items()},
-        "selection": "best validation",
-        "selected_epoch": 3 + seed,
-        "environments_seen": None,
-        "epochs": 7 + seed,
-        "seconds_per_epoch": 0.5 + seed,
-        "peak_memory_mb": 100.0 + seed,
-        "device": "a CPU",
-        "versions": {"canet": "1"},
-    }
-    return Scored(replace(CONFIGURATION, seed=seed), result | (changes or {}))
+    result = make_result(
+        {name: score + seed**2 for name, score in (splits | scores).items()},
+        selected_epoch=3 + seed,
+        epochs=7 + seed,
+        seconds_per_epoch=0.5 + seed,
+        peak_memory_mb=100.0 + seed,
+        device="a CPU",
+        versions={"canet": "1"},
+    )
+    return Scored(replace(CONFIGURATION, seed=seed), result)
 
 
 def test_summary_says_what_was_run() -> None:
@@ -91,22 +97,28 @@ def test_time_is_the_mean_and_memory_the_largest() -> None:
     assert summary["peak_memory_mb"] == 102.0
 
 
-@pytest.mark.parametrize("key", sorted(NEEDED))
-def test_result_of_another_version_is_refused_in_one_line(key: str) -> None:
-    run = scored(1)
-    kept = {name: value for name, value in run.result.items() if name != key}
-    with pytest.raises(CanetError, match=f"seed 1 lacks {key}: delete its folder"):
-        summarise([scored(0), Scored(run.config, kept)], "accuracy")
-
-
-def test_settings_without_epochs_are_refused_in_one_line() -> None:
-    run = scored()
-    other = replace(run, config=replace(run.config, settings={"hidden": 8}))
-    with pytest.raises(CanetError, match="seed 0 do not tell epochs: delete its folder"):
-        summarise([other], "accuracy")
-
-
 def test_deviation_of_a_sample_is_told_even_if_a_score_is_not_a_number() -> None:
     assert deviation([1.0]) == 0
     assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
     assert math.isnan(deviation([1.0, math.nan, 2.0]))
+
+
+def test_a_finished_run_has_scores_by_split_over_all_shifted_sets_and_at_the_last_epoch(
+    tmp_path: Path,
+) -> None:
+    place = write_run(tmp_path, make_config(), {"ood/a": 50.0, "ood/b": 60.0})
+    run = read_run(place)
+    assert run.score("ood/a") == 50.0
+    assert run.score(OOD_MEAN) == 55.0
+    assert run.score(OOD_LAST) == 54.0
+    assert math.isnan(run.score("other"))
+    more = run.with_scores({"other": 1.0})
+    assert (more.score("other"), run.has("other")) == (1.0, False)
+    change_result(place, last_scores={}, scores={"ood/a": math.nan})
+    assert not read_run(place).has(OOD_LAST)
+    assert math.isnan(read_run(place).score(OOD_MEAN))
+
+
+def test_a_run_without_a_score_under_shift_cannot_be_compared(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="under shift"):
+        read_run(write_run(tmp_path, make_config(), {"test_id": 50.0}))

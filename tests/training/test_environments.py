@@ -29,16 +29,16 @@ def test_result_tells_mean_posterior_by_split_and_layer() -> None:
     settings = METHODS["canet"].settings_type(hidden=8, epochs=2)
     of = Trainer(task, "canet", "gcn", settings, "cpu")
     run = of.run(0)
-    told = run.result["inferred_environments"]
-    assert told["posterior"].keys() == task.splits().keys()
+    told = run.result.inferred_environments
+    assert told.posterior.keys() == task.splits().keys()
     layers = run.method.posteriors(of.fields.batch("valid"))
-    for told_layer, layer in zip(told["posterior"]["valid"], layers, strict=True):
+    for told_layer, layer in zip(told.posterior["valid"], layers, strict=True):
         assert told_layer == pytest.approx(layer.mean(dim=0).tolist())
         assert sum(told_layer) == pytest.approx(1)
-    assert len(told["effective"]) == len(told["alignment"]) == 2
+    assert len(told.effective) == len(told.alignment) == 2
 
 
 def test_methods_that_infer_nothing_say_so() -> None:
     settings = METHODS["erm"].settings_type(hidden=8, epochs=2)
     result = Trainer(tiny_task(), "erm", "gcn", settings, "cpu").run(0).result
-    assert result["inferred_environments"] is None
+    assert result.inferred_environments is None

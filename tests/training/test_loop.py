@@ -54,7 +54,7 @@ def test_runs_side_by_side_give_what_each_gives_alone() -> None:
     together = make().run_together(dict.fromkeys(range(3)))
     for seed, run in enumerate(together):
         assert run.config.seed == seed
-        assert run.result["runs_at_once"] == 3
+        assert run.result.runs_at_once == 3
         assert_same(run, make().run(seed))
 
 

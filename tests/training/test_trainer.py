@@ -1,11 +1,13 @@
 import pickle
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from canet.store.record import MARKER
+from canet.store.states import read_state, save_state
 from torch import Tensor
 
 import canet
@@ -14,12 +16,9 @@ from canet.errors import CanetError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
-from canet.settings import recorded
 from canet.store import RunFolder
 from canet.store import run_folder as checkpoint
-from canet.store.record import MARKER
 from canet.store.run_folder import WEIGHTS
-from canet.store.states import read_state, save_state
 from canet.store.tensors import read_tensors, without_prefix
 from canet.training import Run, Trainer, loop, trainer
 
@@ -50,8 +49,8 @@ def same_run(first: Run, second: Run) -> bool:
     return (
         same_bits(weights(first), weights(second))
         and first.history == second.history
-        and first.result["scores"] == second.result["scores"]
-        and first.result["selected_epoch"] == second.result["selected_epoch"]
+        and first.result.scores == second.result.scores
+        and first.result.selected_epoch == second.result.selected_epoch
     )
 
 
@@ -174,17 +173,17 @@ def test_selected_epoch_is_the_first_with_the_best_validation_score(
 ) -> None:
     run = make(tiny_task(classes, metric), name).run()
     valid = run.history["valid"]
-    assert run.result["selected_epoch"] == valid.index(max(valid)) + 1
-    assert run.result["scores"]["valid"] == max(valid)
-    assert run.result["selection"] == "best validation"
-    assert run.result["epochs"] == len(valid) == len(run.history["loss"]) == 30
+    assert run.result.selected_epoch == valid.index(max(valid)) + 1
+    assert run.result.scores["valid"] == max(valid)
+    assert run.result.selection == "best validation"
+    assert run.result.epochs == len(valid) == len(run.history["loss"]) == 30
 
 
 @every_method
 def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> None:
     of_seeds = (make(name=name).run(seed) for seed in range(10))
-    run = next(run for run in of_seeds if 1 < run.result["selected_epoch"] < 30)
-    selected = run.result["selected_epoch"]
+    run = next(run for run in of_seeds if 1 < run.result.selected_epoch < 30)
+    selected = run.result.selected_epoch
     kept = []
     for epoch in (selected - 1, selected):
         place = RunFolder(tmp_path / str(epoch))
@@ -193,13 +192,13 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
         kept.append(without_prefix("method", saved))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
-    assert run.result["scores"] == make(name=name).scores(run.method)
+    assert run.result.scores == make(name=name).scores(run.method)
 
 
 def test_patience_stops_the_run_and_selects_from_what_it_saw() -> None:
     full = make().run()
     patient = make(patience=4).run()
-    seen, selected = patient.result["epochs"], patient.result["selected_epoch"]
+    seen, selected = patient.result.epochs, patient.result.selected_epoch
     assert seen < 30
     assert seen == selected + 4
     assert patient.history["valid"] == full.history["valid"][:seen]
@@ -218,17 +217,17 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
     plain = make(name=name).run()
     curved = make(name=name).run(ood_curves=True)
     assert same_bits(weights(plain), weights(curved))
-    assert plain.result["scores"] == curved.result["scores"]
+    assert plain.result.scores == curved.result.scores
     assert curved.history["valid"] == plain.history["valid"]
     assert curved.history["loss"] == plain.history["loss"]
     assert list(plain.history) == ["loss", "valid"]
     splits = ["train", "valid", "test_id", "ood/near", "ood/far"]
     assert list(curved.history) == ["loss", *splits]
-    selected = curved.result["selected_epoch"] - 1
+    selected = curved.result.selected_epoch - 1
     for split in splits:
         assert len(curved.history[split]) == 30
-        assert curved.history[split][selected] == curved.result["scores"][split]
-        assert curved.history[split][-1] == plain.result["last_scores"][split]
+        assert curved.history[split][selected] == curved.result.scores[split]
+        assert curved.history[split][-1] == plain.result.last_scores[split]
 
 
 # What a run may look at
@@ -243,8 +242,8 @@ def test_test_labels_do_not_influence_training_or_selection(name: str) -> None:
     honest, garbled = make(task, name).run(), make(with_data(task, y=y), name).run()
     assert same_bits(weights(honest), weights(garbled))
     assert honest.history == garbled.history
-    assert honest.result["selected_epoch"] == garbled.result["selected_epoch"]
-    assert honest.result["scores"]["ood/near"] != garbled.result["scores"]["ood/near"]
+    assert honest.result.selected_epoch == garbled.result.selected_epoch
+    assert honest.result.scores["ood/near"] != garbled.result.scores["ood/near"]
 
 
 def with_garbage_out_of_distribution(task: ShiftTask) -> ShiftTask:
@@ -269,7 +268,7 @@ def test_inductive_training_is_blind_to_hidden_nodes_and_their_edges(
     assert same_bits(weights(honest), weights(garbled))
     assert honest.history == garbled.history
     for split in ("train", "valid", "test_id"):
-        assert honest.result["scores"][split] == garbled.result["scores"][split]
+        assert honest.result.scores[split] == garbled.result.scores[split]
 
 
 def test_transductive_training_does_see_ood_neighbours() -> None:
@@ -327,7 +326,7 @@ def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
     task = tiny_task(num_classes=2, metric="roc_auc")
     y = task.data.y.clone()
     y[task.test_ood["far"]] = 1
-    scores = make(with_data(task, y=y), epochs=3).run().result["scores"]
+    scores = make(with_data(task, y=y), epochs=3).run().result.scores
     missing = {split for split, score in scores.items() if score != score}
     assert missing == {"ood/far"}
 
@@ -363,12 +362,12 @@ def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
     assert same_bits(read_tensors(tmp_path / WEIGHTS), weights(run))
     assert not run.method.training
     assert run.config.seed == 4
-    assert run.config.settings == recorded(make(name="canet").settings)
-    assert run.result["versions"]["canet"] == canet.__version__
-    assert run.result["versions"]["torch"] == torch.__version__
-    assert "CPU" in run.result["device"]
-    assert run.result["seconds_per_epoch"] > 0
-    assert run.result["peak_memory_mb"] > 10
+    assert run.config.settings == asdict(make(name="canet").settings)
+    assert run.result.versions["canet"] == canet.__version__
+    assert run.result.versions["torch"] == torch.__version__
+    assert "CPU" in run.result.device
+    assert run.result.seconds_per_epoch > 0
+    assert run.result.peak_memory_mb > 10
 
 
 def test_finished_run_is_read_and_not_trained_again(
@@ -382,7 +381,7 @@ def test_finished_run_is_read_and_not_trained_again(
     assert again.config == run.config
     assert not again.method.training
     of = make()
-    assert of.scores(again.method) == run.result["scores"]
+    assert of.scores(again.method) == run.result.scores
 
 
 def test_folder_of_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
@@ -520,7 +519,7 @@ def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_loaded_method_predicts_and_scores_without_dropout(tmp_path: Path) -> None:
     of = make(name="canet", dropout=0.9, epochs=10)
-    scores = of.run(folder=tmp_path).result["scores"]
+    scores = of.run(folder=tmp_path).result.scores
     method = of.load(RunFolder(tmp_path))
     assert not method.training
     assert of.scores(method.train()) == scores
@@ -528,7 +527,7 @@ def test_loaded_method_predicts_and_scores_without_dropout(tmp_path: Path) -> No
 
 def test_epochs_take_the_place_of_those_in_the_settings() -> None:
     trainer = Trainer(tiny_task(), "erm", settings=QUICK, device="cpu", epochs=3)
-    assert trainer.run().result["epochs"] == trainer.config().settings["epochs"] == 3
+    assert trainer.run().result.epochs == trainer.config().settings["epochs"] == 3
     assert trainer.settings == replace(QUICK, epochs=3)
     assert QUICK.epochs == 30
 

@@ -14,22 +14,23 @@ from canet.util.files import (
     WriteError,
     atomic_path,
     cache_dir,
-    pack_sealed,
     read_json,
     sha256,
-    unpack_sealed,
     write_bytes,
     write_json,
 )
 
 
-def test_file_appears_only_when_the_block_ends(tmp_path: Path) -> None:
+def test_a_file_appears_or_changes_only_when_the_block_ends(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "file.txt"
     with atomic_path(target) as temporary:
-        temporary.write_text("whole")
+        temporary.write_text("old and longer")
         assert temporary.parent == target.parent
         assert not target.exists()
-    assert target.read_text() == "whole"
+    with atomic_path(target) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old and longer"
+    assert target.read_text() == "new"
     assert list(target.parent.iterdir()) == [target]
 
 
@@ -53,35 +54,17 @@ def test_old_content_survives_a_failed_block(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_old_content_is_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "file.txt"
-    target.write_text("old and longer")
-    with atomic_path(target) as temporary:
-        temporary.write_text("new")
-        assert target.read_text() == "old and longer"
-    assert target.read_text() == "new"
-
-
-def test_json_comes_back_as_it_went(tmp_path: Path) -> None:
+def test_json_comes_back_as_it_was(tmp_path: Path) -> None:
     content = {
         "text": "τ = 1, Veličković",
         "exact": [0.1, 1 / 3, 5e-324, -1.7976931348623157e308],
         "whole": 2**53 + 1,
-        "nothing": None,
-        "nested": {"yes": True, "no": False, "empty": []},
+        "nested": {"yes": True, "no": False, "empty": [], "nothing": None},
     }
     write_json(tmp_path / "file.json", content)
     assert read_json(tmp_path / "file.json") == content
-
-
-def test_score_that_is_not_a_number_comes_back_as_one(tmp_path: Path) -> None:
     write_json(tmp_path / "file.json", [float("nan")])
     assert math.isnan(read_json(tmp_path / "file.json")[0])
-
-
-def test_sha256_is_that_of_the_content(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"content")
-    assert sha256(tmp_path / "file") == hashlib.sha256(b"content").hexdigest()
 
 
 def test_cache_is_where_the_variable_says_or_in_the_home_folder(
@@ -115,26 +98,13 @@ def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> 
 
 
 def test_a_written_file_has_the_digest_that_writing_gave(tmp_path: Path) -> None:
-    assert write_bytes(tmp_path / "a", b"content") == sha256(tmp_path / "a")
+    digest = hashlib.sha256(b"content").hexdigest()
+    assert write_bytes(tmp_path / "a", b"content") == sha256(tmp_path / "a") == digest
     assert write_json(tmp_path / "b", {"τ": 0.1}) == sha256(tmp_path / "b")
 
 
-def test_a_sealed_object_comes_back_and_no_bit_of_it_changes_unseen() -> None:
-    content = {"text": "τ", "number": 0.1 + 0.2, "nan": math.nan, "list": [1, None, True]}
-    raw = pack_sealed(content)
-    assert repr(unpack_sealed(raw)) == repr(content)
-    for place in range(8 * len(raw)):
-        changed = bytearray(raw)
-        changed[place // 8] ^= 1 << place % 8
-        with pytest.raises(ValueError):  # noqa: PT011 - of several kinds
-            unpack_sealed(bytes(changed))
-    for other in (b"", b"[]", b"{}", b'{"sha256": 3}', raw[:-1], raw + b" "):
-        with pytest.raises(ValueError):  # noqa: PT011
-            unpack_sealed(other)
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
-def test_a_full_disk_is_told_in_one_line_with_the_file_and_leaves_nothing(
+def test_a_full_disk_is_an_error_with_the_file_and_leaves_nothing(
     code: int, tmp_path: Path
 ) -> None:
     def write() -> None:
@@ -146,11 +116,10 @@ def test_a_full_disk_is_told_in_one_line_with_the_file_and_leaves_nothing(
         write()
     assert isinstance(caught.value, CanetError)
     assert isinstance(caught.value, OSError)
-    line = (
-        f"cannot write '{tmp_path / 'file'}' ({os.strerror(code)}): "
-        "make room there, and the same command goes on"
-    )
-    assert str(caught.value) == str(pickle.loads(pickle.dumps(caught.value))) == line
+    line = str(caught.value)
+    assert str(tmp_path / "file") in line
+    assert os.strerror(code) in line
+    assert str(pickle.loads(pickle.dumps(caught.value))) == line  # it comes back from a worker
     assert list(tmp_path.iterdir()) == []
 
 

@@ -87,8 +87,8 @@ def _line(contestant: DemoModel, runs: list[Run]) -> DemoLine:
     return DemoLine(
         label=contestant.label,
         colour=contestant.colour,
-        id_scores=[run.result["scores"]["test_id"] for run in runs],
-        ood_scores=[mean(run.result["scores"][name] for name in ood) for run in runs],
+        id_scores=[run.result.scores["test_id"] for run in runs],
+        ood_scores=[mean(run.result.scores[name] for name in ood) for run in runs],
         ood_curves=np.stack(curves),
     )
 

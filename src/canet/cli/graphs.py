@@ -224,11 +224,10 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 
 def _moved_columns(model: Any) -> list[str] | None:
     """Names, or numbers, of the columns that interventions move; None without interventions."""
-    columns = model.findings_.get("moved_columns")
-    if columns is None:
+    if model.findings_ is None:
         return None
     names = getattr(model, "feature_names_in_", range(model.n_features_in_))
-    return [str(names[column]) for column in columns]
+    return [str(names[column]) for column in model.findings_.moved_columns]
 
 
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:

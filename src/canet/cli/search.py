@@ -79,10 +79,12 @@ def search(
 ) -> None:
     """Search a method's settings on validation data; the same command again goes on."""
 
+    from dataclasses import asdict
+
     from canet.methods import check_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
-    from canet.settings import override, recorded
+    from canet.settings import override
     from canet.store import RunConfig
 
     check_backbone(backbone)
@@ -97,7 +99,7 @@ def search(
         inductive=inductive,
         method=method,
         backbone=backbone,
-        settings=recorded(settings),
+        settings=asdict(settings),
         seed=0,
         generator=generator,
     )

@@ -15,19 +15,17 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from canet.data.checks import check_features, check_metric, check_nodes
+from canet.data.checks import check_features, check_nodes
 from canet.data.graph_files.encoding import Encoding
 from canet.data.user_graph import OwnGraph, open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
-from canet.estimator.reference import Reference, remember
-from canet.methods import METHODS, Method, check_backbone, get_method
+from canet.estimator.reference import remember
+from canet.estimator.saving import load_classifier, save_classifier
+from canet.methods import METHODS, check_backbone, get_method
 from canet.nn.model import Prediction
 from canet.settings import describe_settings, override
-from canet.store.model_content import check_content
-from canet.store.model_folder import damaged, read_model, write_model
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader, forward
-from canet.training.trainer import pick_device, versions
 from canet.util.console import Reporter
 from canet.util.seeds import checked_seed
 
@@ -59,7 +57,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
         - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1
         - `environments_seen_`: names of the environments that the method was given, or None
-        - `findings_`: the columns that interventions move, where there are any
+        - `findings_`: the columns that interventions move; None without interventions
         - `reference_`: the sample of the training graph that `unlike_training` compares with
     """
 
@@ -170,11 +168,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.method_ = run.method.eval()
         self.settings_ = asdict(settings)
         names = {"train": "train", "valid": "valid", "test_id": "test"}
-        self.scores_ = {names[k]: score / 100 for k, score in run.result["scores"].items()}
+        self.scores_ = {names[k]: score / 100 for k, score in run.result.scores.items()}
         self.history_ = run.history
-        self.selected_epoch_: int = run.result["selected_epoch"]
-        self.environments_seen_: list[str] | None = run.result["environments_seen"]
-        self.findings_: dict[str, Any] = run.result["findings"]
+        self.selected_epoch_ = run.result.selected_epoch
+        self.environments_seen_ = run.result.environments_seen
+        self.findings_ = run.result.findings
         self._remember_columns(data.get("encoding"))
         self.reference_ = remember(task, self.method_, seed)
         return self
@@ -269,27 +267,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""
         check_is_fitted(self)
-        params = self.get_params()
-        if isinstance(self.class_weight, dict):
-            params["class_weight"] = [[_plain(k), v] for k, v in self.class_weight.items()]
-        if not isinstance(self.random_state, int | np.integer | None):
-            params["random_state"] = None
-        content = {
-            "params": {name: _plain(value) for name, value in params.items()},
-            "classes": self.classes_.tolist(),
-            "num_features": self.n_features_in_,
-            "num_environment_labels": self.method_.num_environment_labels,
-            "settings": self.settings_,
-            "scores": self.scores_,
-            "history": self.history_,
-            "selected_epoch": self.selected_epoch_,
-            "environments_seen": self.environments_seen_,
-            "findings": self.findings_,
-            "encoding": None if self.encoding_ is None else self.encoding_.to_json(),
-            "versions": versions(),
-        }
-        tensors = {"weights": self.method_.state_dict(), "reference": self.reference_.tensors()}
-        write_model(Path(path), content, tensors)
+        save_classifier(self, Path(path))
 
     def _open(self, data: Any, graph: Any) -> OwnGraph:
         """A graph that the trained model can read."""
@@ -360,71 +338,14 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         path: The folder.
         device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
             CPU where its GPU is missing.
+
+    Raises:
+        ChecksumError, MissingFileError, VersionError: Why the model cannot be read.
     """
-    folder = Path(path)
-    content, tensors = read_model(folder)
-    try:
-        check_content(content)
-        params = dict(content["params"])
-        if isinstance(params["class_weight"], list):
-            params["class_weight"] = dict(params["class_weight"])
-        missing = params["device"] == "cuda" and not torch.cuda.is_available()
-        params["device"] = device or ("auto" if missing else params["device"])
-        model = NodeClassifier(**params)
-        check_metric(model.metric, len(content["classes"]))
-        if model.random_state is not None:
-            model._seed()
-        model.classes_ = np.array(content["classes"])
-        model.n_features_in_ = content["num_features"]
-        model.settings_ = content["settings"]
-        model.scores_ = content["scores"]
-        model.history_ = content["history"]
-        model.selected_epoch_ = content["selected_epoch"]
-        model.environments_seen_ = content["environments_seen"]
-        model.findings_ = content.get("findings", {})  # earlier versions did not keep them
-        encoding = content["encoding"]
-        model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
-        if encoding is not None and len(model.feature_names_in_) != model.n_features_in_:
-            raise damaged(folder)
-        method = _with_weights(model, content["num_environment_labels"], tensors["weights"])
-        model.reference_ = Reference.from_tensors(
-            tensors["reference"],
-            num_features=model.n_features_in_,
-            num_classes=len(model.classes_),
-            hidden=method.model.phi_out.in_features,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError):
-        raise damaged(folder) from None
-    model.method_ = method.to(pick_device(model.device)).eval()
-    return model
-
-
-def _with_weights(
-    model: NodeClassifier, num_environment_labels: int, weights: dict[str, Tensor]
-) -> Method:
-    """A model's method with weights that must fit it, made without memory for others."""
-    method_type = get_method(model.method)
-    check_backbone(model.backbone)
-    with torch.device("meta"):
-        method = method_type(
-            override(method_type.settings_type(), model.settings_),
-            model.backbone,
-            model.n_features_in_,
-            len(model.classes_),
-            num_environment_labels,
-        )
-    if any(weights[name].dtype != empty.dtype for name, empty in method.state_dict().items()):
-        raise ValueError("weights of another type")
-    method.load_state_dict(weights, assign=True)
-    return method
+    return load_classifier(NodeClassifier, Path(path), device)
 
 
 def _setting_names() -> set[str]:
     """Names of all methods' settings, but for those that are parameters."""
     every = {name for m in METHODS.values() for name in describe_settings(m.settings_type)}
     return every - set(BaseEstimator._get_param_names.__func__(NodeClassifier))
-
-
-def _plain(value: Any) -> Any:
-    """A number or text of numpy as Python has it."""
-    return value.item() if isinstance(value, np.generic) else value

@@ -57,6 +57,21 @@ class Settings:
 
 
 @dataclass(frozen=True)
+class Findings:
+    """The columns of the features that interventions move.
+
+    Args:
+        num_columns: Of all features.
+        moved_columns: The most moved first.
+        share: By moved column, how much of its variance is between the groups.
+    """
+
+    num_columns: int
+    moved_columns: list[int]
+    share: list[float]
+
+
+@dataclass(frozen=True)
 class Batch:
     """The training nodes, or another split, as a model and a loss see them; unlike PyG's `Batch`
     it holds nodes of one graph, not several graphs.
@@ -205,9 +220,9 @@ class Method(nn.Module):
         """
         return {}
 
-    def findings(self) -> dict[str, Any]:
-        """What `prepare` found out about the training nodes, kept in the result."""
-        return {}
+    def findings(self) -> Findings | None:
+        """What `prepare` found in the training nodes, kept in the result."""
+        return None
 
     def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
         """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import CanetError, InputWarning
-from canet.methods.base import Batch, Method, Settings, TrainingView
+from canet.methods.base import Batch, Findings, Method, Settings, TrainingView
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.settings import setting
@@ -52,17 +52,13 @@ class InterventionSettings(Settings):
         "random offsets of features in training: none, for groups of nodes that are inferred from "
         "the features, or for given environments",
         choices=("none", "inferred", "given"),
-        recorded_at_default=False,
     )
     intervention_width: float = setting(
         6.0,
         "offsets, as a multiple of the spread between the groups that were seen",
         above=0,
-        recorded_at_default=False,
     )
-    num_groups: int = setting(
-        6, "groups to infer for interventions", minimum=2, maximum=1000, recorded_at_default=False
-    )
+    num_groups: int = setting(6, "groups to infer for interventions", minimum=2, maximum=1000)
 
 
 class Moved(NamedTuple):
@@ -96,18 +92,18 @@ class InterveningMethod(Method):
     def intervene(self, batch: Batch) -> Batch:
         return batch if self.interventions is None else self.interventions(batch)
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> Findings | None:
         """The columns that interventions move, the most moved first."""
         if self.interventions is None:
-            return {}
+            return None
         moved = self.interventions.moved
         order = moved.share.argsort(descending=True, stable=True)
         columns = order[moved.large[order]]
-        return {
-            "num_columns": moved.share.numel(),
-            "moved_columns": columns.tolist(),
-            "share": [round(share, 4) for share in moved.share[columns].tolist()],
-        }
+        return Findings(
+            num_columns=moved.share.numel(),
+            moved_columns=columns.tolist(),
+            share=[round(share, 4) for share in moved.share[columns].tolist()],
+        )
 
 
 class Interventions:

@@ -25,9 +25,9 @@ from canet.report.figures import (
     tidy,
 )
 from canet.report.labels import backbone_label
-from canet.report.results import OOD_MEAN
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
 VARIANTS: dict[str, dict[str, Any]] = {

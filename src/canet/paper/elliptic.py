@@ -16,9 +16,9 @@ from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
 from canet.paper.scope import OOD_SETS, Subject, split_label
 from canet.report.figures import QUIET, Style, draw_band, new_figure, save_figure, tidy
 from canet.report.labels import backbone_label, method_label
-from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 

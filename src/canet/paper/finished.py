@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from canet.paper.french_labels import SHIFTED_FR
-from canet.report.results import FinishedRun, read_run
+from canet.report.results import with_extra_scores
 from canet.runs import job_folder
 from canet.store import RunConfig, RunFolder
+from canet.store.summary import FinishedRun, read_run
 
 
 def with_curves(config: RunConfig) -> RunConfig:
@@ -46,5 +47,5 @@ class Finished:
 
     def _run(self, place: RunFolder) -> FinishedRun:
         if place.path not in self._runs:
-            self._runs[place.path] = read_run(place, [SHIFTED_FR])
+            self._runs[place.path] = with_extra_scores(read_run(place), [SHIFTED_FR])
         return self._runs[place.path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ from canet import presets, report
 from canet.methods import METHODS
 from canet.paper.french_labels import SHIFTED_FR
 from canet.paper.published import published
-from canet.settings import recorded
 from canet.store import RunConfig
 
 
@@ -22,12 +22,12 @@ def _preset(config: RunConfig) -> dict[str, Any] | None:
     """None for a method that is not in the package."""
     if config.method not in METHODS:
         return None
-    return recorded(presets.preset(config.task, config.method, config.backbone))
+    return asdict(presets.preset(config.task, config.method, config.backbone))
 
 
 def _searched(config: RunConfig) -> bool:
     found = presets.searched(config.task, config.method, config.backbone)
-    return found is not None and config.settings == recorded(found)
+    return found is not None and config.settings == asdict(found)
 
 
 CONTEXT = report.ReportContext(published, _preset, _searched, extra_sets=(SHIFTED_FR,))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.report.results import OOD_MEAN
 from canet.report.score import Published
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 from canet.util.files import read_json
 
 _CONTENT: dict[str, Any] = read_json(Path(__file__).with_name("published.json"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from canet.data import CATALOG, file_status
 from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
-from canet.settings import override, recorded
+from canet.settings import override
 from canet.store import RunConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
@@ -153,7 +153,7 @@ def _settings(
     task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
     """Settings of a preset with some changed, computed once for all jobs that share them."""
-    return recorded(override(preset(task, method, backbone), dict(changes)))
+    return asdict(override(preset(task, method, backbone), dict(changes)))
 
 
 def split_label(split: str) -> str:

@@ -23,9 +23,9 @@ from canet.report.figures import (
     tidy,
 )
 from canet.report.labels import backbone_label
-from canet.report.results import OOD_MEAN
 from canet.report.tables import Table
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 
 LINES = 3
 """A panel has so many OOD sets at most."""

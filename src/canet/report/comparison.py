@@ -15,11 +15,11 @@ from canet.data import CATALOG
 from canet.methods import BACKBONES
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
-from canet.report.results import OOD_MEAN, FinishedRun, Result
+from canet.report.results import Result
 from canet.report.score import Score
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
-from canet.store.summary import LEFT_OUT, OOD
+from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
 STRUCTURAL = "structural"
 CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}

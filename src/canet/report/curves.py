@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from canet.report.comparison import Contestant
-from canet.report.results import FinishedRun
-from canet.store.summary import OOD
+from canet.store.summary import OOD, FinishedRun
 
 MOST_POINTS = 80
 WARM_UP = 0.1  # the share of epochs whose low scores do not set the scale

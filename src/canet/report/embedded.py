@@ -84,7 +84,7 @@ def _told(place: RunFolder) -> str:
     try:
         config = place.read_config()
     except CanetError:
-        return f"a job whose {CONFIG} is damaged"
+        return f"a job whose {CONFIG} cannot be read"
     return f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
 
 

@@ -20,11 +20,11 @@ def moved_columns(contestants: Iterable[Contestant]) -> str:
 
 
 def _columns_of(contestant: Contestant) -> str:
-    found = [run.result.get("findings", {}) for run in contestant.runs]
     shares: dict[int, list[float]] = {}
-    for one in found:
-        for column, share in zip(one.get("moved_columns", ()), one.get("share", ()), strict=True):
-            shares.setdefault(column, []).append(share)
+    for found in (run.result.findings for run in contestant.runs):
+        if found is not None:
+            for column, share in zip(found.moved_columns, found.share, strict=True):
+                shares.setdefault(column, []).append(share)
     ranked = sorted(shares, key=lambda c: (-len(shares[c]), -mean(shares[c]), c))
     if not ranked:
         return ""

@@ -11,8 +11,8 @@ from canet.report.comparison import Comparison, Contestant, Verdict
 from canet.report.context import ReportContext
 from canet.report.curves import nice_ticks
 from canet.report.headline import joined, labels
-from canet.report.results import OOD_MEAN
 from canet.report.sections import Section
+from canet.store.summary import OOD_MEAN
 
 DOT_WIDTH = 3.0
 """Of a dot in percent of the axis, on a screen of common width."""

@@ -94,11 +94,9 @@ def _render(
         methods={name: METHODS[name] for name in METHODS if name in shown},
         num_runs=len(runs),
         num_configurations=len(contestants) + len(variants),
-        rules=sorted({run.result["selection"] for run in runs}),
+        rules=sorted({run.result.selection for run in runs}),
         machines=machines.most_common(),
-        duration=duration(
-            sum(run.result["epochs"] * run.result["seconds_per_epoch"] for run in runs)
-        ),
+        duration=duration(sum(run.result.epochs * run.result.seconds_per_epoch for run in runs)),
         left_out=left_out,
         damaged_files=[*damaged_figures, *damaged_tables],
         failures=embedded.failures(out),
@@ -117,5 +115,5 @@ def duration(seconds: float) -> str:
 
 
 def _machine(run: Scored) -> Machine:
-    versions = run.result["versions"]
-    return Machine(run.result["device"], ", ".join(f"{k} {v}" for k, v in versions.items()))
+    versions = ", ".join(f"{name} {version}" for name, version in run.result.versions.items())
+    return Machine(run.result.device, versions)

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from canet.report.comparison import Comparison, Contestant, differences
 from canet.report.context import ReportContext
 from canet.report.labels import backbone_label
-from canet.report.results import OOD_MEAN
 from canet.report.score import Score, rank
 from canet.report.tables import Cell, Table
-from canet.store.summary import LEFT_OUT, OOD
+from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN
 
 
 class Column(NamedTuple):
@@ -77,10 +76,10 @@ def variant_table(comparison: Comparison, metric: str, context: ReportContext) -
 def cost_table(contestants: Sequence[Contestant]) -> SectionTable:
     """What an epoch of each takes, in time and memory, and which epoch was chosen."""
     results = [[run.result for run in contestant.runs] for contestant in contestants]
-    epochs = [mean(1000 * result["seconds_per_epoch"] for result in some) for some in results]
-    memory = [max(result["peak_memory_mb"] for result in some) for some in results]
-    chosen = [median(result["selected_epoch"] for result in some) for some in results]
-    devices = [", ".join(sorted({result["device"] for result in some})) for some in results]
+    epochs = [mean(1000 * result.seconds_per_epoch for result in some) for some in results]
+    memory = [max(result.peak_memory_mb for result in some) for some in results]
+    chosen = [median(result.selected_epoch for result in some) for some in results]
+    devices = [", ".join(sorted({result.device for result in some})) for some in results]
     columns = [
         Column("ms per epoch", "", [Score([value], digits=1) for value in epochs]),
         Column("peak memory", "MB", [Score([value], digits=0) for value in memory]),
@@ -130,7 +129,7 @@ def _with_spread(
 ) -> SectionTable:
     """Behind the scores stand what is lost under shift and what their spread is taken over."""
     everyone = [contestant for contestant, _ in rows]
-    rules = sorted({run.result["selection"] for c in everyone for run in c.runs})
+    rules = sorted({run.result.selection for c in everyone for run in c.runs})
     bases = {contestant.basis for contestant in everyone}
     if any(len(contestant.runs) > 1 for contestant in everyone):
         over = f" over {bases.pop()}" if len(bases) == 1 else ""

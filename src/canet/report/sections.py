@@ -199,21 +199,21 @@ def _inferred(contestant: Contestant) -> Inferred | None:
     found = [
         (run.config, environments)
         for run in contestant.runs
-        if (environments := run.result.get("inferred_environments"))
+        if (environments := run.result.inferred_environments)
     ]
     if not found:
         return None
     config, first = found[0]
-    depth = len(first["effective"])
-    alike = [content for _, content in found if len(content["effective"]) == depth]
+    depth = len(first.effective)
+    alike = [content for _, content in found if len(content.effective) == depth]
     layers = []
     for i in range(depth):
-        matches = [content["alignment"][i] for content in alike if content.get("alignment")]
-        effective = Score([content["effective"][i] for content in alike])
-        bars = [(_split_name(name), rows[i]) for name, rows in first["posterior"].items()]
+        matches = [content.alignment[i] for content in alike if content.alignment]
+        effective = Score([content.effective[i] for content in alike])
+        bars = [(_split_name(name), rows[i]) for name, rows in first.posterior.items()]
         layers.append(LayerEnvironments(effective, Score(matches) if matches else None, bars))
     shown = f"data seed {config.data_seed}, run seed {config.seed}"
-    return Inferred(contestant, shown, len(first["posterior"]["train"][0]), layers)
+    return Inferred(contestant, shown, len(first.posterior["train"][0]), layers)
 
 
 def _split_name(split: str) -> str:

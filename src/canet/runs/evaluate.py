@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from canet.methods import get_method
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import grouped
-from canet.store.soundness import check_result
 from canet.store.summary import Scored, summarise
 from canet.training import Trainer
 from canet.training.trainer import device_name, versions
@@ -44,18 +44,16 @@ def evaluate_runs(
 def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
     """The summary of runs that differ in their seed alone."""
     results = [place.read_result() for place in places]
-    for place, result in zip(places, results, strict=True):
-        check_result(result, place.path)
     trainer = open_trainer(places[0].read_config(), device, data_root)
     runs, differences = [], []
     hardware = device_name(trainer.device), versions()["torch"]
     for place, result in zip(places, results, strict=True):
         scores = trainer.scores(trainer.load(place))
-        before = result["device"], result["versions"].get("torch")
+        before = result.device, result.versions.get("torch")
         tolerance = SAME_HARDWARE if hardware == before else OTHER_HARDWARE
-        if told := difference(scores, result["scores"], tolerance):
+        if told := difference(scores, result.scores, tolerance):
             differences.append(f"'{place.path}': {told}")
-        runs.append(Scored(place.read_config(), result | {"scores": scores}))
+        runs.append(Scored(place.read_config(), replace(result, scores=scores)))
     summary = summarise(runs, trainer.task.metric)
     return summary | ({"differences": differences} if differences else {})
 

@@ -26,7 +26,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training.loop import Progress
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
-from canet.util.locks import alone_in
+from canet.util.locks import exclusive_lock
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
@@ -67,7 +67,7 @@ def run_jobs(
     """
     together = ray is None and pick_device(device).type == "cuda"
     engine = open_engine(jobs, ray, device)
-    with alone_in(root, quiet=quiet), engine:
+    with exclusive_lock(root, quiet), engine:
         compare_data([job_folder(root, config) for config in configs], data_root, quiet)
         many = ManyRuns(configs, root, device, data_root, together)
         if retry:

@@ -16,7 +16,7 @@ from canet.errors import CanetError, InputWarning
 from canet.runs.engine import LINES_OF_FAILURE
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
-from canet.store.record import MARKER
+from canet.store.run_folder import MARKER
 from canet.training import Trainer
 from canet.training.loop import Progress
 from canet.util.files import WriteError, write_bytes
@@ -88,7 +88,7 @@ def train_elsewhere(configs: Sequence[RunConfig], device: str, data_root: Path |
             place = job_folder(root, config)
             if place.finished:
                 outcome.files[config.seed] = {
-                    path.name: path.read_bytes() for path in place.path.iterdir()
+                    name: (place.path / name).read_bytes() for name in [*place.files, MARKER]
                 }
     return outcome
 

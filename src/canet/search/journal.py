@@ -12,7 +12,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from canet.errors import CanetError
-from canet.util.files import full_disk_told
+from canet.util.files import write_errors
 
 LOCK_SECONDS = 10  # after which the lock of a process that died is taken; it is held for moments
 ENTRY = b'{"op_code":'
@@ -21,7 +21,7 @@ ENTRY = b'{"op_code":'
 
 def open_journal(path: Path) -> JournalStorage:
     """The journal at a path; a damaged one is refused with the line."""
-    with full_disk_told(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         journal = Journal(path)
         journal.check_lines()
@@ -43,7 +43,7 @@ class Journal(JournalFileBackend):
         super().__init__(str(path), _WholeLines(path))
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        with full_disk_told(self.path):
+        with write_errors(self.path):
             super().append_logs(logs)
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:

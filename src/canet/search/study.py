@@ -23,7 +23,6 @@ from canet.search.objective import Progress
 from canet.search.samplers import PLACE, SamplerName, open_sampler, places, seed_of
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
-from canet.store.kinds import is_score
 from canet.util.files import WriteError
 
 EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU tells its score
@@ -128,7 +127,7 @@ def check_trials(study: optuna.Study, plan: Plan) -> None:
         scores = [*trial.intermediate_values.values(), *(trial.values or [])]
         ended = trial.state in (TrialState.COMPLETE, TrialState.PRUNED)
         return (
-            all(is_score(score) and math.isfinite(score) for score in scores)
+            all(map(math.isfinite, scores))
             and isinstance(trial.user_attrs.get(PLACE, 0), int)
             and (trial.state != TrialState.COMPLETE or len(trial.values or []) == 1)
             and (not ended or trial.params.keys() == plan.choices.keys())

@@ -2,6 +2,15 @@
 
 from canet.store.archive import runs_at, unpack_archive, write_archive
 from canet.store.config import RunConfig
+from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder, find_runs
 
-__all__ = ["RunConfig", "RunFolder", "find_runs", "runs_at", "unpack_archive", "write_archive"]
+__all__ = [
+    "RunConfig",
+    "RunFolder",
+    "RunResult",
+    "find_runs",
+    "runs_at",
+    "unpack_archive",
+    "write_archive",
+]

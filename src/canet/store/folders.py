@@ -1,4 +1,4 @@
-"""Every folder below a folder, those behind links too: where runs are looked for."""
+"""Every folder below a folder, including those behind links: where runs are searched for."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from canet.errors import InputWarning
 
 def _warn(error: OSError) -> None:
     warnings.warn(
-        f"'{error.filename}' cannot be read ({error.strerror}): what lies below it is left out",
+        f"cannot read '{error.filename}' ({error.strerror}): runs below it are left out",
         InputWarning,
         stacklevel=2,
     )
 
 
 def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> Iterator[Path]:
-    """`root` and the folders below it by name, links followed, each once however it is reached.
+    """`root` and the folders below it by name, links followed, each folder once.
 
     Args:
-        root: Where to begin; nothing comes of a file, nor of what is not there.
+        root: Where to begin; a file or a missing folder gives nothing.
         unreadable: Called for each folder whose content cannot be listed.
     """
 
-    def complain(error: OSError) -> None:
+    def report(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             unreadable(error)
 
     seen = set()
-    for path, names, _ in os.walk(root, onerror=complain, followlinks=True):
+    for path, names, _ in os.walk(root, onerror=report, followlinks=True):
         place = os.path.realpath(path)
         if place in seen:
             names.clear()

@@ -4,15 +4,12 @@ config.json             task, method, settings and seeds; a digest of the data; 
 metrics.json            loss and scores of every epoch
 weights.safetensors     parameters at the selected epoch
 result.json             scores, selection rule, timing, versions
-done                    written last: the SHA-256 of every file of the run
-checkpoint-*            everything needed to go on; only while the run is unfinished
-
-Every file of a finished run is compared with its checksum when it is read.
+done                    the record, written last: the SHA-256 of every file
+checkpoint-*            everything needed to resume; only while the run is unfinished
 """
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,35 +21,28 @@ from torch import Tensor, nn
 from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
-from canet.store.config import RunConfig
+from canet.store.checkpoints import remove_checkpoints, save_checkpoint, saved_checkpoints
+from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
-from canet.store.kinds import is_score
-from canet.store.record import MARKER, Record, alone_with, read_record, write_record
-from canet.store.states import remove_states, save_state, saved_states
-from canet.store.tensors import damaged, unpack, write_tensors
-from canet.util.files import digest_of, write_json
+from canet.store.result import RunResult
+from canet.store.sealed import SealedFolder
+from canet.store.tensors import pack
+from canet.util.files import digest_of, write_bytes, write_json
+from canet.util.locks import exclusive_lock
 
-CONFIG, METRICS, RESULT, WEIGHTS = (
+CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
     "config.json",
     "metrics.json",
     "result.json",
     "weights.safetensors",
+    "done",
 )
-OWN = (CONFIG, METRICS, RESULT, WEIGHTS)
-"""What a run writes itself; a record that has any of them has them all, but for an archive's."""
-DATA, VERSION = "data", "canet"
-"""Entries of config.json beside the config: digest of the data, version of this package."""
 
 
-class RunFolder:
+class RunFolder(SealedFolder):
     """Reads and writes one run's files."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def finished(self) -> bool:
-        return (self.path / MARKER).exists()
+    RECORD = MARKER
 
     @property
     def has_metrics(self) -> bool:
@@ -62,10 +52,10 @@ class RunFolder:
     @property
     def checkpoints(self) -> list[Path]:
         """The checkpoints of an unfinished run, the newest first."""
-        return saved_states(self.path)
+        return saved_checkpoints(self.path)
 
     def begin(self, config: RunConfig, data: DataDigest | None = None) -> None:
-        """Claim the folder for a run, or check that what lies there is the same run."""
+        """Claim the folder for a run, or check that the run in it is the same."""
         if (self.path / CONFIG).exists():
             if self.read_config() != config:
                 raise CanetError(
@@ -74,183 +64,98 @@ class RunFolder:
             if data is not None:
                 self.check_data(data)
             return
-        if not config.well_formed:
-            raise CanetError(
-                "a run of these seeds and settings cannot be kept: seeds are whole numbers from 0 "
-                "to below 2**63, settings are numbers, words, true, false or none"
-            )
-        made_on = {} if data is None else {DATA: data.to_json()}
         try:
-            content = asdict(config) | made_on | {VERSION: __version__}
-            write_json(self.path / CONFIG, content)
+            write_json(self.path / CONFIG, asdict(RunStart(config, data, __version__)))
         except OSError as error:
             raise CanetError(
                 f"cannot write to '{self.path}' ({error.strerror}): choose another folder"
-            ) from None
+            ) from error
 
     def check_data(self, data: DataDigest) -> None:
-        """Refuse other data than the run's; a run that does not tell its data is only remarked."""
-        content = self._object(CONFIG)
-        known = self.read_data()
-        if known is None:
-            _remark("some runs are older than digests: whether this is their data cannot be told")
+        """Reject other data than the run's; only warn where that cannot be decided."""
+        start = self.read_as(RunStart, CONFIG)
+        if start.data is None:
+            _warn("some runs have no digest of their data: it is not checked that this is the same")
             return
-        part = known.differs_in(data)
+        part = start.data.differs_in(data)
         if part == "last bits":
-            _remark("features differ from those of some runs in their last bits, by rounding")
+            _warn("features differ from those of some runs in their last bits, by rounding")
         elif part is not None:
             other = "another graph" if part == "graph" else f"other {part}"
             raise CanetError(
-                f"'{self.path}' holds a run on other data ({other}): give the data that it was "
+                f"'{self.path}' holds a run on other data ({other}): use the data that it was "
                 "trained on, or choose another folder"
             )
-        if content.get(VERSION) != __version__:
-            _remark(
-                f"some runs were begun by canet {content.get(VERSION)}, this is "
-                f"{__version__}: what is computed now may differ from them"
+        if start.canet != __version__:
+            _warn(
+                f"some runs were begun by canet {start.canet}, this is {__version__}: results "
+                "computed now may differ from them"
             )
 
     def finish(
-        self, weights: Mapping[str, Tensor], metrics: Mapping[str, Any], result: Mapping[str, Any]
+        self,
+        weights: Mapping[str, Tensor],
+        metrics: Mapping[str, list[float]],
+        result: RunResult,
     ) -> None:
-        """Write what came of the run, and that it is finished; the first to do so wins."""
-        with alone_with(self.path):
+        """Write the outcome and then the record; the first process to do so wins."""
+        with exclusive_lock(self.path, quiet=True):
             if not self.finished:
                 files = {
-                    WEIGHTS: write_tensors(self.path / WEIGHTS, weights),
+                    WEIGHTS: write_bytes(self.path / WEIGHTS, pack(weights)),
                     METRICS: write_json(self.path / METRICS, metrics),
-                    RESULT: write_json(self.path / RESULT, result),
+                    RESULT: write_json(self.path / RESULT, asdict(result)),
                     CONFIG: digest_of((self.path / CONFIG).read_bytes()),
                 }
-                write_record(self.path, files)
-        remove_states(self.path)
+                self.write_record(files)
+        remove_checkpoints(self.path)
 
     def add_json(self, name: str, content: Any) -> None:
-        """Keep something that was computed from a finished run beside it."""
+        """Add something that was computed from a finished run to its folder."""
         self._add(name, write_json(self.path / name, content))
 
     def add_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keep tensors that were computed from a finished run beside it."""
-        self._add(name, write_tensors(self.path / name, tensors))
+        """Add tensors that were computed from a finished run to its folder."""
+        self._add(name, write_bytes(self.path / name, pack(tensors)))
 
     def read_config(self) -> RunConfig:
-        content = self._object(CONFIG)
-        try:
-            config = RunConfig(**{k: v for k, v in content.items() if k not in (DATA, VERSION)})
-        except TypeError:
-            raise damaged(self.path / CONFIG) from None
-        if not config.well_formed:
-            raise damaged(self.path / CONFIG)
-        return config
+        return self.read_as(RunStart, CONFIG).config
 
     def read_data(self) -> DataDigest | None:
-        """The digest of the data that the run was trained on; None if it does not tell."""
-        try:
-            content = self._object(CONFIG).get(DATA)
-            return None if content is None else DataDigest.from_json(content)
-        except (KeyError, TypeError, ValueError):
-            raise damaged(self.path / CONFIG) from None
+        """The digest of the data that the run was trained on; None if it was not recorded."""
+        return self.read_as(RunStart, CONFIG).data
 
-    def read_result(self) -> dict[str, Any]:
-        result = self._object(RESULT)
-        scores = result.get("scores")
-        if not isinstance(scores, dict) or not all(map(is_score, scores.values())):
-            raise damaged(self.path / RESULT)
-        return result
+    def read_result(self) -> RunResult:
+        return self.read_as(RunResult, RESULT)
 
     def read_metrics(self) -> dict[str, list[float]]:
-        metrics = self._object(METRICS)
-        if not all(isinstance(curve, list) for curve in metrics.values()):
-            raise damaged(self.path / METRICS)
-        return metrics
-
-    def read_json(self, name: str) -> Any:
-        """The content of one of the run's files."""
-        try:
-            return json.loads(self.read_bytes(name))
-        except (ValueError, RecursionError):
-            raise damaged(self.path / name) from None
-
-    def read_tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one of the run's files."""
-        return unpack(self.read_bytes(name), self.path / name)
-
-    def read_bytes(self, name: str) -> bytes:
-        """One of the run's files, compared with its checksum if the run is finished."""
-        path = self.path / name
-        try:
-            content = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise CanetError(f"'{self.path}' is not a finished run: it has no {name}") from None
-        except OSError as error:
-            raise CanetError(f"cannot read '{path}' ({error.strerror})") from None
-        if self.finished and not self.intact(name, content):
-            raise CanetError(
-                f"'{path}' is damaged or was changed after the run: put it back, or delete "
-                f"'{self.path}' and train the run again"
-            )
-        return content
-
-    def read_record(self) -> Record | None:
-        """Name → SHA-256 of a finished run's files; None where it has no checksums."""
-        record = read_record(self.path)
-        if record is None and DATA in _read_object(self.path / CONFIG):
-            raise damaged(self.path / MARKER)  # a run that tells its data has checksums, too
-        return record
+        return self.read_as(dict[str, list[float]], METRICS)
 
     def load_weights(self, module: nn.Module) -> None:
         """Load the selected epoch's parameters into `module`."""
-        path = self.path / WEIGHTS
-        if not path.exists():
-            raise CanetError(f"'{path}' is missing: the run is not finished, or from an archive")
         try:
             module.load_state_dict(self.read_tensors(WEIGHTS))
-        except RuntimeError:
+        except RuntimeError as error:
             raise CanetError(
-                f"'{path}' does not fit the model: load it with the run's own method and settings"
-            ) from None
+                f"'{self.path / WEIGHTS}' does not fit the model: use the method and the settings "
+                "of the run"
+            ) from error
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
-        save_state(self.path, tensors)
-
-    def intact(self, name: str, content: bytes) -> bool:
-        """Whether a file of a finished run is what the record says, where it says something."""
-        record = self.read_record()
-        if record is None or (name not in record and name not in OWN):
-            return True
-        return record.get(name) == digest_of(content)
+        save_checkpoint(self.path, tensors)
 
     def _add(self, name: str, digest: str) -> None:
-        """Enter a file into the record, if there is one."""
-        with alone_with(self.path):
-            record = self.read_record()
-            if record is not None:
-                write_record(self.path, record | {name: digest})
-
-    def _object(self, name: str) -> dict[str, Any]:
-        content = self.read_json(name)
-        if not isinstance(content, dict):
-            raise damaged(self.path / name)
-        return content
+        with exclusive_lock(self.path, quiet=True):
+            self.write_record(self.files | {name: digest})
 
 
 def find_runs(path: Path) -> list[RunFolder]:
-    """The finished runs at or below `path`, behind links too, in order of their names."""
+    """The finished runs at or below `path`, also through links, in order of their names."""
     found = [RunFolder(f) for f in folders_below(path) if (f / MARKER).is_file()]
     if not found:
         raise CanetError(f"no finished run at '{path}': give the folder that --out named")
     return found
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    """An object as it lies there; nothing where it cannot be read."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _remark(text: str) -> None:
-    """Say something about runs, once in a command."""
-    warnings.warn(text, InputWarning, stacklevel=2)
+def _warn(text: str) -> None:
+    warnings.warn(text, InputWarning, stacklevel=3)

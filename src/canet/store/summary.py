@@ -1,43 +1,82 @@
-"""Several runs of one configuration → one summary: the object that `canet train --json` prints."""
+"""Finished runs and their scores; several runs of one configuration → one summary."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import mean
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from canet.errors import CanetError
 from canet.store.config import RunConfig
+from canet.store.result import RunResult
+from canet.store.run_folder import RunFolder
 
 OOD, LEFT_OUT = "ood/", "left_out/"
-NEEDED = {
-    *("scores", "selection", "selected_epoch", "environments_seen", "epochs"),
-    *("seconds_per_epoch", "peak_memory_mb", "device", "versions"),
-}
-"""What a result holds; one written by an earlier version may lack some of it."""
+OOD_MEAN = "ood"
+"""In place of the name of a split: the mean over a task's OOD sets."""
+OOD_LAST = "ood, last epoch"
+"""The same without selection, at the last epoch."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A run's config, its result and the scores in it."""
+    """A run's config and its result."""
 
     config: RunConfig
-    result: Mapping[str, Any]
+    result: RunResult
 
     @property
     def scores(self) -> Mapping[str, float]:
-        scores: Mapping[str, float] = self.result["scores"]
-        return scores
+        return self.result.scores
 
     @property
     def ood_mean(self) -> float:
         """Mean score over the OOD sets; NaN where there are none."""
-        scores = [score for name, score in self.scores.items() if name.startswith(OOD)]
-        return mean(scores) if scores else math.nan
+        return ood_mean(self.scores)
+
+    def with_scores(self, scores: Mapping[str, float]) -> Self:
+        """The same run with these scores too, in place of those with the same names."""
+        return replace(self, result=replace(self.result, scores={**self.scores, **scores}))
+
+
+@dataclass(frozen=True)
+class FinishedRun(Scored):
+    """A finished run and its folder."""
+
+    place: RunFolder = field(compare=False)
+
+    def has(self, split: str) -> bool:
+        """Whether it has a score; `split` is a name in result.json or of an extra set, or `ood`."""
+        if split == OOD_LAST:
+            return bool(self.result.last_scores)
+        return split == OOD_MEAN or split in self.scores
+
+    def score(self, split: str) -> float:
+        """In percent; NaN where it has none."""
+        if split == OOD_LAST:
+            return ood_mean(self.result.last_scores)
+        return self.ood_mean if split == OOD_MEAN else self.scores.get(split, math.nan)
+
+
+def read_run(place: RunFolder) -> FinishedRun:
+    """A finished run with at least one score under shift, which is what is compared."""
+    run = FinishedRun(place.read_config(), place.read_result(), place)
+    if not any(name.startswith(OOD) for name in run.scores):
+        raise CanetError(
+            f"the run in '{place.path}' has no score under shift: give the task a test_ood set and "
+            "train the run again"
+        )
+    return run
+
+
+def ood_mean(scores: Mapping[str, float]) -> float:
+    """Mean over the OOD sets; NaN where there are none."""
+    found = [score for name, score in scores.items() if name.startswith(OOD)]
+    return mean(found) if found else math.nan
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -46,22 +85,12 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
-    """Mean, standard deviation and values of each score, in percent, over runs with equal settings.
+    """The object that `canet train --json` prints, for runs that differ only in their seed.
 
-    Runs differ in their seed alone. The standard deviation is that of a sample, 0 for one run.
+    Mean, standard deviation and values of each score, in percent. The standard deviation is that
+    of a sample, 0 for one run.
     """
     first = runs[0]
-    for run in runs:
-        if missing := NEEDED - run.result.keys():
-            raise CanetError(
-                f"the result of {run.config.task} seed {run.config.seed} lacks "
-                f"{', '.join(sorted(missing))}: delete its folder and train the run again"
-            )
-    if "epochs" not in first.config.settings:
-        raise CanetError(
-            f"the settings of {first.config.task} seed {first.config.seed} do not tell epochs: "
-            "delete its folder and train the run again"
-        )
 
     def spread(values: Sequence[float]) -> dict[str, Any]:
         return {"mean": mean(values), "std": deviation(values), "values": list(values)}
@@ -89,15 +118,15 @@ def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
         "inductive": first.config.inductive,
         "seeds": [run.config.seed for run in runs],
         "metric": metric,
-        "selection": first.result["selection"],
-        "environments_seen": first.result["environments_seen"],
+        "selection": first.result.selection,
+        "environments_seen": first.result.environments_seen,
         "scores": scores,
         "epochs": first.config.settings["epochs"],
-        "epochs_run": [run.result["epochs"] for run in runs],
-        "selected_epochs": [run.result["selected_epoch"] for run in runs],
-        "seconds_per_epoch": mean(run.result["seconds_per_epoch"] for run in runs),
-        "peak_memory_mb": max(run.result["peak_memory_mb"] for run in runs),
+        "epochs_run": [run.result.epochs for run in runs],
+        "selected_epochs": [run.result.selected_epoch for run in runs],
+        "seconds_per_epoch": mean(run.result.seconds_per_epoch for run in runs),
+        "peak_memory_mb": max(run.result.peak_memory_mb for run in runs),
         "settings": first.config.settings,
-        "device": first.result["device"],
-        "versions": first.result["versions"],
+        "device": first.result.device,
+        "versions": first.result.versions,
     }

@@ -1,48 +1,17 @@
-"""Named tensors: files of them, parts of them, and an optimiser's state as such."""
+"""Named tensors: as bytes, by prefix, and the state of an optimiser."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
-
-from canet.errors import CanetError
-from canet.util.files import write_bytes
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors as safetensors, atomically; gives the file's SHA-256."""
-    return write_bytes(path, pack(tensors))
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
     """Tensors as the bytes of a safetensors file."""
     return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return unpack(path.read_bytes(), path)
-    except FileNotFoundError:
-        raise CanetError(f"'{path}' is missing: the run is not finished") from None
-
-
-def unpack(content: bytes, path: Path) -> dict[str, Tensor]:
-    """The tensors in the bytes of a safetensors file; `path` is where they are from."""
-    try:
-        tensors: dict[str, Tensor] = load(content)
-    except (SafetensorError, KeyError, ValueError, RuntimeError):
-        raise damaged(path) from None
-    return tensors
-
-
-def damaged(path: Path) -> CanetError:
-    """The error for a file of a run that cannot be what was written."""
-    return CanetError(f"'{path}' is damaged: delete '{path.parent}' and train the run again")
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from canet.methods import Method
+from canet.store.result import InferredEnvironments
 from canet.training.fields import TaskFields
 
 
 @torch.no_grad()
-def inferred_environments(method: Method, fields: TaskFields) -> dict[str, Any] | None:
-    """The environments that a method infers, for its result; None for a method that infers none.
-
-    Returns:
-        `posterior`: mean posterior of each environment, by split and layer;
-        `effective`: by layer, how many environments the training nodes use, the exponential of the
-        entropy of their mean posterior;
-        `alignment`: by layer, adjusted mutual information of a training node's likeliest
-        environment and its true one; None where the task has no labels for them.
-    """
+def inferred_environments(method: Method, fields: TaskFields) -> InferredEnvironments | None:
+    """The environments that a method infers, for its result; None for a method that infers none."""
     method.eval()
     by_split: dict[str, list[Tensor]] = {}
     for batch, splits in fields.by_pass():
@@ -30,14 +21,14 @@ def inferred_environments(method: Method, fields: TaskFields) -> dict[str, Any] 
             return None
         by_split |= {split: [layer[rows] for layer in layers] for split, rows in splits.items()}
     true = fields.batch("train").environment
-    return {
-        "posterior": {
+    return InferredEnvironments(
+        posterior={
             split: [posterior.mean(dim=0).tolist() for posterior in layers]
             for split, layers in by_split.items()
         },
-        "effective": [effective_number(posterior) for posterior in by_split["train"]],
-        "alignment": None if true is None else [alignment(p, true) for p in by_split["train"]],
-    }
+        effective=[effective_number(posterior) for posterior in by_split["train"]],
+        alignment=None if true is None else [alignment(p, true) for p in by_split["train"]],
+    )
 
 
 def effective_number(posterior: Tensor) -> float:

@@ -6,9 +6,9 @@ import platform
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -17,11 +17,10 @@ from canet._version import __version__
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
-from canet.settings import recorded
+from canet.store.checkpoints import read_checkpoint
 from canet.store.config import RunConfig
+from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder
-from canet.store.soundness import check_result
-from canet.store.states import read_state
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, train_loops
@@ -38,13 +37,13 @@ class Run:
 
     Args:
         config: What was run.
-        result: Scores in percent, selection rule, timing and versions: the content of result.json.
+        result: Scores in percent, selection rule, timing and versions.
         history: Loss and scores of every epoch.
         method: The trained method, with the weights of the selected epoch.
     """
 
     config: RunConfig
-    result: dict[str, Any]
+    result: RunResult
     history: dict[str, list[float]]
     method: Method
 
@@ -113,7 +112,7 @@ class Trainer:
             inductive=self.task.inductive,
             method=self.method_type.name,
             backbone=self.backbone,
-            settings=recorded(self.settings),
+            settings=asdict(self.settings),
             seed=checked_seed(seed),
             ood_curves=ood_curves,
             generator=self.task.generator,
@@ -209,21 +208,21 @@ class Trainer:
         history = {name: loop.curve(name) for name in loop.history}
         last = self.scores(loop.method)
         loop.method.load_state_dict(loop.best.tensors)
-        result = {
-            "scores": self.scores(loop.method),
-            "last_scores": last,
-            "selection": BestValidation.name,
-            "selected_epoch": BestValidation.epoch(history) + 1,
-            "environments_seen": self._environments_seen(),
-            "inferred_environments": inferred_environments(loop.method, self.fields),
-            "findings": loop.method.findings(),
-            "epochs": loop.epoch,
-            "seconds_per_epoch": loop.seconds / max(1, loop.epochs_here),
-            "runs_at_once": at_once,
-            "peak_memory_mb": peak_memory_mb(self.device),
-            "device": device_name(self.device),
-            "versions": versions(),
-        }
+        result = RunResult(
+            scores=self.scores(loop.method),
+            last_scores=last,
+            selection=BestValidation.name,
+            selected_epoch=BestValidation.epoch(history) + 1,
+            environments_seen=self._environments_seen(),
+            inferred_environments=inferred_environments(loop.method, self.fields),
+            findings=loop.method.findings(),
+            epochs=loop.epoch,
+            seconds_per_epoch=loop.seconds / max(1, loop.epochs_here),
+            runs_at_once=at_once,
+            peak_memory_mb=peak_memory_mb(self.device),
+            device=device_name(self.device),
+            versions=versions(),
+        )
         if place:
             place.finish(loop.best.tensors, history, result)
         return Run(self.config(seed, ood_curves), result, history, loop.method)
@@ -288,9 +287,8 @@ class Trainer:
         """A finished run from its folder."""
         place = places[seed]
         assert place is not None
-        result = place.read_result()
-        check_result(result, place.path)
-        return Run(self.config(seed, ood_curves), result, place.read_metrics(), self.load(place))
+        config, result = self.config(seed, ood_curves), place.read_result()
+        return Run(config, result, place.read_metrics(), self.load(place))
 
 
 def _method_type(method: str | type[Method]) -> type[Method]:
@@ -303,20 +301,20 @@ def _method_type(method: str | type[Method]) -> type[Method]:
 
 
 def resume(loop: Loop, place: RunFolder) -> None:
-    """Bring a loop to the newest checkpoint that is whole; say so where one is not."""
+    """Restore the newest checkpoint that can be used; warn of those that cannot."""
     refused: list[Path] = []
     for path in place.checkpoints:
         try:
-            loop.restore(read_state(path))
+            loop.restore(read_checkpoint(path))
         except CanetError:
             refused.append(path)
         else:
             break
     if refused:
         names = " and ".join(f"'{path}'" for path in refused)
-        how = f"goes on after epoch {loop.epoch}" if loop.epoch else "starts over"
+        how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
         warnings.warn(
-            f"{names} cannot be used, damaged or of another run: the run {how}",
+            f"{names} cannot be used (checksum mismatch, or of another run): the run {how}",
             InputWarning,
             stacklevel=2,
         )

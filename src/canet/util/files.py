@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from typing import Any
 from canet.errors import CanetError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
-"""What only a write can fail with, and nothing but room can mend."""
-SEAL = "sha256"
-"""The entry of a sealed JSON object that holds the digest of the others."""
+"""Errors of a write that only more room, or another disk, can fix."""
 
 
 class WriteError(CanetError, OSError):
@@ -26,8 +24,8 @@ class WriteError(CanetError, OSError):
 
     def __str__(self) -> str:
         return (
-            f"cannot write '{self.filename}' ({self.strerror}): make room there, and the same "
-            "command goes on"
+            f"cannot write '{self.filename}' ({self.strerror}): free some space and run the "
+            "same command again to continue"
         )
 
 
@@ -38,12 +36,12 @@ def cache_dir() -> Path:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path` and move it into place when the block succeeds.
+    """Yield a temporary path next to `path` and move it into place when the block succeeds.
 
-    A reader sees the old file or the new one, never a part; a failed block leaves nothing, and what
-    a killed process left is gone with the next write. A full disk is a `WriteError`.
+    A reader sees the old file or the new one, never a part. A failed block leaves nothing. What a
+    killed process left is removed by the next write. A full disk is a `WriteError`.
     """
-    with full_disk_told(path):
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         prefix = f".{path.name}.{socket.gethostname()}."
         _clear_leftovers(path.parent, prefix)
@@ -58,8 +56,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def full_disk_told(path: Path) -> Iterator[None]:
-    """Turn what a full disk makes of writing `path` into a `WriteError`."""
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn the error of a full or read-only disk while writing `path` into a `WriteError`."""
     try:
         yield
     except OSError as error:
@@ -69,7 +67,7 @@ def full_disk_told(path: Path) -> Iterator[None]:
 
 
 def _clear_leftovers(folder: Path, prefix: str) -> None:
-    """Remove the temporaries with this prefix whose process is gone, where /proc can tell."""
+    """Remove the temporaries with this prefix whose process has ended, where there is /proc."""
     if Path("/proc/self").exists():
         for leftover in folder.glob(f"{glob.escape(prefix)}*.tmp"):
             pid = leftover.name.removeprefix(prefix).removesuffix(".tmp")
@@ -78,7 +76,7 @@ def _clear_leftovers(folder: Path, prefix: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> str:
-    """Write a file atomically; gives the SHA-256 of what it is meant to hold."""
+    """Write a file atomically; gives the SHA-256 of `content`."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(content)
     return digest_of(content)
@@ -91,23 +89,6 @@ def write_json(path: Path, content: Any) -> str:
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def pack_sealed(content: Mapping[str, Any]) -> bytes:
-    """A JSON object as the bytes of a file, with the digest of all it says at its end."""
-    said = json.dumps(content, indent=2)
-    plain = json.loads(said)
-    return (json.dumps({**plain, SEAL: digest_of(said.encode())}, indent=2) + "\n").encode()
-
-
-def unpack_sealed(raw: bytes) -> dict[str, Any]:
-    """The object that `pack_sealed` was given; a ValueError if any bit is another one."""
-    content = json.loads(raw)
-    if not isinstance(content, dict) or not isinstance(content.pop(SEAL, None), str):
-        raise ValueError("not sealed")
-    if pack_sealed(content) != raw:
-        raise ValueError("changed after it was sealed")
-    return content
 
 
 def sha256(path: Path) -> str:

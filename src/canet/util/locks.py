@@ -9,27 +9,29 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from canet.util.files import full_disk_told
+from canet.util.files import write_errors
 
 LOCK = ".lock"
 
 
 @contextmanager
-def alone_in(
-    folder: Path, others: str = "another command works in", quiet: bool = False
-) -> Iterator[None]:
-    """Wait until no other process works in a folder, saying that `others` do, and keep others out.
+def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
+    """Wait until no other process holds the lock of a folder, then hold it during the block.
 
-    The lock is the operating system's: it is free as soon as its owner has ended, however.
+    The operating system frees the lock when its owner ends, however it ends.
+
+    Args:
+        folder: Created if missing.
+        quiet: Do not print that another process is waited for.
     """
     lock = FileLock(folder / LOCK)
     try:
-        with full_disk_told(folder / LOCK):
+        with write_errors(folder / LOCK):
             folder.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
     except Timeout:
         if not quiet:
-            print(f"{others} '{folder}': waiting for it", file=sys.stderr)
+            print(f"another process uses '{folder}': waiting for it", file=sys.stderr)
         lock.acquire()
     try:
         yield

@@ -82,4 +82,4 @@ def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> N
     assert task.num_features == NUM_WORDS
     run = Trainer(task, "erm", "gcn", device="cpu", epochs=100).run()
     for name in ("test_id", "ood/domain 4", "ood/domain 5", "ood/domain 6"):
-        assert 84 < run.result["scores"][name] < 92
+        assert 84 < run.result.scores[name] < 92

@@ -18,7 +18,7 @@ from urllib.request import Request, urlopen
 from canet.data.benchmarks.sources import Known
 from canet.errors import CanetError
 from canet.util.files import atomic_path, sha256
-from canet.util.locks import alone_in
+from canet.util.locks import exclusive_lock
 from canet.util.progress import Display
 
 TIMEOUT = 60.0  # seconds without any answer
@@ -38,7 +38,7 @@ def downloading_into(folder: Path) -> Iterator[None]:
     """Keep other processes out while downloading: two that share a `.part` would spoil it."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(alone_in(folder, "another process downloads into"))
+            stack.enter_context(exclusive_lock(folder))
         except OSError as error:
             raise CanetError(
                 f"cannot write to '{folder}' ({error.strerror}): set CANET_CACHE to another folder"

@@ -1,0 +1,104 @@
+"""A fitted classifier ↔ a folder: JSON and safetensors, no pickle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from canet.data.graph_files.encoding import Encoding
+from canet.errors import CanetError, VersionError
+from canet.estimator.reference import Reference
+from canet.methods import Method, check_backbone, get_method
+from canet.settings import override
+from canet.store.model_folder import ModelFile, read_model, write_model
+from canet.training.trainer import pick_device, versions
+
+Classifier = TypeVar("Classifier", bound=Any)
+
+
+def save_classifier(model: Any, folder: Path) -> None:
+    """Write a fitted `NodeClassifier` to a folder."""
+    params = model.get_params()
+    if isinstance(model.class_weight, dict):
+        params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
+    if not isinstance(model.random_state, int | np.integer | None):
+        params["random_state"] = None
+    file = ModelFile(
+        params={name: _plain(value) for name, value in params.items()},
+        classes=model.classes_.tolist(),
+        num_features=model.n_features_in_,
+        num_environment_labels=model.method_.num_environment_labels,
+        settings=model.settings_,
+        scores=model.scores_,
+        history=model.history_,
+        selected_epoch=model.selected_epoch_,
+        environments_seen=model.environments_seen_,
+        findings=model.findings_,
+        encoding=None if model.encoding_ is None else model.encoding_.to_json(),
+        versions=versions(),
+    )
+    tensors = {"weights": model.method_.state_dict(), "reference": model.reference_.tensors()}
+    write_model(folder, file, tensors)
+
+
+def load_classifier(
+    model_type: type[Classifier], folder: Path, device: str | None = None
+) -> Classifier:
+    """The classifier that `save_classifier` wrote.
+
+    Raises:
+        ChecksumError: A file is not what was written.
+        MissingFileError: There is no model, or one of its files is missing.
+        VersionError: Another version wrote it, with names that this one does not know.
+    """
+    file, tensors = read_model(folder)
+    params = dict(file.params)
+    if isinstance(params["class_weight"], list):
+        params["class_weight"] = dict(params["class_weight"])
+    missing = params["device"] == "cuda" and not torch.cuda.is_available()
+    params["device"] = device or ("auto" if missing else params["device"])
+    try:
+        model = model_type(**params)
+        method = _empty_method(model, file)
+    except CanetError as error:
+        raise VersionError(
+            f"'{folder}' was saved by canet {file.versions['canet']} with what this version does "
+            f"not know ({error}): update canet, or fit the model again"
+        ) from error
+    method.load_state_dict(tensors["weights"], assign=True)
+    model.classes_ = np.array(file.classes)
+    model.n_features_in_ = file.num_features
+    model.settings_ = file.settings
+    model.scores_ = file.scores
+    model.history_ = file.history
+    model.selected_epoch_ = file.selected_epoch
+    model.environments_seen_ = file.environments_seen
+    model.findings_ = file.findings
+    encoding = file.encoding
+    model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
+    model.reference_ = Reference.from_tensors(
+        tensors["reference"],
+        num_features=file.num_features,
+        num_classes=len(file.classes),
+        hidden=method.model.phi_out.in_features,
+    )
+    model.method_ = method.to(pick_device(model.device)).eval()
+    return model
+
+
+def _empty_method(model: Any, file: ModelFile) -> Method:
+    """The method of a model, without memory for its weights."""
+    method_type = get_method(model.method)
+    check_backbone(model.backbone)
+    settings = override(method_type.settings_type(), file.settings)
+    sizes = file.num_features, len(file.classes), file.num_environment_labels
+    with torch.device("meta"):
+        return method_type(settings, model.backbone, *sizes)
+
+
+def _plain(value: Any) -> Any:
+    """A number or text of numpy as Python has it."""
+    return value.item() if isinstance(value, np.generic) else value
