@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -142,6 +143,15 @@ def examination(model: Planted, new: Data | None = None, **known: Any) -> Examin
     graphs = {} if new is None else {"new": read_graph(model, new)}
     names = list("abcdefghij"[: model.n_features_in_])
     return Examination(model, graphs, known.pop("blocks", feature_blocks(model)), names, **known)
+
+
+def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels drawn from their probabilities: perfectly calibrated."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(scale=2, size=(n, classes))
+    probabilities = softmax(logits, axis=1)
+    y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
+    return logits, np.minimum(y, classes - 1)
 
 
 def mask(n: int, nodes: list[int]) -> Tensor:

@@ -15,7 +15,7 @@ from canet.diagnosis.sections.confidence import Calibration
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
 LONGEST = 24  # letters of a label
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "canet",
     "text.parse_math": False,
@@ -68,9 +68,7 @@ def reliability_diagram(found: Diagnosis) -> str:
             x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
             values = [e.value for e in y]
             around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
-            axes.errorbar(
-                x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6
-            )
+            axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
         axes.set(xlim=(0, 102), ylim=(0, 102))
         return _svg(figure)
 
@@ -94,7 +92,7 @@ def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:
 
 
 def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(3.6, 2.7), layout="constrained")
+    figure = Figure(figsize=(3.2, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=x, ylabel=y)
     return figure, axes

@@ -27,9 +27,9 @@ from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
 
-def section(module: ModuleType) -> Any:
-    """A field of `Diagnosis` that `examine` of a module in `sections` computes."""
-    return field(metadata={"examine": module.examine})
+def section(module: ModuleType) -> dict[str, Any]:
+    """Marks a field of `Diagnosis` that a module of `sections` computes."""
+    return {"examine": module.examine}
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ class Diagnosis:
 
     model: ModelSummary
     graphs: dict[str, tuple[int, int]]
-    expected: expected.ExpectedScore | None = section(expected)
-    reliance: dict[str, reliance.Reliance] = section(reliance)
-    shift: shift.Shift | None = section(shift)
-    between_groups: between_groups.BetweenGroups | None = section(between_groups)
-    confidence: confidence.Confidence = section(confidence)
-    environments: dict[str, environments.Environments] = section(environments)
+    expected: expected.ExpectedScore | None = field(metadata=section(expected))
+    reliance: dict[str, reliance.Reliance] = field(metadata=section(reliance))
+    shift: shift.Shift | None = field(metadata=section(shift))
+    between_groups: between_groups.BetweenGroups | None = field(metadata=section(between_groups))
+    confidence: confidence.Confidence = field(metadata=section(confidence))
+    environments: dict[str, environments.Environments] = field(metadata=section(environments))
 
     @property
     def main_reliance(self) -> Reliance:

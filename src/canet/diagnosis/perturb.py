@@ -77,7 +77,7 @@ def drop_edges(
 ) -> Tensor:
     """Edges $[2, E']$ without a random part of the pairs of nodes that they join.
 
-    An edge that is stored both ways is dropped both ways. Self-loops stay: they are the node itself.
+    An edge that is stored both ways is dropped both ways. Self-loops stay.
     """
     source, target = edge_index.numpy()
     pair = np.minimum(source, target) * num_nodes + np.maximum(source, target)

@@ -259,7 +259,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         logits, y = reader.read(ids).logits, y[ids]
         if (y < 0).any():
             if self.metric == "roc_auc":
-                raise InputError("roc_auc is for the two classes of training: y contains another class")
+                raise InputError(
+                    "roc_auc is for the two classes of training: y contains another class"
+                )
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y)) / 100

@@ -1,1 +1,1 @@
-"""The sections of a diagnosis: NAME.py computes one, NAME.jinja shows it on the page and as text."""
+"""The sections of a diagnosis: NAME.py computes, NAME.jinja shows it as HTML and text."""

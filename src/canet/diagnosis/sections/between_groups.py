@@ -106,9 +106,7 @@ def examine(exam: Examination) -> BetweenGroups | None:
         chosen = np.flatnonzero(clear)
         relied_on = exchanged(exam.main, VARYING, chosen, exam.seed, exam.repeats, exam.tick)
     columns = [
-        GroupColumn(
-            name, i, float(share[i]), float(spread[i]), bool(clear[i]), float(shifted[i])
-        )
+        GroupColumn(name, i, float(share[i]), float(spread[i]), bool(clear[i]), float(shifted[i]))
         for i, name in enumerate(exam.names)
     ]
     settings = getattr(exam.model, "settings_", {})

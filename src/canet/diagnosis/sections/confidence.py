@@ -35,7 +35,7 @@ class Calibration:
         scaled_error: The same after temperature scaling.
         bins: The reliability diagram.
         scaled_bins: The same after temperature scaling.
-        abstention: Percent of the nodes that are answered, the most confident first → their accuracy.
+        abstention: Percent of the nodes, the most confident ones → their accuracy.
     """
 
     nodes: int

@@ -224,9 +224,7 @@ def _moments(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean()), float(variance)
 
 
-def _own_and_others(
-    graph: DiagnosedGraph, seed: int, tick: Tick
-) -> tuple[np.ndarray, np.ndarray]:
+def _own_and_others(graph: DiagnosedGraph, seed: int, tick: Tick) -> tuple[np.ndarray, np.ndarray]:
     """Predictions $[N]$ with changed own features, and with those of everybody else changed."""
     n, random = graph.num_nodes, np.random.default_rng([seed, 2])
     donors = draw_donors(n, random, graph.environment)
