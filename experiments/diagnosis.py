@@ -18,7 +18,7 @@ from canet.data import CATALOG
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
 from canet.diagnosis import expected_score
-from canet.diagnosis.graph import read_graph
+from canet.diagnosis.graph import read_graph, seed_of
 from canet.diagnosis.sections.reliance import exchanged
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import build_reference, rows_of
@@ -270,7 +270,7 @@ def part(task: ShiftTask, mask: Tensor) -> Data:
 
 
 def _effect(model: NodeClassifier, graph: Data, name: str, columns: np.ndarray) -> dict[str, float]:
-    effect = exchanged(model, read_graph(model, graph), name, columns, REPEATS)
+    effect = exchanged(read_graph(model, graph), name, columns, seed_of(model), REPEATS)
     assert effect.lost is not None
     return {"flipped": effect.flipped.value, "lost": effect.lost.value}
 
