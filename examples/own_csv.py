@@ -94,13 +94,14 @@ def main() -> None:
     found = canet.diagnose(model, data, new_data)
     expected = found.expected.thresholded
     print(f"expected accuracy: {expected.value:.1f} % ({expected.low:.1f} to {expected.high:.1f})")
-    if found.stressed is not None and found.stressed.accuracy is not None:
-        print(f"if what moved tells nothing any more: {found.stressed.accuracy.value:.1f} %")
+    if found.shift.accuracy_left is not None:
+        print(f"without what shifted: {found.shift.accuracy_left.value:.1f} %")
     if found.expected.actual is not None:
         print(
             f"what the labels say, of which nothing was known: {found.expected.actual.value:.1f} %"
         )
-    print("moved since training:", ", ".join(column.name for column in found.shift.moved) or "none")
+    shifted = [column.name for column in found.shift.shifted_columns]
+    print("shifted since training:", ", ".join(shifted) or "none")
     print("predictions that flip when a column has values of other nodes:")
     for effect in found.reliance["training"].features:
         print(f"  {effect.name}: {effect.flipped.value:.1f} %")

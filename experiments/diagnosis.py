@@ -18,10 +18,10 @@ from canet.data import CATALOG
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
 from canet.diagnosis import expected_score
-from canet.diagnosis.graph import read
-from canet.diagnosis.reliance import exchanged
+from canet.diagnosis.graph import read_graph, seed_of
+from canet.diagnosis.sections.reliance import exchanged
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.reference import remember, rows_of
+from canet.estimator.reference import build_reference, rows_of
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -36,7 +36,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
 
 DIAGNOSIS = "diagnosis.json"
-"""Kept beside a run: what it relies on, and the score that it would be expected to have."""
+"""Kept next to a run: what it relies on, and the score that it would be expected to have."""
 REPEATS = 3
 ID, OOD = "in distribution", "under shift"
 SPURIOUS, BASE = "spurious", "base"
@@ -248,7 +248,7 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.n_features_in_ = task.num_features
     model.encoding_ = None
     model.method_ = trainer.load(place)
-    model.reference_ = remember(task, model.method_, config.seed)
+    model.reference_ = build_reference(trainer, model.method_, config.seed)
     return model
 
 
@@ -270,7 +270,7 @@ def part(task: ShiftTask, mask: Tensor) -> Data:
 
 
 def _effect(model: NodeClassifier, graph: Data, name: str, columns: np.ndarray) -> dict[str, float]:
-    effect = exchanged(model, read(model, graph), name, columns, REPEATS)
+    effect = exchanged(read_graph(model, graph), name, columns, seed_of(model), REPEATS)
     assert effect.lost is not None
     return {"flipped": effect.flipped.value, "lost": effect.lost.value}
 

@@ -41,9 +41,9 @@ def shown(page: str) -> str:
     return output
 
 
-def test_own_csv_finds_the_column_that_moved() -> None:
+def test_own_csv_finds_the_column_that_shifted() -> None:
     output = printed("own_csv.py", "--epochs", "30")
-    assert "moved since training: voucher" in output
+    assert "shifted since training: voucher" in output
     assert words(output) == words(shown("own-csv.md"))
 
 

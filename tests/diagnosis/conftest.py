@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from torch_geometric.data import Data
+from torch import Tensor
 
 from canet.diagnosis import Diagnosis, diagnose
 
@@ -13,15 +13,15 @@ from .planted import moving, planted, random_graph, sign_of
 BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
 
 
-def by_first_column(data: Data) -> list[np.ndarray]:
+def by_first_column(x: Tensor) -> list[np.ndarray]:
     """One layer with two environments: where column 0 is positive, and where it is not."""
-    return [np.eye(2)[(data.x[:, 0] > 0).long().numpy()]]
+    return [np.eye(2)[(x[:, 0] > 0).long().numpy()]]
 
 
 def find(labelled: bool = True, training: bool = True) -> Diagnosis:
     """A model that reads column 3, which is 2 higher in the new graph, and infers environments.
 
-    Columns 3 and 5 moved between groups in training.
+    Columns 3 and 5 shifted between groups in training.
     """
     data, new = random_graph(), random_graph(n=150, seed=1)
     new.x[:, 3] += 2

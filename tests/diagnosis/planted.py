@@ -2,34 +2,60 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
+from canet.data.user_graph import OwnGraph, open_graph
 from canet.diagnosis import Diagnosis
-from canet.errors import InputError
+from canet.diagnosis.blocks import feature_blocks
+from canet.diagnosis.examination import Examination
+from canet.diagnosis.graph import read_graph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import Reference
+from canet.nn.model import Prediction
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
+Posteriors = Callable[[Tensor], list[np.ndarray]]
+"""Features $[N, D]$ → posterior $[N, K]$ of each layer."""
+
+
+@dataclass(frozen=True)
+class PlantedReader:
+    """Predicts one graph by a rule; representations are its logits."""
+
+    rule: Rule
+    own: OwnGraph
+    posteriors: Posteriors | None
+
+    def read(self, nodes: None = None, x: Tensor | None = None) -> Prediction:
+        x = (self.own.x if x is None else x).to_dense()
+        logits = torch.from_numpy(self.rule(x.double().numpy(), self.own.edge_index.numpy()))
+        found = [] if self.posteriors is None else self.posteriors(x)
+        environments = [SimpleNamespace(log_posterior=torch.from_numpy(p).log()) for p in found]
+        return Prediction(logits, logits, environments)
+
+    def with_edges(self, edge_index: Tensor, graph: Tensor) -> PlantedReader:
+        return replace(self, own=OwnGraph(self.own.x, edge_index, graph))
 
 
 @dataclass
 class Planted:
-    """A fitted model that predicts by a rule; its representations are its logits."""
+    """A fitted model that predicts by a rule."""
 
     rule: Rule
     reference_: Reference
     n_features_in_: int
     classes_: np.ndarray = field(default_factory=lambda: np.array([0, 1]))
-    posteriors: Callable[[Data], list[np.ndarray]] | None = None
+    posteriors: Posteriors | None = None
     undirected: bool | None = False
     random_state: Any = 0
     verbose: int = 0
@@ -37,32 +63,12 @@ class Planted:
     backbone: str = "rule"
     metric: str = "accuracy"
     scores_: dict[str, float] = field(default_factory=lambda: {"train": 1.0, "valid": 0.9})
+    prepared: int = 0
 
-    def predict_proba(self, data: Data) -> np.ndarray:
-        return torch.from_numpy(self._logits(data)).softmax(dim=1).numpy()
-
-    def predictor(self, data: Data) -> Callable[[Tensor], np.ndarray]:
-        def probabilities(x: Tensor) -> np.ndarray:
-            changed = copy.copy(data)
-            changed.x = x
-            return self.predict_proba(changed)
-
-        return probabilities
-
-    def embed(self, data: Data) -> np.ndarray:
-        return self._logits(data)
-
-    def unlike_training(self, data: Data) -> np.ndarray:
-        return self.reference_.unlike_training(torch.from_numpy(self._logits(data))).numpy()
-
-    def environments(self, data: Data) -> list[np.ndarray]:
-        if self.posteriors is None:
-            raise InputError("method 'planted' infers no environments: canet does")
-        return self.posteriors(data)
-
-    def _logits(self, data: Data) -> np.ndarray:
-        x = data.x.to_dense() if data.x.layout != torch.strided else data.x
-        return self.rule(x.double().numpy(), data.edge_index.numpy())
+    def prepare(self, data: Data) -> PlantedReader:
+        self.prepared += 1
+        own = open_graph(data, undirected=bool(self.undirected))
+        return PlantedReader(self.rule, own, self.posteriors)
 
 
 def sign_of(column: int, scale: float = 3.0) -> Rule:
@@ -94,7 +100,7 @@ def random_graph(n: int = 200, columns: int = 6, seed: int = 0, degree: int = 4)
 
 
 def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
-    """What a model with this rule remembers of a graph all of whose nodes it was trained on."""
+    """The reference of a model with this rule that was trained on all nodes of a graph."""
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     logits = torch.from_numpy(rule(x.double().numpy(), data.edge_index.numpy()))
     first, second = data.y[data.edge_index]
@@ -112,7 +118,7 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
 
 
 def moving(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
-    """A screen on which some columns clearly move between three groups, the first most."""
+    """A screen on which some columns clearly shift between three groups, the first most."""
     share, spread = torch.full((columns,), 0.02), torch.full((columns,), 0.1)
     for i, number in enumerate(numbers):
         share[number], spread[number] = 0.8 - 0.1 * i, 0.5
@@ -120,7 +126,7 @@ def moving(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
 
 
 def among_others(found: Diagnosis) -> Diagnosis:
-    """The same with two more columns, which do not move."""
+    """The same with two more columns, which do not shift."""
     between = found.between_groups
     assert between is not None
     columns = [*between.columns, *between.columns[-2:]]
@@ -130,6 +136,22 @@ def among_others(found: Diagnosis) -> Diagnosis:
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:
     """A model with a rule, fitted on a graph."""
     return Planted(rule, reference(rule, data), n_features_in_=data.x.shape[1], **known)
+
+
+def examination(model: Planted, new: Data | None = None, **known: Any) -> Examination:
+    """A model with a new graph, as sections see it."""
+    graphs = {} if new is None else {"new": read_graph(model, new)}
+    names = list("abcdefghij"[: model.n_features_in_])
+    return Examination(model, graphs, known.pop("blocks", feature_blocks(model)), names, **known)
+
+
+def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and labels drawn from their probabilities: perfectly calibrated."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(scale=2, size=(n, classes))
+    probabilities = softmax(logits, axis=1)
+    y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
+    return logits, np.minimum(y, classes - 1)
 
 
 def mask(n: int, nodes: list[int]) -> Tensor:

@@ -3,23 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import log_softmax
-from scipy.special import softmax as scipy_softmax
 
 from canet.diagnosis.calibration import calibration_error, fit_temperature, reliability, softmax
 
-
-def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels drawn from their probabilities: perfectly calibrated."""
-    random = np.random.default_rng(seed)
-    logits = random.normal(scale=2, size=(n, classes))
-    probabilities = scipy_softmax(logits, axis=1)
-    y = (random.random((n, 1)) > probabilities.cumsum(axis=1)).sum(axis=1)
-    return logits, np.minimum(y, classes - 1)
-
-
-def test_softmax_is_scipys_and_does_not_overflow() -> None:
-    logits = np.array([[1.0, 2.0, 3.0], [1e4, 0.0, -1e4]])
-    assert softmax(logits, 2.0) == pytest.approx(scipy_softmax(logits / 2, axis=1))
+from .planted import labelled
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])

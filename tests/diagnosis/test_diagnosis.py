@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis import diagnose
+from canet.diagnosis import Diagnosis, diagnose
+from canet.diagnosis.estimate import Estimate
 from canet.errors import InputError
-from canet.estimator.classifier import NodeClassifier
+from canet.estimator import NodeClassifier
 
 from .planted import Planted, planted, random_graph, sign_of
 
@@ -39,13 +41,13 @@ def test_both_graphs_are_diagnosed(model: Planted) -> None:
     assert found.environments == {}
 
 
-def test_a_new_graph_alone_is_compared_with_what_the_model_remembers(model: Planted) -> None:
+def test_a_new_graph_alone_is_compared_with_the_reference(model: Planted) -> None:
     found = diagnose(model, new_data=shifted(), blocks=BLOCKS, repeats=1)
     assert list(found.reliance) == ["new"]
     assert found.shift is not None
     assert found.shift.columns[0].number == 3
     assert found.confidence.new is not None
-    assert found.stressed is None
+    assert found.shift.stressed is None
 
 
 def test_a_training_graph_alone_has_nothing_to_compare_with(model: Planted) -> None:
@@ -56,23 +58,60 @@ def test_a_training_graph_alone_has_nothing_to_compare_with(model: Planted) -> N
     assert found.confidence.unlike is None
 
 
-def test_the_columns_that_moved_are_tried_on_the_training_graph(model: Planted) -> None:
+def test_the_columns_that_shifted_are_tried_on_the_training_graph(model: Planted) -> None:
     found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
     assert found.shift is not None
-    assert found.stressed is not None
-    assert found.stressed.columns == len(found.shift.moved)
-    assert found.stressed.accuracy is not None
-    assert 40 < found.stressed.accuracy.value < 60
+    assert found.shift.stressed is not None
+    assert found.shift.stressed.columns == len(found.shift.shifted_columns)
+    assert found.shift.accuracy_left is not None
+    assert 40 < found.shift.accuracy_left.value < 60
+    assert found.clearly_lower
     same = diagnose(model, random_graph(), random_graph(), blocks=BLOCKS, repeats=2)
-    assert same.stressed is None
+    assert same.shift is not None
+    assert same.shift.stressed is None
+    assert not same.clearly_lower
 
 
-def test_no_graph_and_no_repeat_are_refused(model: Planted) -> None:
-    with pytest.raises(InputError, match="give data, new_data or both"):
+def test_no_graph_and_no_repeat_are_errors(model: Planted) -> None:
+    with pytest.raises(InputError, match="new_data"):
         diagnose(model)
     for repeats in (0, 1.5):
-        with pytest.raises(InputError, match="repeats is"):
+        with pytest.raises(InputError, match="repeats"):
             diagnose(model, random_graph(), repeats=repeats)  # type: ignore[arg-type]
+
+
+def test_each_graph_is_prepared_once(model: Planted) -> None:
+    diagnose(model, random_graph(), shifted(), repeats=1)
+    assert model.prepared == 2
+
+
+def flipping(found: Diagnosis, share: float) -> Diagnosis:
+    """With another share of flips on the training graph for the first block."""
+    relied = found.reliance["training"]
+    first, *others = relied.features
+    quiet = replace(
+        relied, features=[replace(first, flipped=Estimate(share, share, share)), *others]
+    )
+    return replace(found, reliance=found.reliance | {"training": quiet})
+
+
+def test_risky_blocks_are_relied_on_and_shifted(
+    complete: Diagnosis, training_alone: Diagnosis
+) -> None:
+    assert complete.risky_blocks == ["read"]
+    assert flipping(complete, 0.2).risky_blocks == []
+    assert training_alone.risky_blocks == []
+    assert complete.main_reliance == complete.reliance["training"]
+
+
+@pytest.mark.parametrize(("share", "best_case"), [(80, True), (20, False)])
+def test_an_estimate_far_from_training_is_a_best_case(
+    complete: Diagnosis, share: float, best_case: bool
+) -> None:
+    assert complete.confidence.unlike is not None
+    unlike = replace(complete.confidence.unlike, far=Estimate(share, share, share))
+    confidence = replace(complete.confidence, unlike=unlike)
+    assert replace(complete, confidence=confidence).best_case == best_case
 
 
 def test_content_is_plain_json(model: Planted) -> None:
@@ -127,4 +166,4 @@ def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
     assert bool(found.environments) == (method == "canet")
     assert found.shift is not None
     assert found.shift.columns[0].number == 0
-    assert found.stressed is not None
+    assert found.shift.stressed is not None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from canet.diagnosis.estimate import Estimate, normal, percentiles, plain, share
+from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, plain, share
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
@@ -34,3 +34,9 @@ def test_plain_content_is_json() -> None:
     content = plain({1: Estimate(1.0, math.nan, math.inf), "a": [np.float32(0.5), np.arange(2)]})
     assert content == {"1": {"value": 1.0, "low": None, "high": None}, "a": [0.5, [0, 1]]}
     json.dumps(content, allow_nan=False)
+
+
+def test_an_area_has_an_interval_and_counts_ties_half() -> None:
+    found = auroc(np.array([0, 0, 1]), np.array([0, 2]))
+    assert found.value == pytest.approx((1 + 3) / 6)
+    assert found.low < found.value < found.high

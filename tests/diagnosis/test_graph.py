@@ -6,10 +6,10 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import as_features, class_numbers, read, sample, seed_of
+from canet.diagnosis.graph import class_numbers, read_graph, sample, seed_of
 from canet.errors import InputError
 
-from .planted import planted, random_graph, sign_of
+from .planted import neighbours_sign, planted, random_graph, sign_of
 
 
 def test_labels_are_numbered_by_the_models_classes() -> None:
@@ -21,7 +21,7 @@ def test_labels_are_numbered_by_the_models_classes() -> None:
 
 
 def test_labels_of_another_kind_are_refused() -> None:
-    with pytest.raises(InputError, match="y holds numbers and in training it held text"):
+    with pytest.raises(InputError, match="y"):
         class_numbers([0, 1], 2, np.array(["a", "b"]))
 
 
@@ -29,74 +29,67 @@ def test_a_graph_is_its_component_or_what_batch_says() -> None:
     data = random_graph(n=6)
     data.edge_index = torch.tensor([[0, 1, 4], [1, 2, 5]])
     model = planted(sign_of(3), data)
-    assert read(model, data).graph.tolist() == [0, 0, 0, 1, 2, 2]
+    assert read_graph(model, data).graph.tolist() == [0, 0, 0, 1, 2, 2]
     data.batch = torch.tensor([0, 0, 1, 1, 1, 1])
-    assert read(model, data).graph.tolist() == [0, 0, 1, 1, 1, 1]
+    assert read_graph(model, data).graph.tolist() == [0, 0, 1, 1, 1, 1]
 
 
-def test_nodes_stay_in_their_graphs_when_edges_change() -> None:
-    data = random_graph(n=4)
-    data.edge_index = torch.tensor([[0, 2], [1, 3]])
-    graph = read(planted(sign_of(3), data), data)
-    changed = graph.with_edges(torch.empty(2, 0, dtype=torch.long))
-    assert changed.batch.tolist() == [0, 0, 1, 1]
-    assert changed.edge_index.shape == (2, 0)
-    assert "batch" not in data
-    assert data.edge_index.shape == (2, 2)
+def test_other_features_and_edges_are_predicted_without_changing_the_graph() -> None:
+    data = random_graph(n=6)
+    before = data.clone()
+    graph = read_graph(planted(neighbours_sign(3), data), data)
+    assert (graph.predict_edges(torch.empty(2, 0, dtype=torch.long)) == 0).all()
+    assert (graph.predict_features(np.abs(graph.x)) == (graph.degree > 0)).all()
+    assert (graph.predict_edges(data.edge_index) == graph.prediction).all()
+    assert data.x.equal(before.x)
+    assert data.edge_index.equal(before.edge_index)
 
 
 def test_degrees_are_of_the_edges_that_the_model_reads() -> None:
     data = random_graph(n=3)
     data.edge_index = torch.tensor([[0, 1], [2, 2]])
-    assert read(planted(sign_of(3), data), data).degree.tolist() == [0, 0, 2]
+    assert read_graph(planted(sign_of(3), data), data).degree.tolist() == [0, 0, 2]
     both = planted(sign_of(3), data, undirected=True)
-    assert read(both, data).degree.tolist() == [1, 1, 2]
+    assert read_graph(both, data).degree.tolist() == [1, 1, 2]
 
 
 def test_features_of_other_kinds_are_converted() -> None:
     data = random_graph(n=5)
     model = planted(sign_of(3), data)
-    expected = read(model, data).x
+    expected = read_graph(model, data).x
     for other in (data.x.double(), data.x.to_sparse()):
-        found = read(model, Data(x=other, edge_index=data.edge_index)).x
+        found = read_graph(model, Data(x=other, edge_index=data.edge_index)).x
         found = found.toarray() if sp.issparse(found) else found
         assert found.dtype == np.float32
         assert (found == expected).all()
-
-
-def test_sparse_features_stay_sparse_in_changed_graphs() -> None:
-    data = random_graph(n=5)
-    data.x = data.x.to_sparse_csr()
-    graph = read(planted(sign_of(3), data), data)
-    assert as_features(graph.x[::-1]).layout == torch.sparse_csr
 
 
 def test_training_nodes_are_scored_only_where_all_were_trained_on() -> None:
     data = random_graph(n=4)
     data.y = torch.tensor([0, 1, -1, 0])
     model = planted(sign_of(3), random_graph(n=4))
-    assert read(model, data).scored.tolist() == [True, True, False, True]
+    assert read_graph(model, data).scored.tolist() == [True, True, False, True]
     data.train_mask = torch.tensor([True, False, False, False])
-    assert read(model, data).scored.tolist() == [True, True, False, True]
-    assert read(model, data, trained_on=True).scored.tolist() == [False, True, False, True]
+    assert read_graph(model, data).scored.tolist() == [True, True, False, True]
+    assert read_graph(model, data, trained_on=True).scored.tolist() == [False, True, False, True]
     data.train_mask = torch.ones(4, dtype=torch.bool)
-    assert read(model, data, trained_on=True).scored.tolist() == [True, True, False, True]
+    assert read_graph(model, data, trained_on=True).scored.tolist() == [True, True, False, True]
 
 
 def test_times_count_only_where_every_node_has_one() -> None:
     data = random_graph(n=3)
     model = planted(sign_of(3), data)
     data.time = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="datetime64[D]")
-    time = read(model, data).time
+    time = read_graph(model, data).time
     assert time is not None
     assert np.diff(time).tolist() == [86400, 86400]
     data.time = np.array([1.0, np.nan, 2.0])
-    assert read(model, data).time is None
+    assert read_graph(model, data).time is None
 
 
 def test_logits_give_the_probabilities_again() -> None:
     data = random_graph(n=8)
-    graph = read(planted(sign_of(3), data), data)
+    graph = read_graph(planted(sign_of(3), data), data)
     again = np.exp(graph.logits)
     assert again == pytest.approx(graph.probabilities)
 

@@ -28,7 +28,6 @@ from canet.methods.interventions import (
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.settings import override
 from canet.training import Trainer
-from canet.training.inference import forward
 from tests.training.tiny import tiny_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:interventions move")  # of few columns, many
@@ -222,7 +221,8 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     task = uneven_task()
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
-    forward(run.method.eval(), OwnGraph(task.data.x, task.data.edge_index, None), torch.arange(60))
+    own = OwnGraph(task.data.x, task.data.edge_index, None)
+    GraphReader(run.method.eval(), own).read(torch.arange(60))
     assert len(drawn) == 5
 
 

@@ -179,8 +179,7 @@ def diagnose(
 ) -> None:
     """Show what a model relies on, what shifted since training, and what score to expect."""
     from canet.diagnosis import diagnose as run
-    from canet.diagnosis.page import write_page
-    from canet.diagnosis.screen import show
+    from canet.diagnosis.rendering import render_text, write_page
 
     data, classifier = _open(model, graph, device, label, id_)
     before = None if training is None else _open(model, training, device, label, id_)[0]
@@ -191,7 +190,7 @@ def diagnose(
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
     elif not quiet:
-        show(found)
+        print(render_text(found))
         if out is not None:
             print(f"Page: {out}")
 

@@ -8,21 +8,23 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from canet.diagnosis.graph import Matrix, Model, as_matrix
+from canet.diagnosis.columns import moments
+from canet.diagnosis.graph import Matrix, as_matrix
 from canet.errors import InputError, unknown_name
+from canet.estimator.classifier import NodeClassifier
 
 Blocks = dict[str, np.ndarray]
 """Name of a block → its columns, ascending."""
 
 MOST_BLOCKS = 12
-MOST_ENCODED = 40  # columns of a table; more are clustered like those without names
+MOST_ENCODED = 40  # columns of a table; more are clustered like columns without names
 MOST_COMPONENTS = 20
 MOST_LEAVES = 3000  # of the tree of columns
 UNRELATED = 2**0.5  # the distance of two columns without correlation
 OTHERS = "all other columns"
 
 
-def feature_blocks(model: Model, given: Mapping[str, Any] | None = None) -> Blocks:
+def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None) -> Blocks:
     """The blocks of a model's features: given, of its encoding, or found by clustering.
 
     Args:
@@ -39,7 +41,7 @@ def feature_blocks(model: Model, given: Mapping[str, Any] | None = None) -> Bloc
     return found_blocks(as_matrix(model.reference_.x), names)
 
 
-def column_names(model: Model) -> list[str]:
+def column_names(model: NodeClassifier) -> list[str]:
     """What the columns are called; their numbers, as text, where nobody named them."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
@@ -53,8 +55,8 @@ def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
     Columns that are mostly zero, such as words, and those that are not are grouped apart. Columns
     are standardised and described by their correlations with the first 20 principal components.
     Ward's tree of these rows, whose sign does not matter, is cut into at most 12, and nowhere
-    below the distance of two columns without correlation. Constant columns, which tell nothing,
-    are in no block.
+    below the distance of two columns without correlation. Constant columns are in no
+    block.
     """
     scaled, varying = _standardised(x)
     if not varying.size:
@@ -71,14 +73,10 @@ def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
 
 def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
     """The columns that vary, divided by their deviation but not centred, and their numbers."""
-    if sp.issparse(x):
-        mean = np.asarray(x.mean(axis=0)).ravel()
-        square = np.asarray(x.multiply(x).mean(axis=0)).ravel()
-        deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        varying = np.flatnonzero(deviation > 1e-12)
-        return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
-    deviation = x.astype(np.float64).std(axis=0)
+    deviation = moments(x)[1]
     varying = np.flatnonzero(deviation > 1e-12)
+    if sp.issparse(x):
+        return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
     return x[:, varying] / deviation[varying], varying
 
 

@@ -1,36 +1,40 @@
-"""A diagnosis: what a model relies on, what moved, and what to expect of it on a new graph."""
+"""A diagnosis: what a model relies on, what shifted, and what to expect of it on a new graph."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from types import ModuleType
+from typing import Any
 
-import numpy as np
 from torch_geometric.data import Data
 
-from canet.diagnosis.between import MOVING, BetweenGroups, between_groups, clear_columns
 from canet.diagnosis.blocks import column_names, feature_blocks
-from canet.diagnosis.confidence import Confidence, confidence
-from canet.diagnosis.environments import Environments, environments
 from canet.diagnosis.estimate import plain
-from canet.diagnosis.expected import ExpectedScore, expected_score
-from canet.diagnosis.graph import read, seed_of
-from canet.diagnosis.reliance import Effect, Reliance, exchanged, num_passes, reliance
-from canet.diagnosis.shift import Shift, shift
+from canet.diagnosis.examination import NEW, TRAINING, Examination
+from canet.diagnosis.graph import read_graph
+from canet.diagnosis.sections import (
+    between_groups,
+    confidence,
+    environments,
+    expected,
+    reliance,
+    shift,
+)
+from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError
+from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
-if TYPE_CHECKING:
-    from canet.estimator.classifier import NodeClassifier
 
-TRAINING, NEW = "training", "new"
-MOVED = "columns that moved"
+def section(module: ModuleType) -> dict[str, Any]:
+    """Marks a field of `Diagnosis` that a module of `sections` computes."""
+    return {"examine": module.examine}
 
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What was diagnosed: `scores` are the model's own, of its training, in percent."""
+    """What was diagnosed: `scores` are those of its training, in percent."""
 
     method: str
     backbone: str
@@ -42,40 +46,63 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that is known of a model on its training graph and on a new one.
+    """A model on its training graph and on a new one. Sections are computed and shown in order.
 
     Args:
         model: What was diagnosed.
         graphs: `training` and `new`, those that were given → their numbers of nodes and edges.
-        reliance: By graph: what predictions depend on.
-        shift: What moved between training and the new graph; None without a new graph.
         expected: Accuracy to expect on the new graph; None without one.
-        stressed: What is left, on the training graph, of the accuracy on nodes that were not
-            trained on when the columns that clearly moved are drawn from other nodes: what to
-            expect if these columns tell nothing any more. None unless both graphs were given and
-            some column moved.
-        between_groups: Which columns moved between groups of training nodes, how far they moved to
-            the new graph in the same units, and whether the model relies on them; None where
-            training had too few nodes or columns, or the model was saved before this was kept.
-        environments: By graph: the pseudo environments that the model infers; empty for a method
-            that infers none.
-        confidence: What the model's confidence is worth.
+        reliance: For each graph: what predictions depend on.
+        shift: What shifted between training and the new graph; None without a new graph.
+        between_groups: Which columns shifted between groups of training nodes, how far they
+            shifted since, and whether the model relies on them; None if training had too few
+            nodes or columns.
+        confidence: Whether the model's confidence can be trusted.
+        environments: For each graph: the pseudo environments that the model infers; empty for a
+            method that infers none.
     """
 
     model: ModelSummary
     graphs: dict[str, tuple[int, int]]
-    reliance: dict[str, Reliance]
-    shift: Shift | None
-    expected: ExpectedScore | None
-    stressed: Effect | None
-    between_groups: BetweenGroups | None
-    environments: dict[str, Environments]
-    confidence: Confidence
+    expected: expected.ExpectedScore | None = field(metadata=section(expected))
+    reliance: dict[str, reliance.Reliance] = field(metadata=section(reliance))
+    shift: shift.Shift | None = field(metadata=section(shift))
+    between_groups: between_groups.BetweenGroups | None = field(metadata=section(between_groups))
+    confidence: confidence.Confidence = field(metadata=section(confidence))
+    environments: dict[str, environments.Environments] = field(metadata=section(environments))
+
+    @property
+    def main_reliance(self) -> Reliance:
+        """On the training graph, where it was given: there predictions are as learned."""
+        return self.reliance.get(TRAINING) or self.reliance[NEW]
+
+    @property
+    def risky_blocks(self) -> list[str]:
+        """Blocks that predictions rely on and that shifted, the most relied on first."""
+        if self.shift is None:
+            return []
+        shifted = {block.name for block in self.shift.blocks if block.shifted}
+        return [e.name for e in self.main_reliance.features if e.name in shifted and e.matters]
+
+    @property
+    def best_case(self) -> bool:
+        """Whether the expected accuracy is a best case: most new nodes are far from training."""
+        return self.confidence.unlike is not None and self.confidence.unlike.mostly_far
+
+    @property
+    def clearly_lower(self) -> bool:
+        """Whether accuracy without what shifted is lower than the accuracy to expect."""
+        left = self.shift.accuracy_left if self.shift else None
+        return bool(self.expected and left and left.value < self.expected.thresholded.value)
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file; what is not finite is None."""
         content: dict[str, Any] = plain(self)
         return content
+
+
+SECTIONS = {f.name: f.metadata["examine"] for f in fields(Diagnosis) if "examine" in f.metadata}
+"""Name of a section → the function that computes it."""
 
 
 def diagnose(
@@ -86,17 +113,17 @@ def diagnose(
     blocks: Mapping[str, Any] | None = None,
     repeats: int = 10,
 ) -> Diagnosis:
-    """Find out what a model relies on, what moved, and what to expect of it.
+    """Find out what a model relies on, what shifted, and what to expect of it.
 
     The same model, graphs and arguments give the same numbers.
 
     Args:
         model: A fitted `canet.NodeClassifier`.
         data: The graph it was trained on, to see what it relies on there.
-        new_data: The graph to predict. What moved is told against what the model remembers of its
-            training. Labels, where it has some, are only used to tell how far off things are.
+        new_data: The graph to predict. It is compared with the sample of the training graph that
+            the model keeps. Labels, if it has some, are only used to check the estimates.
         blocks: Name → columns (numbers, slice, mask or names) that are changed together; found
-            where None.
+            if None.
         repeats: Draws of each random change.
     """
     given = {TRAINING: data, NEW: new_data}
@@ -105,60 +132,30 @@ def diagnose(
     if not isinstance(repeats, int) or repeats < 1:
         raise InputError(f"repeats is {repeats!r}: give a whole number from 1 on")
     graphs = {
-        name: read(model, graph, trained_on=name == TRAINING)
+        name: read_graph(model, graph, trained_on=name == TRAINING)
         for name, graph in given.items()
         if graph is not None
     }
-    columns, names = feature_blocks(model, blocks), column_names(model)
-    between = clear_columns(model)
-    new = graphs.get(NEW)
-    passes = len(graphs) * num_passes(len(columns), repeats)
-    passes += ((len(graphs) > 1) + (between.size > 0)) * repeats
-    done = 0
+    columns = feature_blocks(model, blocks)
+    passes = len(graphs) * reliance.num_passes(len(columns), repeats) + 2 * repeats
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
+        done = 0
 
         def tick(about: str) -> None:
             nonlocal done
             display.update(done, text=about)
             done += 1
 
-        relied = {
-            name: reliance(model, graph, columns, repeats, tick) for name, graph in graphs.items()
-        }
-        display.update(done, text="what moved")
-        moved = shift(model, new, columns, names) if new else None
-        stressed = relied_between = None
-        if moved and moved.moved and TRAINING in graphs:
-            chosen = np.sort([column.number for column in moved.moved])
-            stressed = exchanged(model, graphs[TRAINING], MOVED, chosen, repeats, tick)
-        if between.size:
-            main = next(iter(graphs.values()))
-            relied_between = exchanged(model, main, MOVING, between, repeats, tick)
-    kept = model.reference_
-    found = {name: environments(model, graph) for name, graph in graphs.items()}
-    return Diagnosis(
-        model=summary(model),
-        graphs={name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()},
-        reliance=relied,
-        shift=moved,
-        expected=expected_score(
-            kept.valid_logits.double().numpy(),
-            kept.valid_y.numpy(),
-            new.logits,
-            new.y,
-            seed_of(model),
-        )
-        if new
-        else None,
-        stressed=stressed,
-        between_groups=between_groups(model, moved, names, relied_between),
-        environments={name: part for name, part in found.items() if part is not None},
-        confidence=confidence(model, new),
-    )
+        exam = Examination(model, graphs, columns, column_names(model), repeats, tick)
+        for name, examine in SECTIONS.items():
+            display.update(done, text=name.replace("_", " "))
+            exam.parts[name] = examine(exam)
+    sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
+    return Diagnosis(summarise(model), sizes, **exam.parts)
 
 
-def summary(model: NodeClassifier) -> ModelSummary:
-    """A model in a few words and numbers."""
+def summarise(model: NodeClassifier) -> ModelSummary:
+    """What the model is."""
     return ModelSummary(
         method=model.method,
         backbone=model.backbone,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
-QUANTILE = 1.959963984540054  # of the normal distribution, for intervals of 95 %
+QUANTILE = float(norm.ppf(0.975))  # for intervals of 95 %
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ class Estimate:
 
     def within(self, least: float, most: float) -> Estimate:
         """The same, cut to what the quantity can be."""
-        return Estimate(*(min(max(v, least), most) for v in (self.value, self.low, self.high)))
+        return Estimate(*np.clip([self.value, self.low, self.high], least, most).tolist())
 
 
 def share(hits: np.ndarray) -> Estimate:
-    """The share of true entries $[n]$ in percent, with Wilson's interval; NaN of none."""
+    """The share of true entries $[n]$ in percent, with Wilson's interval; NaN for no entries."""
     if not hits.size:
         return Estimate(math.nan, math.nan, math.nan)
     return wilson(float(np.mean(hits)), hits.size)
@@ -34,7 +35,8 @@ def share(hits: np.ndarray) -> Estimate:
 def wilson(part: float, size: float) -> Estimate:
     """Wilson's interval, in percent, of a part of `size` independent draws.
 
-    Unlike the normal one it has a width where all or none are hit.
+    Unlike the normal interval it has a width where all or none are hit. scipy has it for whole
+    numbers of draws; an effective number of draws is a fraction.
     """
     z = QUANTILE**2 / size
     centre = (part + z / 2) / (1 + z)
@@ -50,9 +52,25 @@ def normal(value: float, variance: float) -> Estimate:
 
 
 def percentiles(value: float, resampled: np.ndarray) -> Estimate:
-    """The interval that holds 95 % of a bootstrap's values $[B]$."""
+    """The interval that contains 95 % of a bootstrap's values $[B]$."""
     low, high = np.percentile(resampled, [2.5, 97.5])
     return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
+    """Probability that one of `higher` $[m]$ exceeds one of `lower` $[n]$, ties counting half."""
+    from sklearn.metrics import roc_auc_score
+
+    y = np.repeat([0, 1], [lower.size, higher.size])
+    value = float(roc_auc_score(y, np.concatenate([lower, higher])))
+    return normal(value, auc_variance(value, lower.size, higher.size)).within(0, 1)
+
+
+def auc_variance(auc: float, first: int, second: int) -> float:
+    """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
+    q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
+    spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)
+    return max(0.0, spread / (first * second))
 
 
 def plain(content: Any) -> Any:

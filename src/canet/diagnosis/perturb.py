@@ -1,4 +1,4 @@
-"""Interventions on a graph: values of other nodes in place of a node's own, other edges, none."""
+"""Changes of a graph: features of other nodes, other edges, no edges."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch_geometric.utils import to_undirected
 
 from canet.diagnosis.graph import Matrix
 
@@ -15,7 +16,7 @@ def draw_donors(
 ) -> np.ndarray:
     """For each node another one $[N]$ whose values it gets.
 
-    Without environments all nodes stand in one random cycle, so that each gives its values once
+    Without environments all nodes are in one random cycle, so that each gives its values once
     and every column keeps its distribution. With two or more, the donor is drawn from the nodes of
     other environments.
     """
@@ -24,7 +25,7 @@ def draw_donors(
         donors = np.empty(num_nodes, dtype=np.int64)
         donors[cycle] = np.roll(cycle, 1)
         return donors
-    # Sorted by environment, the nodes of one are a run: its donors lie before or behind it.
+    # Sorted by environment, the nodes of one are a run: its donors are before or after it.
     order = np.argsort(environment, kind="stable")
     _, number, sizes = np.unique(environment, return_inverse=True, return_counts=True)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -53,7 +54,7 @@ def rewire(
     """Edges $[2, E]$ whose sources are random nodes of the same graph, numbered in `graph` $[N]$.
 
     A node keeps the number of edges it reads. Where a model reads edges both ways, one end of each
-    pair, drawn at random, is replaced for both. Self-loops stay: they are the node itself.
+    pair, drawn at random, is replaced for both ways. Self-loops stay: they are the node itself.
     """
     source, target = edge_index.numpy()
     if undirected:
@@ -67,7 +68,8 @@ def rewire(
     size = sizes[number[target]]
     place = np.minimum((random.random(target.size) * size).astype(np.int64), size - 1)
     drawn = order[starts[number[target]] + place]
-    return torch.from_numpy(np.stack([np.where(source == target, source, drawn), target]))
+    edges = torch.from_numpy(np.stack([np.where(source == target, source, drawn), target]))
+    return to_undirected(edges, num_nodes=len(graph)) if undirected else edges
 
 
 def drop_edges(
@@ -75,7 +77,7 @@ def drop_edges(
 ) -> Tensor:
     """Edges $[2, E']$ without a random part of the pairs of nodes that they join.
 
-    An edge that is stored both ways goes both ways. Self-loops stay: they are the node itself.
+    An edge that is stored both ways is dropped both ways. Self-loops stay.
     """
     source, target = edge_index.numpy()
     pair = np.minimum(source, target) * num_nodes + np.maximum(source, target)

@@ -1,4 +1,4 @@
-"""The classifier two-sample test: can two samples be told apart, and how well?"""
+"""The classifier two-sample test: can a classifier distinguish two samples, and how well?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from canet.diagnosis.estimate import Estimate, normal
+from canet.diagnosis.estimate import Estimate, auc_variance, normal
 from canet.diagnosis.graph import Matrix, sample
 
 MOST_ROWS = 2000  # of each sample
@@ -21,7 +21,7 @@ MOST_COPIES = 5  # as many equal rows are one node seen several times; more are 
 
 @dataclass(frozen=True)
 class TwoSample:
-    """How well a classifier tells two samples apart.
+    """How well a classifier distinguishes two samples.
 
     Args:
         auc: Probability that a row of the second scores higher than one of the first; 0.5 if the
@@ -34,7 +34,7 @@ class TwoSample:
 
     @property
     def effect(self) -> float:
-        """2 AUC - 1: 0 where samples are alike, 1 where they are told apart without error."""
+        """2 AUC - 1: 0 where samples are alike, 1 where they are distinguished without error."""
         return max(0.0, 2 * self.auc.value - 1)
 
 
@@ -49,10 +49,11 @@ def two_sample_test(
     are normal, with the variance of Hanley and McNeil for each fold, and that of their mean
     corrected for training sets that overlap (Nadeau and Bengio, "Inference for the generalization
     error", '03). A node that is in both samples unchanged is never held out from one while it is
-    learnt in the other.
+    learned in the other.
 
     None where a sample has fewer than twenty rows.
     """
+    from scipy.stats import norm
     from sklearn.metrics import roc_auc_score
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -80,21 +81,14 @@ def two_sample_test(
     dependent = (1 + FOLDS / (FOLDS - 1)) / len(aucs) ** 2
     estimate = normal(mean, dependent * sum(variances)).within(0, 1)
     z = (mean - 0.5) / math.sqrt(dependent * sum(null_variances))
-    return TwoSample(estimate, 0.5 * math.erfc(z / math.sqrt(2)))
-
-
-def auc_variance(auc: float, first: int, second: int) -> float:
-    """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
-    q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
-    spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)
-    return max(0.0, spread / (first * second))
+    return TwoSample(estimate, float(norm.sf(z)))
 
 
 def _classifier(x: Matrix, seed: int) -> Any:
     """Trees on the columns, or on principal components of many.
 
-    These are found on the rows that trees learn from: a component leans towards rows that were
-    there to find it, and more so towards those that were there several times.
+    These are found on the rows that trees learn from: a component fits the rows that it was
+    found on better than others.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier

@@ -1,4 +1,4 @@
-"""A model for a graph of one's own, in scikit-learn's shape: fit, predict, save, load."""
+"""A model for your graph, in scikit-learn's shape: fit, predict, save, load."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from torch import Tensor
 
 from canet.data.checks import check_features, check_nodes
 from canet.data.graph_files.encoding import Encoding
-from canet.data.user_graph import OwnGraph, open_graph, own_task, read_classes
+from canet.data.user_graph import open_graph, own_task, read_classes
 from canet.errors import InputError, unknown_name
-from canet.estimator.reference import remember
+from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, check_backbone, get_method
 from canet.nn.model import Prediction
 from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
-from canet.training.inference import GraphReader, forward
+from canet.training.inference import GraphReader
 from canet.util.console import Reporter
 from canet.util.seeds import checked_seed
 
@@ -41,8 +41,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             `roc_auc` for two classes.
         class_weight: Weights of the classes in the supervised loss, {class: weight}; `balanced` is
             inversely as they are frequent; None: all the same.
-        undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
-            it stands, with a warning where hardly an edge has its reverse.
+        undirected: Whether each edge is read both ways (True) or as given (False); None is as
+            given, with a warning if hardly any edge has its reverse.
         device: `auto` (a GPU where there is one), `cpu` or `cuda`.
         random_state: Seed of the validation set, where one is made, and of training.
         verbose: 1 shows progress, 0 nothing.
@@ -57,7 +57,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
         - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1
         - `environments_seen_`: names of the environments that the method was given, or None
-        - `findings_`: the columns that interventions move; None without interventions
+        - `findings_`: the columns that interventions shift, where there are any
         - `reference_`: the sample of the training graph that `unlike_training` compares with
     """
 
@@ -93,7 +93,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         return super().get_params(deep) | self._given_settings()
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters and settings; an unknown name is refused with the nearest."""
+        """Change parameters and settings; an unknown name is an error that suggests the nearest."""
         own = self._get_param_names()
         for name in params:
             if name not in own:
@@ -103,7 +103,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn should know: the input is a graph, no table."""
+        """What scikit-learn should know: the input is a graph, not a table."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
@@ -174,20 +174,41 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
         self._remember_columns(data.get("encoding"))
-        self.reference_ = remember(task, self.method_, seed)
+        self.reference_ = build_reference(trainer, self.method_, seed)
         return self
+
+    def prepare(self, data: Any, graph: Any = None) -> GraphReader:
+        """Check and normalise a graph once, to pass it in place of `data` to several calls."""
+        check_is_fitted(self)
+        if isinstance(data, GraphReader):
+            if data.method is not self.method_:
+                raise InputError("the graph was prepared by another model: prepare it with this")
+            return data
+        own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
+        given = data.get("encoding")
+        if given is not None and given != self.encoding_:
+            fix = "read it with canet.read_graph(…, encoding=model.encoding_)"
+            if self.encoding_ is None:
+                fix = "the model was trained on arrays, so give it arrays with the same columns"
+            raise InputError(f"columns were encoded differently in training: {fix}")
+        if own.x.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: give the same columns in the same order"
+            )
+        return GraphReader(self.method_, own, data.get("y"))
 
     def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
         """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""
-        own = self._open(data, graph)
-        ids = None if nodes is None else check_nodes(nodes, own.num_nodes, "nodes")
-        return forward(self.method_, own, ids)
+        reader = self.prepare(data, graph)
+        ids = None if nodes is None else check_nodes(nodes, reader.own.num_nodes, "nodes")
+        return reader.read(ids)
 
     def predict(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """The likeliest class $[n]$ of each node, or of some: of the training graph or another.
 
         Args:
-            data: A PyG `Data` with `x` $[N, D]$ and `edge_index`.
+            data: A PyG `Data` with `x` $[N, D]$ and `edge_index`, or what `prepare` returned.
             nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict; all where None.
             graph: As in `fit`.
         """
@@ -204,7 +225,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         What depends on the edges is computed once, so that many changes of `x` $[N, D]$ are quick.
         """
-        reader = GraphReader(self.method_, self._open(data, graph))
+        reader = self.prepare(data, graph)
 
         def probabilities(x: Any) -> np.ndarray:
             return probabilities_of(reader.read(x=check_features(x)).logits)
@@ -221,22 +242,24 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         A label that was not in training counts as wrong.
         """
-        own = self._open(data, graph)
-        if data.get("y") is None:
+        reader = self.prepare(data, graph)
+        if reader.y is None:
             raise InputError("y is missing: scoring needs labels")
-        y, known = read_classes(data.y, own.num_nodes, self.classes_)
+        y, known = read_classes(reader.y, reader.own.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
-            among[check_nodes(nodes, own.num_nodes, "nodes")] = True
+            among[check_nodes(nodes, reader.own.num_nodes, "nodes")] = True
             chosen &= among
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
-            raise InputError("no node has a label to score against: labels stand in data.y")
-        logits, y = forward(self.method_, own, ids).logits, y[ids]
+            raise InputError("no node has a label to score against: put the labels into data.y")
+        logits, y = reader.read(ids).logits, y[ids]
         if (y < 0).any():
             if self.metric == "roc_auc":
-                raise InputError("roc_auc is for the two classes of training: y holds another one")
+                raise InputError(
+                    "roc_auc is for the two classes of training: y contains another class"
+                )
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y)) / 100
@@ -245,7 +268,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """Posterior $[n, K]$ of the pseudo environments at each layer; arguments as `predict`."""
         found = self.forward(data, nodes, graph)
         if not found.environments:
-            raise InputError(f"method '{self.method}' infers no environments: canet does")
+            raise InputError(f"method '{self.method}' infers no environments: method 'canet' does")
         n = found.logits.shape[0]
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
 
@@ -269,23 +292,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         save_classifier(self, Path(path))
 
-    def _open(self, data: Any, graph: Any) -> OwnGraph:
-        """A graph that the trained model can read."""
-        check_is_fitted(self)
-        own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
-        given = data.get("encoding")
-        if given is not None and given != self.encoding_:
-            mend = "read it with canet.read_graph(…, encoding=model.encoding_)"
-            if self.encoding_ is None:
-                mend = "the model was trained on arrays, so give it arrays with the same columns"
-            raise InputError(f"columns became features in another way than in training: {mend}")
-        if own.x.shape[1] != self.n_features_in_:
-            raise InputError(
-                f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input: give the same columns in the same order"
-            )
-        return own
-
     def _remember_columns(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
         if encoding is not None:
@@ -304,9 +310,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"class_weight {str(self.class_weight)[:60]!r} does not fit ({error}): give "
                 "'balanced' or {class: weight}"
-            ) from None
+            ) from error
         if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
-            raise InputError("class_weight must hold numbers from 0 on, not all of them 0")
+            raise InputError("class_weight must have numbers from 0 on, not all of them 0")
         return tensor
 
     def _seed(self) -> int:

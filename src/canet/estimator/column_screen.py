@@ -1,4 +1,4 @@
-"""Which feature columns move between groups of training nodes, and how much of that is chance."""
+"""Which feature columns shift between groups of training nodes, and how much of it is chance."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ MOST_ENVIRONMENTS = 50
 """Given environments that are groups of a screen; more have few nodes each."""
 FOLDS = 8
 """Parts that columns are left out in, to group the nodes by the others."""
-DEALS = 5
+SHUFFLES = 5
 
 
 @dataclass(frozen=True)
 class ColumnScreen:
-    r"""Which feature columns move between groups of training nodes of the same class.
+    r"""Which feature columns shift between groups of training nodes of the same class.
 
-    Nothing of validation or test nodes is in it. A share tells no cause.
+    Validation and test nodes are not used. A share does not show a cause.
 
     Args:
         spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
         share: Of the variance within a class that lies between groups $[D]$, η².
-        chance: The largest share of all columns, a scalar, where the nodes of each class are dealt
-            to groups at random.
+        chance: The largest share of all columns, a scalar, where the nodes of each class are
+            assigned to groups at random.
         num_groups: How many groups there are, a scalar.
         given: Whether groups are environments that were given, a scalar; else they were inferred,
-            and a column's own share is that between groups that other columns tell.
+            and the share of a column is that between groups inferred from the others.
     """
 
     spread: Tensor
@@ -61,7 +61,7 @@ class ColumnScreen:
 def screen_columns(
     x: Tensor, y: Tensor, environment: Tensor, settings: Settings
 ) -> ColumnScreen | None:
-    """Which columns of features $[r, D]$ move between groups of nodes with class ids $[r]$.
+    """Which columns of features $[r, D]$ shift between groups of nodes with class ids $[r]$.
 
     Groups are those of the interventions in the method's settings; where it has none, the
     environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
@@ -69,7 +69,7 @@ def screen_columns(
 
     Returns:
         None where nodes or columns are too few for groups, or no class has nodes enough in two of
-        them. A screen is an extra: a model is fitted whatever comes of it.
+        them. A model is fitted in any case.
     """
     view = view_of(
         SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment
@@ -79,9 +79,9 @@ def screen_columns(
         with warnings.catch_warnings(action="ignore"):
             group, count = groups_of(chosen, view)
             moved = _moved(view, group, count)
-            chance = _largest_when_dealt(view, group, count)
+            chance = _largest_by_chance(view, group, count)
             if chosen.interventions == "inferred":
-                moved = _told_by_others(view, moved, chosen)
+                moved = _by_other_columns(view, moved, chosen)
     except (CanetError, RuntimeError, ValueError):
         return None
     sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
@@ -127,28 +127,28 @@ def _moved(view: TrainingView, group: Tensor, count: int) -> Moved:
     return spread_between(view.x, view.train, view.y, group, count)
 
 
-def _largest_when_dealt(view: TrainingView, group: Tensor, count: int) -> Tensor:
-    """The largest share of all columns, a scalar, where nodes are dealt to groups at random."""
+def _largest_by_chance(view: TrainingView, group: Tensor, count: int) -> Tensor:
+    """The largest share of all columns, a scalar, where groups are assigned at random."""
     random = torch.Generator().manual_seed(0)
-    dealt = [_dealt(group, view.y, random) for _ in range(DEALS)]
-    return torch.stack([_moved(view, other, count).share.max() for other in dealt]).median()
+    shuffled = [_shuffled(group, view.y, random) for _ in range(SHUFFLES)]
+    return torch.stack([_moved(view, other, count).share.max() for other in shuffled]).median()
 
 
-def _dealt(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
+def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
     """Groups $[n]$, exchanged at random between nodes of the same class $[n]$."""
-    shuffled = torch.randperm(y.numel(), generator=random)
-    others = shuffled[y[shuffled].argsort(stable=True)]
-    dealt = torch.empty_like(group)
-    dealt[y.argsort(stable=True)] = group[others]
-    return dealt
+    order = torch.randperm(y.numel(), generator=random)
+    others = order[y[order].argsort(stable=True)]
+    result = torch.empty_like(group)
+    result[y.argsort(stable=True)] = group[others]
+    return result
 
 
-def _told_by_others(view: TrainingView, moved: Moved, settings: InterventionSettings) -> Moved:
-    """How much columns move between groups that are inferred without them.
+def _by_other_columns(view: TrainingView, moved: Moved, settings: InterventionSettings) -> Moved:
+    """How much columns shift between groups that are inferred without them.
 
-    Groups follow the columns they are inferred from: those of large variance move between them
-    whatever they mean, and with few columns all do. What other columns tell is no such artefact.
-    Columns that do not clearly move as it is are left as they are.
+    Groups follow the columns they are inferred from: those of large variance shift between them
+    whatever they mean, and with few columns all do. Groups of the other columns do not have this
+    artefact. Columns that do not clearly shift are left as they are.
     """
     spread, share = moved.spread.clone(), moved.share.clone()
     (columns,) = moved.large.nonzero(as_tuple=True)

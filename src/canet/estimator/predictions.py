@@ -1,4 +1,4 @@
-"""Predictions as a table of one row a node, and as a CSV or Parquet file."""
+"""Predictions as a table with one row per node, and as a CSV or Parquet file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def summarise(model: NodeClassifier, data: Data, table: Mapping[str, np.ndarray]
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file of another kind than those that can be written."""
+    """Raise an error unless the file's ending is one of those that can be written."""
     if path.suffix not in FILES:
         raise InputError(f"cannot write '{path.name}': name a file that ends in .csv or .parquet")
 
@@ -70,7 +70,7 @@ def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
     except OSError as error:
         raise CanetError(
             f"cannot write '{path}' ({error.strerror}): choose another file with --out"
-        ) from None
+        ) from error
 
 
 def _write_csv(table: Mapping[str, np.ndarray], path: Path) -> None:
@@ -81,13 +81,9 @@ def _write_csv(table: Mapping[str, np.ndarray], path: Path) -> None:
 
 
 def _write_parquet(table: Mapping[str, np.ndarray], path: Path) -> None:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise InputError(
-            "writing Parquet needs pyarrow: pip install pyarrow, or name a .csv file"
-        ) from None
+    import pyarrow
+    from pyarrow import parquet
+
     columns = {name: column.tolist() for name, column in table.items()}
     parquet.write_table(pyarrow.table(columns), path)
 

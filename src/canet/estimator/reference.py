@@ -1,4 +1,4 @@
-"""What a model remembers of the graph it was trained on: a sample, to tell what is unlike it."""
+"""A sample of the training graph that a model keeps, to compare other graphs with."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.data.task import ShiftTask
 from canet.data.user_graph import OwnGraph
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.methods import Method
-from canet.training.inference import forward
+from canet.training import Trainer
+from canet.training.inference import GraphReader
 from canet.util.sparse import from_scipy, to_scipy
 
 MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
 SCREEN = "screen."
-"""What names of a screen's tensors start with."""
-LARGEST = torch.finfo(torch.float32).max
+"""Prefix of the names of a screen's tensors."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class Reference:
         train_label_counts: Training nodes $[C]$ of each class.
         homophily: Share of the edges between training nodes that join equal labels, a scalar; NaN
             where there is no such edge.
-        screen: Which columns move between groups of the training nodes; None where there are too
-            few of them, and in models that were saved before it was kept.
+        screen: Which columns shift between groups of the training nodes; None where there are too
+            few nodes.
     """
 
     x: Tensor
@@ -66,7 +65,7 @@ class Reference:
         return rank.double() / max(1, within.numel())
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it as dense tensors, as files hold them."""
+        """All of it as dense tensors, as they are saved."""
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         del named["x"]
         if (screen := named.pop("screen")) is not None:
@@ -81,15 +80,8 @@ class Reference:
         }
 
     @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], num_features: int, num_classes: int, hidden: int
-    ) -> Reference:
-        """The reference whose `tensors` these are, of a model with D, C and H.
-
-        Raises:
-            ValueError, TypeError, KeyError, RuntimeError: Not all of them, more, or such as no
-                model has.
-        """
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
+        """The reference whose `tensors` these are."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
             parts["x"] = torch.sparse_csr_tensor(
@@ -102,31 +94,7 @@ class Reference:
         screen = {n.removeprefix(SCREEN): t for n, t in tensors.items() if n.startswith(SCREEN)}
         if screen:
             parts["screen"] = ColumnScreen(**screen)
-        made = cls(**parts)
-        made._check(num_features, num_classes, hidden)
-        return made
-
-    def _check(self, num_features: int, num_classes: int, hidden: int) -> None:
-        """Refuse tensors of other shapes, types and ranges than `remember` makes them."""
-        r, v, groups = self.degree.numel(), self.valid_y.numel(), self.environment.numel()
-        values = self.x.values() if self.x.layout == torch.sparse_csr else self.x
-        if tuple(self.x.shape) != (r, num_features) or not r or not v or groups not in (0, r):
-            raise ValueError("not all of the nodes, or none")
-        _check_numbers(values, tuple(values.shape))
-        _check_numbers(self.embedding, (r, hidden))
-        _check_numbers(self.valid_embedding, (v, hidden))
-        _check_numbers(self.valid_logits, (v, num_classes))
-        _check_numbers(self.homophily.nan_to_num(0.0), (), 0, 1)
-        _check_whole(self.degree, (r,))
-        _check_whole(self.environment, (groups,), least=-1)
-        _check_whole(self.valid_y, (v,), most=num_classes - 1)
-        _check_whole(self.train_label_counts, (num_classes,))
-        if self.screen is not None:
-            _check_numbers(self.screen.spread, (num_features,), 0)
-            _check_numbers(self.screen.share, (num_features,), 0, 1)
-            _check_numbers(self.screen.chance.nan_to_num(0.0), (), 0, 1)
-            _check_whole(self.screen.num_groups, (), least=1)
-            _check_tensor(self.screen.given, (), (torch.bool,), 0, 1)
+        return cls(**parts)
 
     def _distance(self, embedding: Tensor) -> Tensor:
         known = _unit(self.embedding)
@@ -139,26 +107,33 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def remember(task: ShiftTask, method: Method, seed: int) -> Reference:
-    """A sample of a task's training and validation nodes as a trained method sees them."""
+def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
+    """A sample of a task's training and validation nodes as a trained method sees them.
+
+    Args:
+        trainer: Of the method. Its graph, which is normalised already, is read again.
+        method: The trained method.
+        seed: Of the sample.
+    """
+    task = trainer.task
     own = OwnGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
+    reader = GraphReader(method, own, prepared=trainer.fields.graph())
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
     y[task.train] = task.data.y[task.train]
-    degree = torch.bincount(own.edge_index[1], minlength=own.num_nodes)
-    of_valid = forward(method, own, valid)
-    x = rows_of(own.x, train)
+    edges, x = task.data.edge_index, rows_of(task.data.x, train)
     environment = task.data.environment[train] if task.has_environments else train[:0]
+    of_valid = reader.read(valid)
     return Reference(
         x=x,
-        embedding=forward(method, own, train).embedding,
-        degree=degree[train],
+        embedding=reader.read(train).embedding,
+        degree=torch.bincount(edges[1], minlength=task.num_nodes)[train],
         environment=environment,
         valid_logits=of_valid.logits,
         valid_y=task.data.y[valid],
         valid_embedding=of_valid.embedding,
         train_label_counts=torch.bincount(y[task.train], minlength=task.num_classes),
-        homophily=homophily(own.edge_index, y),
+        homophily=homophily(edges, y),
         screen=screen_columns(x, y[train], environment, method.settings),
     )
 
@@ -187,29 +162,3 @@ def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
 
 def _unit(rows: Tensor) -> Tensor:
     return torch.nn.functional.normalize(rows.double(), dim=1)
-
-
-def _check_whole(
-    found: Tensor, shape: tuple[int, ...], least: int = 0, most: int = 2**63 - 1
-) -> None:
-    _check_tensor(found, shape, (torch.int64,), least, most)
-
-
-def _check_numbers(
-    found: Tensor, shape: tuple[int, ...], least: float = -LARGEST, most: float = LARGEST
-) -> None:
-    _check_tensor(found, shape, (torch.float32, torch.float64), least, most)
-
-
-def _check_tensor(
-    found: Tensor,
-    shape: tuple[int, ...],
-    types: tuple[torch.dtype, ...],
-    least: float,
-    most: float,
-) -> None:
-    """Refuse a tensor of another shape or type, with a number beyond its bounds, or with NaN."""
-    if tuple(found.shape) != shape or found.dtype not in types:
-        raise ValueError(f"{found.dtype} of shape {tuple(found.shape)}")
-    if not ((found >= least) & (found <= most)).all():
-        raise ValueError(f"numbers beyond {least} to {most}")

@@ -79,12 +79,7 @@ def load_classifier(
     model.findings_ = file.findings
     encoding = file.encoding
     model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
-    model.reference_ = Reference.from_tensors(
-        tensors["reference"],
-        num_features=file.num_features,
-        num_classes=len(file.classes),
-        hidden=method.model.phi_out.in_features,
-    )
+    model.reference_ = Reference.from_tensors(tensors["reference"])
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
 

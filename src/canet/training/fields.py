@@ -81,6 +81,10 @@ class TaskFields:
             environment=self.task.data.environment if self.task.has_environments else None,
         )
 
+    def graph(self) -> Graph:
+        """The whole graph of the task, normalised once; prediction reads it too."""
+        return self._graph(hidden=False)
+
     def _hidden(self, split: str) -> bool:
         """Whether a split reads the graph without the nodes that training must not see."""
         return self.task.inductive and split in AT_TRAINING_TIME

@@ -1,6 +1,9 @@
-"""A trained method on a graph that need not be the one of its training."""
+"""A trained method on a graph, which may be another one than that of its training."""
 
 from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,46 +11,61 @@ from torch import Tensor
 from canet.data.user_graph import OwnGraph
 from canet.errors import InputError
 from canet.methods import Method
-from canet.nn import Graph, SparseMatrix
+from canet.nn import Block, Graph, ReceptiveField, SparseMatrix
 from canet.nn.model import Prediction, rows_of
 
 
 class GraphReader:
-    """A trained method on one graph, whose matrices are made once.
+    """A trained method on one graph, which is normalised and sorted once for all passes.
 
     Args:
         method: The method; passes are made on its device.
         own: The graph.
+        y: Its labels as the user gave them, where there are some.
+        prepared: The same graph with the operators of the method's model, if it exists already.
     """
 
-    def __init__(self, method: Method, own: OwnGraph) -> None:
-        self._model = method.model
-        self._own = own
-        self._graph = Graph(own.edge_index, own.num_nodes, self._model.operators, own.graph)
+    def __init__(
+        self, method: Method, own: OwnGraph, y: Any = None, prepared: Graph | None = None
+    ) -> None:
+        self.method, self.own, self.y = method, own, y
+        operators = method.model.operators
+        self._graph = prepared or Graph(own.edge_index, own.num_nodes, operators, own.graph)
 
     @torch.no_grad()
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
         """A pass for some nodes $[n]$ by their ids, or for all; logits and embedding on the CPU.
 
-        For some nodes only their receptive field is read. `x` $[N, D]$ stands in for the graph's
-        own features.
+        For some nodes only their receptive field is read. `x` $[N, D]$ replaces the features of
+        the graph.
         """
-        model = self._model
-        device = model.phi_out.weight.device
-        field = self._graph.whole(model.num_layers)
-        if nodes is not None:
-            field = self._graph.receptive_field(nodes, model.num_layers)
-        given = self._own.x if x is None else x
+        model = self.method.model
+        if nodes is None:
+            read, blocks = self._whole
+        else:
+            read, blocks = self._place(self._graph.receptive_field(nodes, model.num_layers))
+        given = self.own.x if x is None else x
         rows = SparseMatrix.from_torch(given) if given.layout == torch.sparse_csr else given
-        found = model(rows_of(rows, field.nodes).to(device), field.to(device).blocks)
+        found = model(rows_of(rows, read).to(self._device), blocks)
         if not found.logits.isfinite().all():
             raise InputError(
-                "predictions are not finite: features lie far beyond those of training; scale them "
-                "as they were there"
+                "predictions are not finite: features are far outside the range of training; scale "
+                "them as they were scaled there"
             )
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
+    def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
+        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$."""
+        return GraphReader(self.method, OwnGraph(self.own.x, edge_index, graph))
 
-def forward(method: Method, own: OwnGraph, nodes: Tensor | None = None) -> Prediction:
-    """One pass over a graph; as :meth:`GraphReader.read`."""
-    return GraphReader(method, own).read(nodes)
+    @property
+    def _device(self) -> torch.device:
+        return self.method.model.phi_out.weight.device
+
+    @cached_property
+    def _whole(self) -> tuple[Tensor, tuple[Block, ...]]:
+        return self._place(self._graph.whole(self.method.model.num_layers))
+
+    def _place(self, field: ReceptiveField) -> tuple[Tensor, tuple[Block, ...]]:
+        """The ids of the nodes that are read, and the blocks on the method's device."""
+        return field.nodes, field.to(self._device).blocks

@@ -50,7 +50,14 @@ class Reporter:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output; columns of numbers are flush right, the first never wraps."""
+    """A table on standard output."""
+    screen = console()
+    screen.print(title, style="bold", highlight=False, soft_wrap=True)
+    screen.print(make_table(columns, rows))
+
+
+def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table whose columns of numbers are flush right, and whose first column never wraps."""
     table = Table()
     for i, column in enumerate(columns):
         numbers = all(row[i][:1].isdigit() for row in rows)
@@ -58,9 +65,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
         table.add_column(column, justify=justify, no_wrap=i == 0, overflow="fold")
     for row in rows:
         table.add_row(*row)
-    screen = console()
-    screen.print(title, style="bold", highlight=False, soft_wrap=True)
-    screen.print(table)
+    return table
 
 
 def console() -> Console:

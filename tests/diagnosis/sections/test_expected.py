@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from canet.diagnosis.expected import ExpectedScore, expected_score
+from canet.diagnosis.sections.expected import ExpectedScore, expected_score
 
-from .test_calibration import labelled
+from ..planted import labelled
 
 ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
 

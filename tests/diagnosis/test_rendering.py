@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from canet.diagnosis import Diagnosis, diagnose
-from canet.diagnosis.page import p_value, render, write_page
+from canet.diagnosis.diagnosis import SECTIONS
+from canet.diagnosis.rendering import number, p_value, render_page, render_text, write_page
 from canet.errors import CanetError
 from tests.report.browser import Browser, find_chromium, running
 
@@ -41,7 +43,7 @@ class Parts(HTMLParser):
 def test_every_kind_of_diagnosis_has_a_page_that_stands_alone(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    page = render(request.getfixturevalue(name))
+    page = render_page(request.getfixturevalue(name))
     parts = Parts(page)
     assert all(address.startswith(("#", "data:")) for address in parts.addresses)
     inner = {address[1:] for address in parts.addresses if address.startswith("#")}
@@ -52,31 +54,35 @@ def test_every_kind_of_diagnosis_has_a_page_that_stands_alone(
 
 
 def test_the_answer_comes_before_pictures_and_these_before_tables(complete: Diagnosis) -> None:
-    page = render(complete)
+    page = render_page(complete)
     places = [page.index(words) for words in ("<h1>It relies", 'class="answer"', "<svg", "<table")]
     assert places == sorted(places)
+
+
+def sections_of(found: Diagnosis) -> set[str]:
+    return set(re.findall('<section id="(\\w+)"', render_page(found)))
 
 
 def test_parts_that_are_not_known_have_no_section(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    sections = {"pictures", "reliance", "shift", "groups", "expected", "confidence", "environments"}
-    assert Parts(render(complete)).ids == sections
-    assert Parts(render(training_alone)).ids == {"pictures", "reliance", "confidence"}
+    assert sections_of(complete) == {"overview", *SECTIONS}
+    assert sections_of(training_alone) == {"overview", "reliance", "confidence"}
 
 
 def test_columns_that_move_between_groups_have_bars_and_a_table(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
     section = (
-        render(among_others(complete)).split('<section id="groups">')[1].split("</section>")[0]
+        render_page(among_others(complete))
+        .split('<section id="between_groups">')[1]
+        .split("</section>")[0]
     )
     assert section.count('class="row"') == 6
     assert section.count('<tr><th scope="row">') == 8
     assert section.count("of-warn") == 2
-    assert "mean less training's, in spreads" in section
     assert "width:80.0%" in section
-    assert "#groups" not in render(training_alone)
+    assert "#between_groups" not in render_page(training_alone)
 
 
 def evil() -> Diagnosis:
@@ -88,20 +94,42 @@ def evil() -> Diagnosis:
 
 
 def test_markup_in_names_is_text() -> None:
-    page = render(evil())
+    page = render_page(evil())
     assert EVIL not in page
     assert "&lt;img src=x" in page
 
 
-def test_a_file_that_cannot_be_written_is_told(complete: Diagnosis, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(complete: Diagnosis, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CanetError, match="choose another file with --out"):
+    with pytest.raises(CanetError, match="page"):
         write_page(complete, tmp_path / "file" / "page.html")
 
 
-def test_p_values_are_short() -> None:
+def test_numbers_are_short() -> None:
     shown = [p_value(value) for value in (1e-9, 0.0312, float("nan"))]
     assert shown == ["< 0.001", "0.031", "–"]
+    assert [number(-0.001, 2), number(-1.5, 1)] == ["0.00", "−1.5"]
+
+
+@pytest.mark.parametrize("name", ["complete", "unlabelled", "new_alone", "training_alone"])
+def test_every_kind_of_diagnosis_fits_on_one_screen(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    lines = render_text(request.getfixturevalue(name)).splitlines()
+    assert len(lines) <= 52
+    assert max(map(len, lines)) <= 100
+    assert all("None" not in line and "nan" not in line for line in lines)
+
+
+def test_the_screen_has_what_is_known(
+    complete: Diagnosis, new_alone: Diagnosis, training_alone: Diagnosis
+) -> None:
+    text = render_text(complete)
+    for words in ("200 nodes", "training: flips", "new: flips", "column 3", "η²", "Layer 1"):
+        assert words in text
+    assert "training: flips" not in render_text(new_alone)
+    for words in ("new: flips", "η²", "Layer 1", "Expect"):
+        assert words not in render_text(training_alone)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +172,9 @@ def test_colours_follow_the_system_in_text_and_pictures(
     browser.open(tmp_path / "page.html")
     brightness = "c => c.match(/[\\d.]+/g).slice(0, 3).reduce((s, p) => s + Number(p), 0) / 3"
     behind = browser.run(f"({brightness})(getComputedStyle(document.body).backgroundColor)")
-    label = browser.run(f"({brightness})(getComputedStyle(document.querySelector('.label')).fill)")
+    label = browser.run(
+        f"({brightness})(getComputedStyle(document.querySelector('.chart svg text')).fill)"
+    )
     assert (behind > 128) == (scheme == "light")
     assert abs(behind - label) > 120
 

@@ -5,18 +5,16 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import read
-from canet.diagnosis.shift import BlockShift, Part, Shift, shift
+from canet.diagnosis.sections.shift import BlockShift, Part, Shift, compare
 
-from .planted import planted, random_graph, sign_of
+from ..planted import examination, planted, random_graph, sign_of
 
-NAMES = list("abcdef")
 BLOCKS = {"left": np.arange(3), "right": np.arange(3, 6)}
 
 
-def moved(new: Data, before: Data | None = None) -> Shift:
+def shifted(new: Data, before: Data | None = None) -> Shift:
     model = planted(sign_of(3), before or random_graph(n=600))
-    return shift(model, read(model, new), BLOCKS, NAMES)
+    return compare(examination(model, new, blocks=BLOCKS))
 
 
 def part(found: Shift, name: str) -> Part:
@@ -26,34 +24,34 @@ def part(found: Shift, name: str) -> Part:
 
 @pytest.fixture(scope="module")
 def nothing() -> Shift:
-    return moved(random_graph(n=500, seed=1))
+    return shifted(random_graph(n=500, seed=1))
 
 
 @pytest.fixture(scope="module")
 def mean() -> Shift:
     new = random_graph(n=500, seed=1)
     new.x[:, 4] += 1
-    return moved(new)
+    return shifted(new)
 
 
-def test_where_nothing_moved_nothing_is_found(nothing: Shift) -> None:
+def test_where_nothing_shifted_nothing_is_found(nothing: Shift) -> None:
     assert min(p.p_value for p in nothing.parts if p.name != "homophily") > 0.05
-    assert nothing.moved == []
+    assert nothing.shifted_columns == []
     for name in ("features", "representations"):
         auc = part(nothing, name).auc
         assert auc is not None
         assert auc.value == pytest.approx(0.5, abs=0.06)
 
 
-def test_a_column_whose_mean_moved_is_first(mean: Shift) -> None:
+def test_a_column_whose_mean_shifted_is_first(mean: Shift) -> None:
     first, second = mean.columns[:2]
     assert (first.name, first.number) == ("e", 4)
     assert first.difference == pytest.approx(1, abs=0.15)
     assert first.p_value < 1e-10 < second.p_value
-    assert [column.name for column in mean.moved] == ["e"]
+    assert [column.name for column in mean.shifted_columns] == ["e"]
 
 
-def test_its_block_and_the_features_moved_and_representations_did_not(mean: Shift) -> None:
+def test_its_block_and_the_features_shifted_and_representations_did_not(mean: Shift) -> None:
     assert [block.name for block in mean.blocks] == ["right", "left"]
     assert mean.blocks[0].column == "e"
     assert mean.blocks[0].effect > 0.3 > 0.15 > mean.blocks[1].effect
@@ -62,24 +60,25 @@ def test_its_block_and_the_features_moved_and_representations_did_not(mean: Shif
     assert part(mean, "representations").effect < 0.15
 
 
-def test_what_the_model_reads_moves_its_representations_and_predictions() -> None:
+def test_what_the_model_reads_shifts_its_representations_and_predictions() -> None:
     new = random_graph(n=500, seed=1)
     new.x[:, 3] += 2
-    found = moved(new)
+    found = shifted(new)
     assert part(found, "representations").effect > 0.5
     assert part(found, "predictions").effect > 0.3
     assert part(found, "labels").p_value > 0.05
 
 
-def test_a_block_of_one_column_moved_as_far_as_the_column() -> None:
+def test_a_block_of_one_column_shifted_as_far_as_the_column() -> None:
     model = planted(sign_of(3), random_graph(n=100))
-    found = shift(model, read(model, random_graph(n=90, seed=1)), {"one": np.array([2])}, NAMES)
+    new = random_graph(n=90, seed=1)
+    found = compare(examination(model, new, blocks={"one": np.array([2])}))
     (column,) = [column for column in found.columns if column.name == "c"]
     assert found.blocks == [BlockShift("one", column.effect, "c")]
 
 
 def test_degrees_are_compared() -> None:
-    found = moved(random_graph(n=500, seed=1, degree=9))
+    found = shifted(random_graph(n=500, seed=1, degree=9))
     assert found.parts[0].name == "degrees"
     assert (found.parts[0].before, found.parts[0].after) == pytest.approx((4, 9))
 
@@ -87,30 +86,37 @@ def test_degrees_are_compared() -> None:
 def test_label_rates_and_homophily_are_compared_where_labels_are() -> None:
     new = random_graph(n=500, seed=1)
     new.y = torch.ones(500, dtype=torch.long)
-    found = moved(new)
+    found = shifted(new)
     rate = float(random_graph(n=600).y.double().mean())
     assert part(found, "labels").effect == pytest.approx(1 - rate)
     assert found.class_rates["0"] == pytest.approx((1 - rate, 0))
     assert found.class_rates["1"] == pytest.approx((rate, 1))
     assert part(found, "homophily").after == 1
     del new.y
-    names = {one.name for one in moved(new).parts}
+    names = {one.name for one in shifted(new).parts}
     assert names == {"features", "representations", "degrees", "predictions"}
 
 
-def test_labels_that_training_did_not_have_are_told() -> None:
+def test_labels_that_training_did_not_have_are_counted() -> None:
     new = random_graph(n=100, seed=1)
     new.y[:25] = 9
-    assert moved(new).class_rates["other classes"] == (0.0, 0.25)
+    assert shifted(new).class_rates["other classes"] == (0.0, 0.25)
 
 
 def test_dense_and_sparse_features_compare() -> None:
     new = random_graph(n=500, seed=1)
     new.x = new.x.to_sparse_csr()
-    assert moved(new).moved == []
+    assert shifted(new).shifted_columns == []
 
 
 def test_parts_and_columns_are_ranked_by_effect(mean: Shift) -> None:
     for ranked in (mean.parts, mean.columns, mean.blocks):
         effects = [one.effect for one in ranked]
         assert effects == sorted(effects, reverse=True)
+
+
+def test_clear_shifts_are_those_beyond_chance(nothing: Shift, mean: Shift) -> None:
+    assert nothing.shifted_parts == []
+    assert {part.name for part in mean.shifted_parts} >= {"features"}
+    assert mean.blocks[0].shifted
+    assert mean.accuracy_left is None

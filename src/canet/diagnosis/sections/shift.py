@@ -1,4 +1,4 @@
-"""What moved between the training graph and a new one, ranked by how far it moved."""
+"""What shifted between the training graph and a new one, the largest effect first."""
 
 from __future__ import annotations
 
@@ -10,29 +10,32 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from canet.diagnosis.blocks import Blocks
-from canet.diagnosis.columns import Column, column_shifts, kolmogorov_smirnov
+from canet.diagnosis.columns import (
+    CLEAR_EFFECT,
+    CLEAR_P_VALUE,
+    Column,
+    column_shifts,
+    kolmogorov_smirnov,
+)
 from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.graph import Diagnosed, Matrix, Model, as_matrix, sample, seed_of
-from canet.diagnosis.two_sample import TwoSample, two_sample_test
+from canet.diagnosis.examination import TRAINING, Examination
+from canet.diagnosis.graph import Matrix, as_matrix, sample
+from canet.diagnosis.sections.reliance import Effect, exchanged
+from canet.diagnosis.two_sample import two_sample_test
 from canet.estimator.reference import homophily
 
-MOST_NODES = 5000  # that are looked at, of each graph
+MOST_NODES = 5000  # that are compared, of each graph
 MOST_OF_BLOCKS = 1000  # nodes, for the test of one block
-CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
-CAVEAT = (
-    "Nodes of a graph are not independent: p-values are too small, so read the effects and take "
-    "p-values for a floor."
-)
+SHIFTED = "columns that shifted"
 
 
 @dataclass(frozen=True)
 class Part:
-    """How far one part of the graph moved.
+    """How far one part of the graph shifted.
 
     Args:
         name: `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`.
-        effect: 0 where nothing moved, 1 where nothing is as before: 2 AUC - 1 of a classifier
+        effect: 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier
             two-sample test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
         measure: Which of these.
         p_value: Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
@@ -48,34 +51,46 @@ class Part:
     after: float = math.nan
     auc: Estimate | None = None
 
+    @property
+    def shifted(self) -> bool:
+        """Whether the effect is 0.1 or more, and hardly chance where that was tested."""
+        return self.effect >= CLEAR_EFFECT and not self.p_value > CLEAR_P_VALUE
+
 
 @dataclass(frozen=True)
 class BlockShift:
-    """How far a feature block moved.
+    """How far a feature block shifted.
 
     Args:
         name: Of the block.
         effect: 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too
             few nodes for the test, the largest Kolmogorov-Smirnov distance.
-        column: Its column that moved furthest.
+        column: Its column that shifted most.
     """
 
     name: str
     effect: float
     column: str
 
+    @property
+    def shifted(self) -> bool:
+        """Whether the effect is 0.1 or more."""
+        return self.effect >= CLEAR_EFFECT
+
 
 @dataclass(frozen=True)
 class Shift:
-    """What moved, the furthest first.
+    """What shifted, the largest effect first.
 
     Args:
         parts: Of the graph.
         columns: Of the features, all of them.
-        blocks: Of the features, as reliance has them.
+        blocks: Of the features, the same as in reliance.
         class_rates: Class → share in training, share in the new graph; empty without labels.
-        nodes: How many were looked at, of training and of the new graph.
-        caveat: What to keep in mind.
+        nodes: How many were compared, of training and of the new graph.
+        stressed: What drawing the columns that shifted from other nodes does on the training
+            graph: what to expect if they carry no information any more. None unless both graphs
+            were given and some column shifted.
     """
 
     parts: list[Part]
@@ -83,12 +98,22 @@ class Shift:
     blocks: list[BlockShift]
     class_rates: dict[str, tuple[float, float]]
     nodes: tuple[int, int]
-    caveat: str = CAVEAT
+    stressed: Effect | None = None
 
     @property
-    def moved(self) -> list[Column]:
-        """The columns that clearly moved: an effect of 0.1 or more that is hardly chance."""
-        return [c for c in self.columns if c.effect >= CLEAR_EFFECT and c.p_value <= CLEAR_P_VALUE]
+    def shifted_parts(self) -> list[Part]:
+        """The parts that clearly shifted."""
+        return [part for part in self.parts if part.shifted]
+
+    @property
+    def shifted_columns(self) -> list[Column]:
+        """The columns that clearly shifted."""
+        return [column for column in self.columns if column.shifted]
+
+    @property
+    def accuracy_left(self) -> Estimate | None:
+        """Accuracy in training without what shifted; None where that was not tried."""
+        return self.stressed.accuracy if self.stressed is not None else None
 
 
 @dataclass(frozen=True)
@@ -106,31 +131,31 @@ class Sample:
     homophily: float
 
 
-def remembered(model: Model) -> Sample:
+def training_sample(exam: Examination) -> Sample:
     """What the model keeps of its training graph.
 
     Features and degrees are of training nodes. Representations and predictions are of validation
-    nodes, as those of nodes that were trained on differ from others even where nothing moved.
+    nodes, as those of nodes that were trained on differ from others even where nothing shifted.
     """
-    kept = model.reference_
+    kept = exam.reference
     predicted = kept.valid_logits.argmax(dim=1).numpy()
     return Sample(
         x=as_matrix(kept.x),
         embedding=kept.valid_embedding.numpy(),
         degree=kept.degree.numpy(),
         label_counts=kept.train_label_counts.numpy(),
-        predicted_counts=np.bincount(predicted, minlength=len(model.classes_)),
+        predicted_counts=np.bincount(predicted, minlength=len(exam.model.classes_)),
         homophily=float(kept.homophily),
     )
 
 
-def drawn(model: Model, graph: Diagnosed) -> Sample:
-    """The same of a graph, at most 5,000 nodes of it; counts and homophily are of all."""
-    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(seed_of(model)))
-    classes = len(model.classes_)
+def new_sample(exam: Examination) -> Sample:
+    """The same of the new graph, at most 5,000 nodes; counts and homophily are of all nodes."""
+    graph, classes = exam.graphs["new"], len(exam.model.classes_)
+    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(exam.seed))
     return Sample(
         x=graph.x[nodes],
-        embedding=model.embed(graph.data)[nodes],
+        embedding=graph.embedding[nodes],
         degree=graph.degree[nodes],
         label_counts=np.bincount(graph.y[graph.y >= 0], minlength=classes),
         predicted_counts=np.bincount(graph.prediction, minlength=classes),
@@ -138,38 +163,45 @@ def drawn(model: Model, graph: Diagnosed) -> Sample:
     )
 
 
-def shift(model: Model, graph: Diagnosed, blocks: Blocks, names: Sequence[str]) -> Shift:
-    """Compare what a model remembers of its training graph with a new graph.
+def examine(exam: Examination) -> Shift | None:
+    """Compare the training graph, as far as the model keeps it, with the new one.
 
-    Columns are compared one by one and all together, by a classifier that tries to tell the nodes
-    of the two graphs apart. p-values are corrected within the columns and within the parts.
-
-    Args:
-        model: The fitted model.
-        graph: The new graph.
-        blocks: Name → columns.
-        names: Of the columns.
+    Columns are compared one by one and all together, by a classifier that tries to distinguish
+    the nodes of the two graphs. p-values are corrected within the columns and within the parts.
     """
+    if exam.new is None:
+        return None
+    found = compare(exam)
+    training = exam.graphs.get(TRAINING)
+    if not found.shifted_columns or training is None:
+        return found
+    chosen = np.sort([column.number for column in found.shifted_columns])
+    stressed = exchanged(training, SHIFTED, chosen, exam.seed, exam.repeats, exam.tick)
+    return replace(found, stressed=stressed)
+
+
+def compare(exam: Examination) -> Shift:
+    """What shifted, without what that means for the training graph."""
     from scipy.stats import false_discovery_control
 
-    seed = seed_of(model)
-    before, after = remembered(model), drawn(model, graph)
+    before, after = training_sample(exam), new_sample(exam)
     if sp.issparse(before.x) != sp.issparse(after.x):
         before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
-    columns = column_shifts(before.x, after.x, names)
-    parts = list(_parts(before, after, seed))
+    columns = column_shifts(before.x, after.x, exam.names)
+    parts = list(_parts(before, after, exam.seed))
     tested = [part for part in parts if not math.isnan(part.p_value)]
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
-    moved = [
-        _block(name, numbers, columns, before.x, after.x, seed) for name, numbers in blocks.items()
+    blocks = [
+        _block(name, numbers, columns, before.x, after.x, exam.seed)
+        for name, numbers in exam.blocks.items()
     ]
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
-        blocks=sorted(moved, key=lambda block: -block.effect),
-        class_rates=_class_rates(model.classes_, before.label_counts, after.label_counts),
+        blocks=sorted(blocks, key=lambda block: -block.effect),
+        class_rates=_class_rates(exam.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
     )
 
@@ -195,7 +227,7 @@ def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
         ("representations", before.embedding, after.embedding),
     ):
         if found := two_sample_test(first, second, seed):
-            yield _told_apart(name, found)
+            yield Part(name, found.effect, "2 AUC - 1", found.p_value, auc=found.auc)
     effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
     means = float(before.degree.mean()), float(after.degree.mean())
     yield Part("degrees", effect, "Kolmogorov-Smirnov", p_value, *means)
@@ -209,10 +241,6 @@ def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
     if math.isfinite(difference):
         measure = "difference of shares"
         yield Part("homophily", difference, measure, math.nan, before.homophily, after.homophily)
-
-
-def _told_apart(name: str, found: TwoSample) -> Part:
-    return Part(name, found.effect, "2 AUC - 1", found.p_value, auc=found.auc)
 
 
 def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:

@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import roc_auc_score
 
-from canet.diagnosis.confidence import abstention, auroc, calibration, confidence, cross_fitted
-from canet.diagnosis.graph import read
+from canet.diagnosis.estimate import Estimate
+from canet.diagnosis.sections.confidence import abstention, calibration, cross_fitted, examine
 
-from .planted import planted, random_graph, sign_of
-from .test_calibration import labelled
+from ..planted import examination, labelled, planted, random_graph, sign_of
 
 
 def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
@@ -37,44 +35,44 @@ def test_accuracy_rises_as_the_unsure_are_left_out() -> None:
     assert curve[80].value == pytest.approx(100 * 70 / 80)
 
 
-def test_the_area_is_scikit_learns_with_ties() -> None:
-    random = np.random.default_rng(0)
-    low, high = random.integers(8, size=50), random.integers(2, 11, size=70)
-    y = np.repeat([0, 1], [50, 70])
-    expected = roc_auc_score(y, np.concatenate([low, high]))
-    found = auroc(low, high)
-    assert found.value == pytest.approx(expected)
-    assert found.low < found.value < found.high
-
-
 def test_a_new_graph_is_compared_where_it_has_labels() -> None:
     data, new = random_graph(n=300), random_graph(n=200, seed=1)
     model = planted(sign_of(3), data)
-    found = confidence(model, read(model, new))
+    found = examine(examination(model, new))
     assert found.valid.accuracy.value == 100
     assert found.new is not None
     assert found.new.nodes == 200
     assert found.temperature < 0.2  # always right, so it could be surer
     assert found.new.scaled_error < found.new.error
     del new.y
-    assert confidence(model, read(model, new)).new is None
-    assert confidence(model, None).unlike is None
+    assert examine(examination(model, new)).new is None
+    assert examine(examination(model)).unlike is None
 
 
-def test_nodes_far_from_training_are_told() -> None:
+def test_nodes_far_from_training_are_found() -> None:
     data = random_graph(n=300)
-    rule = sign_of(3)
-    model = planted(rule, data)
-    usual = confidence(model, read(model, random_graph(n=200, seed=1))).unlike
+    model = planted(sign_of(3), data)
+    usual = examine(examination(model, random_graph(n=200, seed=1))).unlike
     assert usual is not None
     assert usual.auroc.value == pytest.approx(0.5, abs=0.3)
     assert usual.finds_errors is None  # as there is none
     spread = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)).double()
     near = torch.eye(8).double()[0] * 5 + spread / 10
     model.reference_ = replace(model.reference_, embedding=near, valid_embedding=near)
-    model.embed = lambda data: spread.numpy()  # type: ignore[method-assign]
-    model.unlike_training = lambda data: model.reference_.unlike_training(spread).numpy()  # type: ignore[method-assign]
-    far = confidence(model, read(model, random_graph(n=300, seed=1))).unlike
+    exam = examination(model, random_graph(n=300, seed=1))
+    exam.graphs["new"] = replace(exam.graphs["new"], embedding=spread.numpy())
+    far = examine(exam).unlike
     assert far is not None
     assert far.auroc.value > 0.95
     assert far.far.value > 90
+    assert far.mostly_far
+
+
+@pytest.mark.parametrize(
+    ("confidence", "over", "under"), [(99, True, False), (60, False, True), (81, False, False)]
+)
+def test_confidence_is_compared_with_accuracy(confidence: float, over: bool, under: bool) -> None:
+    logits, y = labelled(50)
+    found = calibration(logits, y, cross_fitted(logits, y, 0))
+    found = replace(found, confidence=confidence, accuracy=Estimate(80, 70, 90))
+    assert (found.overconfident, found.underconfident) == (over, under)

@@ -1,4 +1,4 @@
-"""The pseudo environments that a model infers: how many it uses, and what they go with."""
+"""The pseudo environments that a model infers: how many it uses, and what they agree with."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import entr
 
-from canet.diagnosis.graph import Diagnosed, Model, sample, seed_of
-from canet.errors import InputError
+from canet.diagnosis.examination import Examination
+from canet.diagnosis.graph import DiagnosedGraph, sample
 from canet.training.environments import effective_number
 
 MOST_NODES = 20_000  # of which agreement is computed
 EXAMPLES = 3
+CLEAR_SEPARATION, CLEAR_AGREEMENT = 1.05, 0.1
 
 
 @dataclass(frozen=True)
 class Example:
-    """A node that a layer is surest to put into an environment."""
+    """A node with one of the highest posteriors of an environment."""
 
     node: str
     posterior: float
@@ -30,21 +32,32 @@ class Layer:
 
     Args:
         used: How many are used: the exponential of the entropy of the mean posterior, 1 to K.
-        told_apart: How many the nodes are told apart by: the exponential of the information that a
-            node has about its environment, entropy of the mean posterior less mean entropy of the
-            posteriors. 1 if all nodes have the same posterior, however many it spreads over.
+        distinguished: How many the nodes are distinguished by: the exponential of the information
+            that a node has about its environment, entropy of the mean posterior less mean entropy
+            of the posteriors. 1 if all nodes have the same posterior, whatever it is.
         mean_posterior: Of each environment $[K]$.
-        goes_with: What the likeliest environment agrees with, most first: adjusted mutual
+        goes_with: What the likeliest environment agrees with, the best first: adjusted mutual
             information with the node's class, prediction, given environment, degree and time
             (quartiles), 0 by chance and 1 at best.
         examples: Of each environment $[K]$, the nodes with the highest posterior.
     """
 
     used: float
-    told_apart: float
+    distinguished: float
     mean_posterior: list[float]
     goes_with: dict[str, float]
     examples: list[list[Example]]
+
+    @property
+    def distinguishes(self) -> bool:
+        """Whether nodes get different mixtures of environments."""
+        return self.distinguished >= CLEAR_SEPARATION
+
+    @property
+    def best_match(self) -> str | None:
+        """What the environments agree with best; None where nothing clearly agrees."""
+        name = next(iter(self.goes_with), None)
+        return name if name and self.goes_with[name] >= CLEAR_AGREEMENT else None
 
 
 @dataclass(frozen=True)
@@ -55,17 +68,22 @@ class Environments:
     layers: list[Layer]
 
 
-def environments(model: Model, graph: Diagnosed) -> Environments | None:
-    """What a model made of the environments of a graph; None for a method that infers none."""
-    try:
-        posteriors = model.environments(graph.data)
-    except InputError:
-        return None
-    names = [str(name) for name in model.classes_]
+def examine(exam: Examination) -> dict[str, Environments]:
+    """What the model made of the environments of each graph; empty if it infers none."""
+    classes = [str(name) for name in exam.model.classes_]
+    return {
+        name: environments(graph, classes, exam.seed)
+        for name, graph in exam.graphs.items()
+        if graph.posteriors
+    }
+
+
+def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> Environments:
+    """The environments of one graph."""
     traits = _traits(graph)
-    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(seed_of(model)))
+    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(seed))
     layers = []
-    for posterior in posteriors:
+    for posterior in graph.posteriors:
         mode = posterior.argmax(axis=1)
         agreement = {
             name: _agreement(mode[nodes], trait[nodes], known[nodes])
@@ -74,25 +92,23 @@ def environments(model: Model, graph: Diagnosed) -> Environments | None:
         layers.append(
             Layer(
                 used=effective_number(torch.from_numpy(posterior)),
-                told_apart=told_apart(posterior),
+                distinguished=distinguished(posterior),
                 mean_posterior=posterior.mean(axis=0).tolist(),
                 goes_with=dict(sorted(agreement.items(), key=lambda pair: -pair[1])),
-                examples=[_examples(graph, column, names) for column in posterior.T],
+                examples=[_examples(graph, column, classes) for column in posterior.T],
             )
         )
-    return Environments(posteriors[0].shape[1], layers)
+    return Environments(graph.posteriors[0].shape[1], layers)
 
 
-def told_apart(posterior: np.ndarray) -> float:
+def distinguished(posterior: np.ndarray) -> float:
     r"""$\exp(H(\bar p) - \frac{1}{n} \sum_v H(p_v))$ of posteriors $p$ $[n, K]$: 1 to K."""
-    from scipy.special import entr
-
     information = entr(posterior.mean(axis=0)).sum() - entr(posterior).sum(axis=1).mean()
     return float(np.exp(max(0.0, information)))
 
 
-def _traits(graph: Diagnosed) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What a node may be told by $[N]$, where it varies, and where it is known $[N]$."""
+def _traits(graph: DiagnosedGraph) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """What may distinguish nodes $[N]$, where it varies, and where it is known $[N]$."""
     every = np.ones(graph.num_nodes, dtype=bool)
     traits = {
         "label": (graph.y, graph.y >= 0),
@@ -121,7 +137,7 @@ def _agreement(mode: np.ndarray, trait: np.ndarray, known: np.ndarray) -> float:
     return float(adjusted_mutual_info_score(trait, mode))
 
 
-def _examples(graph: Diagnosed, posterior: np.ndarray, names: list[str]) -> list[Example]:
+def _examples(graph: DiagnosedGraph, posterior: np.ndarray, names: list[str]) -> list[Example]:
     highest = np.argsort(-posterior, kind="stable")[:EXAMPLES]
     prediction = graph.prediction
     return [

@@ -1,10 +1,11 @@
-"""Whether a model knows what it does not know: calibration, abstention, unlikeness to training."""
+"""Whether confidence can be trusted: calibration, abstention, distance from training."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from canet.diagnosis.calibration import (
     Bin,
@@ -13,12 +14,13 @@ from canet.diagnosis.calibration import (
     reliability,
     softmax,
 )
-from canet.diagnosis.estimate import Estimate, normal, share
-from canet.diagnosis.graph import Diagnosed, Model, seed_of
-from canet.diagnosis.two_sample import auc_variance
+from canet.diagnosis.estimate import Estimate, auroc, share
+from canet.diagnosis.examination import Examination
 
 COVERAGES = tuple(range(5, 101, 5))
 FAR = 0.95  # of the validation nodes are nearer to training than a node that counts as far
+MOSTLY_FAR = 50.0  # percent of the new nodes
+CLEAR_GAP = 2.0  # points between confidence and accuracy
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Calibration:
         scaled_error: The same after temperature scaling.
         bins: The reliability diagram.
         scaled_bins: The same after temperature scaling.
-        abstention: Percent of the nodes that are answered, the surest first → accuracy on them.
+        abstention: Percent of the nodes, the most confident ones → their accuracy.
     """
 
     nodes: int
@@ -44,6 +46,16 @@ class Calibration:
     bins: list[Bin]
     scaled_bins: list[Bin]
     abstention: dict[int, Estimate]
+
+    @property
+    def overconfident(self) -> bool:
+        """Whether mean confidence is clearly higher than accuracy."""
+        return self.confidence - self.accuracy.value >= CLEAR_GAP
+
+    @property
+    def underconfident(self) -> bool:
+        """Whether mean confidence is clearly lower than accuracy."""
+        return self.accuracy.value - self.confidence >= CLEAR_GAP
 
 
 @dataclass(frozen=True)
@@ -61,13 +73,18 @@ class Unlike:
     far: Estimate
     finds_errors: Estimate | None
 
+    @property
+    def mostly_far(self) -> bool:
+        """Whether most new nodes are so far away that confidence was never tested there."""
+        return self.far.value >= MOSTLY_FAR
+
 
 @dataclass(frozen=True)
 class Confidence:
-    """What a model's confidence is worth.
+    """Whether a model's confidence can be trusted.
 
     Args:
-        temperature: Fitted on the validation nodes; above 1 the model is too sure of itself.
+        temperature: Fitted on the validation nodes; above 1 the model is overconfident.
         valid: Of the validation nodes. Their scaled numbers come from a temperature fitted on the
             other half of them.
         new: Of the labelled nodes of the new graph; None without labels.
@@ -80,27 +97,22 @@ class Confidence:
     unlike: Unlike | None
 
 
-def confidence(model: Model, graph: Diagnosed | None) -> Confidence:
+def examine(exam: Examination) -> Confidence:
     """Calibration in distribution and, for a new graph with labels, out of it."""
-    kept = model.reference_
+    kept, graph = exam.reference, exam.new
     logits, y = kept.valid_logits.double().numpy(), kept.valid_y.numpy()
     temperature = fit_temperature(logits, y)
-    scaled = cross_fitted(logits, y, seed_of(model))
+    scaled = cross_fitted(logits, y, exam.seed)
     new = None
     if graph is not None and graph.scored.any():
         chosen = graph.scored
         of_new = graph.logits[chosen]
         new = calibration(of_new, graph.y[chosen], softmax(of_new, temperature).max(axis=1))
-    return Confidence(
-        temperature,
-        valid=calibration(logits, y, scaled),
-        new=new,
-        unlike=None if graph is None else unlike(model, graph),
-    )
+    return Confidence(temperature, calibration(logits, y, scaled), new, unlike(exam))
 
 
 def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibration:
-    """Calibration of logits $[n, C]$ for class numbers $[n]$, beside scaled confidences $[n]$."""
+    """Calibration of logits $[n, C]$ for class numbers $[n]$, with scaled confidences $[n]$."""
     plain = softmax(logits).max(axis=1)
     right = logits.argmax(axis=1) == y
     bins, scaled_bins = reliability(plain, right), reliability(scaled, right)
@@ -128,16 +140,18 @@ def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
 
 
 def abstention(confidence: np.ndarray, right: np.ndarray) -> dict[int, Estimate]:
-    """Accuracy on the surest 5, 10, …, 100 % of the nodes $[n]$."""
+    """Accuracy on the most confident 5, 10, …, 100 % of the nodes $[n]$."""
     ordered = right[np.argsort(-confidence, kind="stable")]
     return {c: share(ordered[: max(1, round(c * len(right) / 100))]) for c in COVERAGES}
 
 
-def unlike(model: Model, graph: Diagnosed) -> Unlike:
-    """How far the nodes of a graph are from training, beside validation nodes."""
-    kept = model.reference_
+def unlike(exam: Examination) -> Unlike | None:
+    """How far the nodes of the new graph are from training, compared with validation nodes."""
+    kept, graph = exam.reference, exam.new
+    if graph is None:
+        return None
     valid = kept.unlike_training(kept.valid_embedding).numpy()
-    new = model.unlike_training(graph.data)
+    new = kept.unlike_training(torch.from_numpy(graph.embedding)).numpy()
     chosen = graph.scored
     wrong = graph.prediction[chosen] != graph.y[chosen]
     some = bool(wrong.any() and not wrong.all())
@@ -147,11 +161,3 @@ def unlike(model: Model, graph: Diagnosed) -> Unlike:
         far=share(new > FAR),
         finds_errors=auroc(distance[~wrong], distance[wrong]) if some else None,
     )
-
-
-def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
-    """Probability that one of `higher` $[m]$ exceeds one of `lower` $[n]$, ties counting half."""
-    ascending = np.sort(lower)
-    below = (np.searchsorted(ascending, higher, side) for side in ("left", "right"))
-    value = float(sum(places.mean() for places in below) / 2 / lower.size)
-    return normal(value, auc_variance(value, lower.size, higher.size)).within(0, 1)

@@ -1,13 +1,15 @@
-"""The accuracy to expect on a graph without labels, from how sure the model is of its nodes."""
+"""The accuracy to expect on a graph without labels, from the model's confidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import entr
 
 from canet.diagnosis.calibration import fit_temperature, softmax
 from canet.diagnosis.estimate import Estimate, percentiles, share
+from canet.diagnosis.examination import Examination
 
 RESAMPLES = 200
 GRID = 9  # temperatures at which mean confidence is computed
@@ -17,15 +19,15 @@ GRID = 9  # temperatures at which mean confidence is computed
 class ExpectedScore:
     """Accuracy in percent, estimated without labels of the new graph.
 
-    Intervals are for other validation and other new nodes. They do not know how wrong the idea
-    behind an estimate is: all three take it that what confidence meant in training it means still.
+    Intervals are for other validation and other new nodes. They do not cover the assumption behind
+    all estimates: that confidence means on the new graph what it meant in training.
 
     Args:
-        thresholded: Average thresholded confidence by the largest probability, the estimate to read
-            first.
+        thresholded: Average thresholded confidence by the largest probability, the main
+            estimate.
         thresholded_entropy: The same by the entropy.
         average_confidence: Mean largest probability after temperature scaling.
-        difference: Validation accuracy, less what mean confidence lost.
+        difference: Validation accuracy, less the loss of mean confidence.
         valid: Accuracy on the validation nodes.
         actual: Accuracy on the labelled new nodes; None without labels.
         nodes: How many new nodes the estimates are of.
@@ -43,6 +45,15 @@ class ExpectedScore:
     def error(self) -> float | None:
         """Points by which the first estimate is too high; None without labels."""
         return None if self.actual is None else self.thresholded.value - self.actual.value
+
+
+def examine(exam: Examination) -> ExpectedScore | None:
+    """The accuracy to expect on the new graph; None without one."""
+    kept, new = exam.reference, exam.new
+    if new is None:
+        return None
+    valid = kept.valid_logits.double().numpy()
+    return expected_score(valid, kept.valid_y.numpy(), new.logits, new.y, exam.seed)
 
 
 def expected_score(
@@ -100,8 +111,7 @@ def _confidence(probabilities: np.ndarray) -> np.ndarray:
 
 
 def _negative_entropy(probabilities: np.ndarray) -> np.ndarray:
-    p = np.maximum(probabilities, np.finfo(np.float64).tiny)
-    return np.asarray((p * np.log(p)).sum(axis=1))
+    return np.asarray(-entr(probabilities).sum(axis=1))
 
 
 def _thresholded(

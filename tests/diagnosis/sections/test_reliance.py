@@ -7,18 +7,18 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import read
+from canet.diagnosis.graph import read_graph
 from canet.diagnosis.perturb import draw_donors
-from canet.diagnosis.reliance import Reliance, num_passes, reliance
+from canet.diagnosis.sections.reliance import Reliance, num_passes, reliance
 
-from .planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
+from ..planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
 
 
 def relied_on(rule: Rule, data: Data, repeats: int = 4, **known: Any) -> Reliance:
     model = planted(rule, data, **known)
-    return reliance(model, read(model, data), BLOCKS, repeats)
+    return reliance(read_graph(model, data), BLOCKS, model.random_state, repeats)
 
 
 def test_all_flips_come_from_the_block_that_is_read() -> None:
@@ -84,18 +84,18 @@ def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
     data.y[:30] = 1 - data.y[:30]
     data.y[39] = -1
     model = planted(sign_of(3), random_graph(n=40))
-    found = reliance(model, read(model, data, trained_on=True), BLOCKS, 1)
+    found = reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=1)
     assert (found.nodes, found.scored) == (40, 9)
     assert found.accuracy is not None
     assert found.accuracy.value == 100
 
 
-def test_without_labels_flips_are_told_alone() -> None:
+def test_without_labels_there_are_flips_alone() -> None:
     data = random_graph()
     model = planted(sign_of(3), data)
     unlabelled = data.clone()
     del unlabelled.y
-    found = reliance(model, read(model, unlabelled), BLOCKS, 2)
+    found = reliance(read_graph(model, unlabelled), BLOCKS, repeats=2)
     assert found.accuracy is None
     assert found.features[0].accuracy is None
     assert found.features[0].lost is None
@@ -132,7 +132,7 @@ def test_intervals_hold_the_share_of_many_nodes_and_draws() -> None:
 
 def test_passes_are_counted_beforehand() -> None:
     data = random_graph(n=60)
-    told: list[str] = []
+    passes: list[str] = []
     model = planted(sign_of(3), data)
-    reliance(model, read(model, data), BLOCKS, 2, told.append)
-    assert len(told) == num_passes(len(BLOCKS), 2)
+    reliance(read_graph(model, data), BLOCKS, 0, 2, passes.append)
+    assert len(passes) == num_passes(len(BLOCKS), 2)

@@ -1,4 +1,4 @@
-"""Columns that moved between groups in training, by what is known of a planted model."""
+"""Columns that shifted between groups in training, for planted and for trained models."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
-from canet.diagnosis.between import BetweenGroups, clear_columns
-from canet.estimator.classifier import NodeClassifier, load
+from canet.diagnosis.estimate import Estimate
+from canet.diagnosis.sections.between_groups import BetweenGroups
+from canet.estimator import NodeClassifier, load
 
-from .planted import Planted, moving, planted, random_graph, sign_of
+from ..planted import Planted, among_others, moving, planted, random_graph, sign_of
 
 
 def model_of(*columns: int) -> Planted:
-    """Reads column 3; these columns moved between groups when it was trained."""
+    """Reads column 3; these columns shifted between groups when it was trained."""
     model = planted(sign_of(3), random_graph())
     model.reference_ = replace(model.reference_, screen=moving(6, *columns))
     return model
@@ -41,13 +41,13 @@ def test_columns_come_by_their_share_and_with_the_way_to_the_new_graph_in_spread
     assert sorted(column.number for column in found.columns) == list(range(6))
     first = found.columns[0]
     way = new.x[:, 5].mean() - random_graph().x[:, 5].mean()
-    assert first.moved == pytest.approx(float(way) / 0.5, rel=1e-4)
+    assert first.shifted == pytest.approx(float(way) / 0.5, rel=1e-4)
     assert (first.share, first.spread) == (pytest.approx(0.8), 0.5)
     assert (found.groups, found.given) == (3, False)
     assert found.chance == pytest.approx(0.05)
 
 
-def test_a_column_without_spread_has_no_units_to_move_in() -> None:
+def test_a_column_without_spread_has_no_units_to_shift_in() -> None:
     model = model_of(3)
     screen = model.reference_.screen
     assert screen is not None
@@ -55,25 +55,25 @@ def test_a_column_without_spread_has_no_units_to_move_in() -> None:
     spread[0] = 0
     model.reference_ = replace(model.reference_, screen=replace(screen, spread=spread))
     found = diagnose(model, new_data=random_graph(seed=1), repeats=1)
-    moved = {column.number: column.moved for column in between(found).columns}
-    assert math.isnan(moved.pop(0))
-    assert all(map(math.isfinite, moved.values()))
+    shift = {column.number: column.shifted for column in between(found).columns}
+    assert math.isnan(shift.pop(0))
+    assert all(map(math.isfinite, shift.values()))
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))["between_groups"]
-    assert next(c for c in content["columns"] if c["number"] == 0)["moved"] is None
+    assert next(c for c in content["columns"] if c["number"] == 0)["shifted"] is None
 
 
-def test_without_a_new_graph_no_column_moved_since() -> None:
+def test_without_a_new_graph_no_column_shifted_since() -> None:
     found = between(diagnose(model_of(3), random_graph(), repeats=1))
-    assert all(math.isnan(column.moved) for column in found.columns)
+    assert all(math.isnan(column.shifted) for column in found.columns)
 
 
-def test_reliance_on_moving_columns_is_tried_on_the_training_graph_where_it_is_given() -> None:
+def test_reliance_on_shifting_columns_is_tried_on_the_training_graph_where_it_is_given() -> None:
     data, new = random_graph(), random_graph(n=150, seed=1)
     read = between(diagnose(model_of(3, 4), data, new, repeats=3)).relied_on
     ignored = between(diagnose(model_of(0, 1, 2), data, new, repeats=3)).relied_on
     alone = between(diagnose(model_of(3), new_data=new, repeats=3)).relied_on
     assert read is not None
-    assert (read.columns, read.name) == (2, "columns that move between groups")
+    assert read.columns == 2
     assert 40 < read.flipped.value < 60
     assert ignored is not None
     assert (ignored.columns, ignored.flipped.value) == (3, 0)
@@ -81,7 +81,7 @@ def test_reliance_on_moving_columns_is_tried_on_the_training_graph_where_it_is_g
     assert alone.flipped.value > 40
 
 
-def test_where_nothing_clearly_moves_nothing_is_tried() -> None:
+def test_where_nothing_clearly_shifts_nothing_is_tried() -> None:
     found = between(diagnose(model_of(), random_graph(), repeats=1))
     assert found.clear == []
     assert found.relied_on is None
@@ -89,15 +89,14 @@ def test_where_nothing_clearly_moves_nothing_is_tried() -> None:
 
 def test_a_model_without_a_screen_has_none() -> None:
     model = planted(sign_of(3), random_graph())
-    assert clear_columns(model).tolist() == []
     found = diagnose(model, random_graph(), random_graph(seed=1), repeats=1)
     assert found.between_groups is None
     assert found.to_json()["between_groups"] is None
 
 
 def worlds(seed: int, world: np.ndarray) -> Data:
-    """Forty columns of noise: column 0 tells the class everywhere, columns 7 and 9 tell class and
-    world together.
+    """Forty columns of noise: column 0 predicts the class everywhere, columns 7 and 9 by
+    world.
     """
     random = np.random.default_rng(seed)
     n = world.size
@@ -113,7 +112,7 @@ def worlds(seed: int, world: np.ndarray) -> Data:
 
 @pytest.mark.parametrize("method", ["erm", "canet"])
 @pytest.mark.parametrize("given", [False, True])
-def test_a_fitted_model_names_the_columns_that_moved_between_worlds(
+def test_a_fitted_model_names_the_columns_that_shifted_between_worlds(
     method: str, given: bool
 ) -> None:
     world = np.arange(400) % 3
@@ -126,26 +125,19 @@ def test_a_fitted_model_names_the_columns_that_moved_between_worlds(
     assert found.groups == (3 if given else 6)
     assert {column.number for column in found.clear[:2]} == {7, 9}
     assert len(found.clear) == 2 or not given  # inferred groups cut through other columns too
-    moved = {column.number: column.moved for column in found.clear}
-    assert moved[7] == pytest.approx(4, abs=1.5)
-    assert moved[9] == pytest.approx(-4, abs=1.5)
+    shift = {column.number: column.shifted for column in found.clear}
+    assert shift[7] == pytest.approx(4, abs=1.5)
+    assert shift[9] == pytest.approx(-4, abs=1.5)
     assert not found.intervened
 
 
-def test_a_screen_is_saved_and_a_model_that_was_saved_without_one_is_still_diagnosed(
-    tmp_path: Path,
-) -> None:
+def test_a_loaded_model_is_diagnosed_to_the_same_numbers(tmp_path: Path) -> None:
     data = worlds(0, np.arange(100) % 3)
     model = NodeClassifier("erm", epochs=2, hidden=8, verbose=0, device="cpu").fit(data)
-    model.save(tmp_path / "now")
-    now = diagnose(load(tmp_path / "now"), data, repeats=1)
-    assert now.between_groups is not None
-    assert now.to_json() == diagnose(model, data, repeats=1).to_json()
-    model.reference_ = replace(model.reference_, screen=None)
-    model.save(tmp_path / "before")
-    (before,) = (tmp_path / "before").glob("reference-*")
-    assert not any("screen" in name for name in load_file(before))
-    assert diagnose(load(tmp_path / "before"), data, repeats=1).between_groups is None
+    model.save(tmp_path / "model")
+    found = diagnose(load(tmp_path / "model"), data, repeats=1)
+    assert found.between_groups is not None
+    assert found.to_json() == diagnose(model, data, repeats=1).to_json()
 
 
 def test_a_model_that_was_trained_with_interventions_is_known_by_it() -> None:
@@ -156,3 +148,35 @@ def test_a_model_that_was_trained_with_interventions_is_known_by_it() -> None:
     found = between(diagnose(model, new_data=data, repeats=1))
     assert found.intervened
     assert found.groups == 3
+    assert found.can_intervene
+
+
+def changed(found: Diagnosis, flips: float = 30.0, **changes: object) -> BetweenGroups:
+    """With other flips when the clear columns are drawn from other nodes."""
+    part = between(found)
+    assert part.relied_on is not None
+    relied_on = replace(part.relied_on, flipped=Estimate(flips, flips, flips))
+    return replace(part, relied_on=relied_on, **changes)  # type: ignore[arg-type]
+
+
+def test_interventions_are_advised_where_few_columns_shift_and_the_model_relies_on_them(
+    complete: Diagnosis,
+) -> None:
+    few = among_others(complete)
+    assert changed(few).advises_interventions
+    assert not changed(few, flips=0.4).risky
+    assert not changed(few, intervened=True).advises_interventions
+    assert changed(complete).too_many  # a third of the columns
+    assert not changed(complete).advises_interventions
+
+
+def test_the_furthest_column_may_be_another_than_that_with_the_largest_share(
+    complete: Diagnosis,
+) -> None:
+    columns = [
+        replace(column, clear=True, shifted=-9.0 if place == 5 else 1.0)
+        for place, column in enumerate(between(complete).columns)
+    ]
+    assert changed(complete, columns=columns).furthest == columns[5]
+    still = [replace(column, shifted=math.nan) for column in columns]
+    assert changed(complete, columns=still).furthest is None

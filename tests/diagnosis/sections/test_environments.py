@@ -5,16 +5,14 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.environments import Layer, environments, quartile, told_apart
-from canet.diagnosis.graph import read
+from canet.diagnosis.sections.environments import Layer, distinguished, examine, quartile
 
-from .planted import planted, random_graph, sign_of
+from ..planted import examination, planted, random_graph, sign_of
 
 
 def layer(posterior: np.ndarray, data: Data) -> Layer:
     model = planted(sign_of(3), random_graph(n=60), posteriors=lambda _: [posterior])
-    found = environments(model, read(model, data))
-    assert found is not None
+    found = examine(examination(model, data))["new"]
     assert found.number == posterior.shape[1]
     return found.layers[0]
 
@@ -30,7 +28,7 @@ def data() -> Data:
 
 def test_a_method_that_infers_none_has_none(data: Data) -> None:
     model = planted(sign_of(3), data)
-    assert environments(model, read(model, data)) is None
+    assert examine(examination(model, data)) == {}
 
 
 def test_the_given_environments_are_recognised(data: Data) -> None:
@@ -38,8 +36,10 @@ def test_the_given_environments_are_recognised(data: Data) -> None:
     assert next(iter(found.goes_with)) == "given environment"
     assert found.goes_with["given environment"] == pytest.approx(1)
     assert abs(found.goes_with["label"]) < 0.2
+    assert found.best_match == "given environment"
+    assert found.distinguishes
     assert found.used == pytest.approx(3)
-    assert found.told_apart == pytest.approx(3)
+    assert found.distinguished == pytest.approx(3)
     assert found.mean_posterior == pytest.approx([1 / 3] * 3)
 
 
@@ -49,11 +49,13 @@ def test_time_and_degree_go_by_quarters(data: Data) -> None:
     assert set(found.goes_with) == {"label", "prediction", "given environment", "time", "degree"}
 
 
-def test_equal_posteriors_tell_nothing_apart_though_all_are_used(data: Data) -> None:
+def test_equal_posteriors_distinguish_nothing_though_all_are_used(data: Data) -> None:
     found = layer(np.full((60, 3), 1 / 3), data)
     assert found.used == pytest.approx(3)
-    assert found.told_apart == pytest.approx(1)
+    assert found.distinguished == pytest.approx(1)
     assert set(found.goes_with.values()) == {0.0}
+    assert not found.distinguishes
+    assert found.best_match is None
 
 
 def test_examples_are_the_surest_nodes_by_the_users_ids(data: Data) -> None:
@@ -84,4 +86,4 @@ def test_information_is_that_of_a_loop() -> None:
     mean = posterior.mean(axis=0)
     information = -sum(p * np.log(p) for p in mean)
     information += sum(p * np.log(p) for row in posterior for p in row) / 30
-    assert told_apart(posterior) == pytest.approx(np.exp(information))
+    assert distinguished(posterior) == pytest.approx(np.exp(information))

@@ -1,0 +1,114 @@
+"""The charts of a diagnosis, drawn with matplotlib, as SVG inside its page."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from canet.diagnosis.diagnosis import Diagnosis
+from canet.diagnosis.sections.confidence import Calibration
+
+# Colours that matplotlib writes → variables of the page's style sheet, for light and dark.
+INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
+VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
+LONGEST = 24  # letters of a label
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "canet",
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": LINE,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "font.size": 8,
+}
+
+
+def risk_map(found: Diagnosis) -> str:
+    """Each feature block by how much predictions rely on it and how far it shifted."""
+    assert found.shift is not None
+    with rc_context(STYLE):
+        figure, axes = _new_chart("predictions that flip, %", "shift")
+        flips = {e.name: e.flipped.value for e in found.main_reliance.features}
+        most = max(*flips.values(), 5.0)
+        labelled: list[tuple[float, float]] = []
+        for block in sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name]):
+            x, y = flips[block.name], block.effect
+            axes.plot(x, y, "o", color=WARN if block.name in found.risky_blocks else NEW)
+            crowded = any(abs(y - b) < 0.07 and abs(x - a) < most / 2 for a, b in labelled)
+            if not crowded:
+                labelled.append((x, y))
+                left = x > most / 2
+                axes.annotate(
+                    _short(block.name),
+                    (x, y),
+                    (-6 if left else 6, 0),
+                    textcoords="offset points",
+                    ha="right" if left else "left",
+                    va="center",
+                )
+        axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
+        return _svg(figure)
+
+
+def reliability_diagram(found: Diagnosis) -> str:
+    """Accuracy by confidence; on the diagonal confidence equals accuracy."""
+    with rc_context(STYLE):
+        figure, axes = _new_chart("confidence, %", "accuracy, %")
+        axes.plot([0, 100], [0, 100], "--", color=MUTED, linewidth=0.8)
+        for colour, part in _graphs(found):
+            x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
+            values = [e.value for e in y]
+            around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
+            axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
+        axes.set(xlim=(0, 102), ylim=(0, 102))
+        return _svg(figure)
+
+
+def abstention_curve(found: Diagnosis) -> str:
+    """Accuracy on the most confident part of the nodes."""
+    with rc_context(STYLE):
+        figure, axes = _new_chart("nodes answered, the most confident first, %", "accuracy, %")
+        for colour, part in _graphs(found):
+            x, y = list(part.abstention), list(part.abstention.values())
+            axes.plot(x, [e.value for e in y], color=colour)
+            low, high = [e.low for e in y], [e.high for e in y]
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set_xlim(0, 102)
+        return _svg(figure)
+
+
+def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:
+    new = found.confidence.new
+    return [(VALID, found.confidence.valid), *([(NEW, new)] if new is not None else [])]
+
+
+def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(3.2, 2.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=x, ylabel=y)
+    return figure, axes
+
+
+def _svg(figure: Figure) -> str:
+    """The figure without XML header and background, in the colours of the page."""
+    text = io.StringIO()
+    none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(text, format="svg", transparent=True, metadata=none)
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{variable})")
+    return svg
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

@@ -1,0 +1,57 @@
+"""What a section of a diagnosis computes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from canet.diagnosis.blocks import Blocks
+from canet.diagnosis.graph import DiagnosedGraph, seed_of
+from canet.estimator.classifier import NodeClassifier
+from canet.estimator.reference import Reference
+
+TRAINING, NEW = "training", "new"
+
+
+@dataclass(frozen=True)
+class Examination:
+    """A model, one or two graphs, and the sections that are finished.
+
+    Args:
+        model: The fitted model.
+        graphs: `training` and `new`, those that were given.
+        blocks: Name → the feature columns that are changed together.
+        names: Of the columns.
+        repeats: Draws of each random change.
+        tick: Called before each pass over a graph with what the pass is for.
+        parts: Name of a section → what it found; sections that come first are there.
+    """
+
+    model: NodeClassifier
+    graphs: dict[str, DiagnosedGraph]
+    blocks: Blocks
+    names: list[str]
+    repeats: int = 10
+    tick: Callable[[str], None] = lambda _: None
+    parts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def new(self) -> DiagnosedGraph | None:
+        """The new graph, if there is one."""
+        return self.graphs.get(NEW)
+
+    @property
+    def main(self) -> DiagnosedGraph:
+        """The training graph if it was given, else the new one."""
+        return self.graphs.get(TRAINING) or self.graphs[NEW]
+
+    @property
+    def reference(self) -> Reference:
+        """The sample of the training graph that the model keeps."""
+        return self.model.reference_
+
+    @property
+    def seed(self) -> int:
+        """The seed of every draw."""
+        return seed_of(self.model)

@@ -1,0 +1,105 @@
+"""A diagnosis as a self-contained HTML page (no script, no network) and as one screen of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from canet.diagnosis.diagnosis import SECTIONS, Diagnosis
+from canet.diagnosis.estimate import Estimate
+from canet.errors import CanetError
+from canet.methods import METHODS
+from canet.util.console import console, make_table
+from canet.util.files import atomic_path
+
+WIDTH = 98
+NO_BREAK = "\N{NO-BREAK SPACE}"
+FOLDERS = [("diagnosis", "templates"), ("diagnosis", "sections"), ("report", "templates")]
+
+
+def write_page(found: Diagnosis, target: Path) -> None:
+    """Write a diagnosis as a page to the file `target`."""
+    try:
+        with atomic_path(target) as temporary:
+            temporary.write_text(render_page(found), encoding="utf-8")
+    except OSError as error:
+        raise CanetError(
+            f"cannot write '{target}' ({error.strerror}): choose another file with --out"
+        ) from error
+
+
+def render_page(found: Diagnosis) -> str:
+    """The page. It shares the style sheet of the report."""
+    from canet.diagnosis import charts
+
+    def draw(name: str) -> Markup:
+        return Markup(getattr(charts, name)(found))
+
+    known = METHODS.get(found.model.method)
+    label = known.label if known else found.model.method
+    return _render("page.html.jinja", found, label=label, draw=draw)
+
+
+def render_text(found: Diagnosis) -> str:
+    """One screen of a terminal: the answer, and the most important numbers of each section."""
+    return _render("page.txt.jinja", found, table=_table)
+
+
+def _render(template: str, found: Diagnosis, **values: Any) -> str:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(f"canet.{part}", path) for part, path in FOLDERS]),
+        autoescape=".html" in template,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number,
+        "p_value": p_value,
+        "interval": interval,
+        "unbroken": unbroken,
+        "prose": prose,
+    }
+    environment.globals |= values
+    shown = [name for name in SECTIONS if getattr(found, name)]
+    return environment.get_template(template).render(found=found, sections=shown, methods={})
+
+
+def unbroken(text: str) -> str:
+    """Without line breaks between a number and its %."""
+    return text.replace(" %", f"{NO_BREAK}%")
+
+
+def prose(text: str) -> str:
+    """A paragraph as lines of a terminal."""
+    return fill(unbroken(" ".join(text.split())), WIDTH).replace(NO_BREAK, " ")
+
+
+def number(value: float, digits: int = 0) -> str:
+    """With a minus sign, except before zero; a dash for what is not a number."""
+    if not math.isfinite(value):
+        return "–"
+    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+
+
+def interval(estimate: Estimate, digits: int = 1) -> str:
+    """The interval alone: `32.9 to 37.5`."""
+    return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
+
+
+def p_value(value: float) -> str:
+    """With three digits; a dash where no test was made."""
+    return "< 0.001" if value < 0.001 else number(value, 3)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(make_table(columns, rows))
+    return captured.get()

@@ -1,0 +1,122 @@
+"""Which columns shift between groups of training nodes, and how far they shifted since."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from canet.diagnosis.examination import Examination
+from canet.diagnosis.sections.reliance import Effect, exchanged
+from canet.methods import METHODS, InterventionSettings
+from canet.methods.interventions import too_many_move
+
+VARYING = "columns that shift between groups"
+
+
+@dataclass(frozen=True)
+class GroupColumn:
+    """How much one column shifts between groups of training nodes of the same class.
+
+    Args:
+        name: Of the column, or its number.
+        number: Of the column.
+        share: Of its variance within a class that lies between groups (η²), 0 to 1.
+        spread: Standard deviation of the groups' means, less what sampling gives, in the units of
+            the column.
+        clear: Whether the share is large (0.14 or more), and larger than by chance.
+        shifted: Its mean on the new graph less that of training, in spreads; NaN without a new
+            graph, or without a spread.
+    """
+
+    name: str
+    number: int
+    share: float
+    spread: float
+    clear: bool
+    shifted: float
+
+
+@dataclass(frozen=True)
+class BetweenGroups:
+    """Which columns shift between groups of training nodes, known from training alone.
+
+    A column that shifts is not always misleading, and one that does not may still shift later.
+
+    Args:
+        groups: How many groups there are.
+        given: Whether they are environments that were given; else they were inferred.
+        chance: The largest share of all columns where nodes of a class are assigned to groups at
+            random.
+        columns: All of them, the largest share first.
+        relied_on: What drawing the clear ones from other nodes does to the predictions, on the
+            training graph, or on the new one where that is not given; None where none is clear.
+        intervened: Whether the model was trained with interventions, which shift such columns.
+        can_intervene: Whether the method has interventions.
+    """
+
+    groups: int
+    given: bool
+    chance: float
+    columns: list[GroupColumn]
+    relied_on: Effect | None
+    intervened: bool
+    can_intervene: bool
+
+    @property
+    def clear(self) -> list[GroupColumn]:
+        """The columns that clearly shift."""
+        return [column for column in self.columns if column.clear]
+
+    @property
+    def furthest(self) -> GroupColumn | None:
+        """The clear column that shifted most since training; None without a new graph."""
+        known = [column for column in self.clear if math.isfinite(column.shifted)]
+        return max(known, key=lambda column: abs(column.shifted), default=None)
+
+    @property
+    def too_many(self) -> bool:
+        """Whether interventions on so many columns leave the model little to learn from."""
+        return too_many_move(len(self.clear), len(self.columns))
+
+    @property
+    def risky(self) -> bool:
+        """Whether predictions rely on the clear columns, and these are few enough to intervene."""
+        return self.relied_on is not None and self.relied_on.matters and not self.too_many
+
+    @property
+    def advises_interventions(self) -> bool:
+        """Whether training with interventions is worth a try."""
+        return self.risky and not self.intervened
+
+
+def examine(exam: Examination) -> BetweenGroups | None:
+    """What the model keeps of groups of its training nodes; None where it keeps nothing."""
+    screen = exam.reference.screen
+    if screen is None:
+        return None
+    change = np.full(len(exam.names), math.nan)
+    for column in exam.parts["shift"].columns if exam.new else ():
+        change[column.number] = column.after - column.before
+    spread, share = screen.spread.double().numpy(), screen.share.double().numpy()
+    shifted = np.divide(change, spread, out=np.full_like(change, math.nan), where=spread > 0)
+    clear, relied_on = screen.clear.numpy(), None
+    if clear.any():
+        chosen = np.flatnonzero(clear)
+        relied_on = exchanged(exam.main, VARYING, chosen, exam.seed, exam.repeats, exam.tick)
+    columns = [
+        GroupColumn(name, i, float(share[i]), float(spread[i]), bool(clear[i]), float(shifted[i]))
+        for i, name in enumerate(exam.names)
+    ]
+    settings = getattr(exam.model, "settings_", {})
+    method = METHODS.get(exam.model.method)
+    return BetweenGroups(
+        groups=int(screen.num_groups),
+        given=bool(screen.given),
+        chance=float(screen.chance),
+        columns=sorted(columns, key=lambda column: -column.share),
+        relied_on=relied_on,
+        intervened=settings.get("interventions", "none") != "none",
+        can_intervene=method is not None and issubclass(method.settings_type, InterventionSettings),
+    )

@@ -1,0 +1,239 @@
+"""What a model relies on: change a part of its input, and count the predictions that flip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from canet.diagnosis.blocks import Blocks
+from canet.diagnosis.estimate import Estimate, normal, share, wilson
+from canet.diagnosis.examination import Examination
+from canet.diagnosis.graph import DiagnosedGraph
+from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
+
+FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
+ALL, OWN, OTHERS = "all features", "own features", "others' features"
+CLEAR_FLIPS = 1.0  # percent of the predictions
+Kind = Literal["features", "edges", "node"]
+Tick = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What one change does to the predictions.
+
+    Args:
+        name: The block, or what was done to the edges.
+        kind: What was changed.
+        columns: How many columns were changed.
+        flipped: Percent of the predictions that differ from those before.
+        accuracy: Percent that are right after the change; None without labels.
+        lost: Points of accuracy lost, each node compared with itself; None without labels.
+    """
+
+    name: str
+    kind: Kind
+    columns: int
+    flipped: Estimate
+    accuracy: Estimate | None
+    lost: Estimate | None
+
+    @property
+    def matters(self) -> bool:
+        """Whether the change flips 1 % of the predictions or more."""
+        return self.flipped.value >= CLEAR_FLIPS
+
+
+@dataclass(frozen=True)
+class Reliance:
+    """What a model relies on, on one graph.
+
+    Args:
+        nodes: How many predictions were compared.
+        scored: How many of the nodes have a label that they were not trained on.
+        accuracy: Percent of these that are right on the graph as it is; None without labels.
+        donors: Where other values come from: `other nodes`, or `other environments`.
+        repeats: Draws of each random change.
+        features: A feature block each, the one that flips most first.
+        everything: All features at once.
+        edges: Rewired, half dropped, dropped.
+        own: A node's own features.
+        others: The features of all other nodes, which it reads along edges.
+    """
+
+    nodes: int
+    scored: int
+    accuracy: Estimate | None
+    donors: str
+    repeats: int
+    features: list[Effect]
+    everything: Effect
+    edges: list[Effect]
+    own: Effect
+    others: Effect
+
+    @property
+    def effects(self) -> dict[str, Effect]:
+        """Every effect by what was changed: blocks, `all features`, `edges rewired`, …"""
+        blocks = {effect.name: effect for effect in [*self.features, self.everything]}
+        edges = {f"edges {effect.name}": effect for effect in self.edges}
+        return blocks | edges | {effect.name: effect for effect in (self.own, self.others)}
+
+
+def examine(exam: Examination) -> dict[str, Reliance]:
+    """What predictions depend on, for each graph."""
+    return {
+        name: reliance(graph, exam.blocks, exam.seed, exam.repeats, exam.tick)
+        for name, graph in exam.graphs.items()
+    }
+
+
+def reliance(
+    graph: DiagnosedGraph,
+    blocks: Blocks,
+    seed: int = 0,
+    repeats: int = 10,
+    tick: Tick = lambda _: None,
+) -> Reliance:
+    """How predictions on a graph depend on feature blocks, edges, and whose features they are.
+
+    A block's columns get the values of one other node, all together: relations within a block
+    stay, while those to the label, to other blocks and to the neighbourhood are cut. In a graph
+    with several environments the other node comes from another one. All nodes are changed at
+    once, so a flip is an effect of the block in the node's whole neighbourhood. Every change uses
+    the same draws of donors.
+
+    Edges are rewired (each reads a random node of the same graph, so that degrees stay), dropped,
+    or half dropped; self-loops stay.
+
+    A node's own features against those of others: nodes are assigned to 20 folds at random. *Own*
+    changes the features of one fold and reads the predictions of exactly these; *others* changes
+    all except the fold. Both are approximate, as a node may have neighbours in its own fold: about
+    5 % of what it reads is changed under *own*, and is not under *others*.
+
+    Intervals are for other draws and other nodes: the variance of a mean over R draws and N nodes
+    is taken as $s_R^2/R + s_N^2/N$, of the means by draw and by node, which is on the safe side.
+    They ignore that nodes of one graph depend on each other.
+
+    Args:
+        graph: The graph to predict on.
+        blocks: Name → columns.
+        seed: Of all draws.
+        repeats: Draws of each random change.
+        tick: Called before every pass.
+    """
+    compare = _Comparison(graph)
+    n, columns = graph.num_nodes, graph.x.shape[1]
+    several = graph.environment is not None and np.unique(graph.environment).size > 1
+    every = blocks | {ALL: np.arange(columns)}
+    *features, everything = (
+        exchanged(graph, name, chosen, seed, repeats, tick) for name, chosen in every.items()
+    )
+    edges, random = graph.edge_index, np.random.default_rng([seed, 1])
+    alone = drop_edges(edges, n, 1.0, random)
+    changes: dict[str, tuple[int, Callable[[], Tensor]]] = {
+        "rewired": (repeats, lambda: rewire(edges, graph.graph, random, graph.undirected)),
+        "half dropped": (repeats, lambda: drop_edges(edges, n, 0.5, random)),
+        "dropped": (1, lambda: alone),
+    }
+    effects = []
+    for name, (draws, change) in changes.items():
+        predictions = []
+        for _ in range(draws):
+            tick(name)
+            predictions.append(graph.predict_edges(change()))
+        effects.append(compare(name, "edges", 0, predictions))
+    own, others = _own_and_others(graph, seed, tick)
+    return Reliance(
+        nodes=n,
+        scored=int(graph.scored.sum()),
+        accuracy=share(compare.before_right) if graph.scored.any() else None,
+        donors="other environments" if several else "other nodes",
+        repeats=repeats,
+        features=sorted(features, key=lambda effect: -effect.flipped.value),
+        everything=everything,
+        edges=effects,
+        own=compare(OWN, "node", columns, [own]),
+        others=compare(OTHERS, "node", columns, [others]),
+    )
+
+
+def exchanged(
+    graph: DiagnosedGraph,
+    name: str,
+    columns: np.ndarray,
+    seed: int = 0,
+    repeats: int = 10,
+    tick: Tick = lambda _: None,
+) -> Effect:
+    """What drawing some columns from other nodes does; the same donors for all columns."""
+    random, predictions = np.random.default_rng(seed), []
+    for _ in range(repeats):
+        tick(name)
+        donors = draw_donors(graph.num_nodes, random, graph.environment)
+        predictions.append(graph.predict_features(replace_features(graph.x, donors, columns)))
+    return _Comparison(graph)(name, "features", columns.size, predictions)
+
+
+def num_passes(num_blocks: int, repeats: int) -> int:
+    """How often `reliance` predicts the whole graph."""
+    return (num_blocks + 1 + 2) * repeats + 1 + 2 * FOLDS
+
+
+class _Comparison:
+    """Compares changed predictions with those on the graph as it is."""
+
+    def __init__(self, graph: DiagnosedGraph) -> None:
+        self._before, self._scored = graph.prediction, graph.scored
+        self._y = graph.y[self._scored]
+        self.before_right = self._right(self._before)
+
+    def __call__(
+        self, name: str, kind: Kind, columns: int, predictions: Sequence[np.ndarray]
+    ) -> Effect:
+        """The effect of a change from changed predictions $[N]$, one for each draw."""
+        draws = [(p != self._before, self._right(p)) for p in predictions]
+        flips, right = (np.stack(values) for values in zip(*draws, strict=True))
+        accuracy = lost = None
+        if self._scored.any():
+            accuracy = _share(right)
+            mean, variance = _moments(self.before_right.astype(float) - right)
+            lost = normal(100 * mean, 1e4 * variance)
+        return Effect(name, kind, columns, _share(flips), accuracy, lost)
+
+    def _right(self, prediction: np.ndarray) -> np.ndarray:
+        return np.asarray(prediction[self._scored] == self._y)
+
+
+def _share(hits: np.ndarray) -> Estimate:
+    """Percent, with the interval of as many independent nodes as have the same variance."""
+    mean, variance = _moments(hits)
+    alike = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else hits.shape[1]
+    return wilson(mean, alike)
+
+
+def _moments(values: np.ndarray) -> tuple[float, float]:
+    """Mean of values $[R, n]$ over draws and nodes, and the variance of this mean."""
+    draws, nodes = values.shape
+    variance = values.mean(axis=0).var(ddof=1) / nodes if nodes > 1 else 0.0
+    variance += values.mean(axis=1).var(ddof=1) / draws if draws > 1 else 0.0
+    return float(values.mean()), float(variance)
+
+
+def _own_and_others(graph: DiagnosedGraph, seed: int, tick: Tick) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions $[N]$ with changed own features, and with those of everybody else changed."""
+    n, random = graph.num_nodes, np.random.default_rng([seed, 2])
+    donors = draw_donors(n, random, graph.environment)
+    own, others = graph.prediction.copy(), graph.prediction.copy()
+    for fold in np.array_split(random.permutation(n), min(FOLDS, n)):
+        inside = np.zeros(n, dtype=bool)
+        inside[fold] = True
+        for outcome, changed, about in ((own, inside, OWN), (others, ~inside, OTHERS)):
+            tick(about)
+            x = replace_features(graph.x, np.where(changed, donors, np.arange(n)))
+            outcome[fold] = graph.predict_features(x)[fold]
+    return own, others
