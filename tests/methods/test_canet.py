@@ -141,13 +141,6 @@ def test_without_prior_or_environments_the_loss_is_supervised(
     torch.testing.assert_close(method.loss(batch), expected)
 
 
-def test_binary_loss_is_bce_with_logits_on_the_one_hot_columns() -> None:
-    method, _ = make(loss="binary_cross_entropy")
-    logits = torch.randn(len(Y), 2)
-    expected = torch.nn.BCEWithLogitsLoss()(logits, torch.eye(2)[Y])
-    torch.testing.assert_close(method.node_losses(logits, Y).mean(), expected)
-
-
 @pytest.mark.parametrize("estimator", ["node", "graph"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_mixture_prior_is_the_mean_posterior_of_the_pseudo_inputs(

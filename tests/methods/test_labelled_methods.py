@@ -9,7 +9,7 @@ import torch
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
 from canet.training import Trainer
-from tests.training.tiny import NUM_NODES, tiny_task
+from tests.training.tiny import tiny_task
 
 from .labelled import ENVIRONMENT, make
 
@@ -55,21 +55,6 @@ def test_every_parameter_gets_a_finite_gradient(name: str, backbone: str) -> Non
     for parameter_name, parameter in method.named_parameters():
         assert parameter.grad is not None, parameter_name
         assert parameter.grad.isfinite().all(), parameter_name
-
-
-@every_backbone
-@every_method
-@pytest.mark.parametrize("num_environments", [2, 3])
-def test_loss_falls_in_thirty_steps(name: str, backbone: str, num_environments: int) -> None:
-    task = tiny_task()
-    data = task.data.clone()
-    data.environment = torch.arange(NUM_NODES) % num_environments
-    settings = METHODS[name].settings_type(hidden=8, epochs=30, learning_rate=0.02, dropout=0.0)
-    run = Trainer(replace(task, data=data), name, backbone, settings, "cpu").run()
-    first, *later = run.history["loss"]
-    # DANN's discriminator and its embeddings pull its loss up and down.
-    assert (min(later) if name == "dann" else later[-1]) < first
-    assert run.result.environments_seen == [str(e) for e in range(num_environments)]
 
 
 @every_method
