@@ -65,9 +65,9 @@ def assert_all_found(path: Path, read: Callable[[], object]) -> None:
         try:
             read()
         except ChecksumError as error:
-            assert str(path.parent) in str(error)
-        else:
-            unseen.append(fault)
+            if str(path.parent) in str(error):
+                continue
+        unseen.append(fault)
     assert unseen == []
     read()
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from canet.store.record import read_record, write_record
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
@@ -20,8 +19,8 @@ from canet.runs.evaluate import (
     open_trainer,
 )
 from canet.settings import override
+from canet.store import RunFolder
 from canet.training import Run, Trainer
-from canet.util.files import sha256
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +62,8 @@ def test_scores_come_from_the_weights_and_not_from_the_result(
     train(task, tmp_path / "a", seed=0)
     other = train(task, tmp_path / "b", seed=1)
     weights = "weights.safetensors"
-    (tmp_path / "a" / weights).write_bytes((tmp_path / "b" / weights).read_bytes())
-    record = read_record(tmp_path / "a")
-    assert record is not None
-    write_record(tmp_path / "a", record | {weights: sha256(tmp_path / "b" / weights)})
+    tensors = RunFolder(tmp_path / "b").read_tensors(weights)
+    RunFolder(tmp_path / "a").add_tensors(weights, tensors)
     (summary,) = evaluate_runs(tmp_path / "a", "cpu")
     assert summary["scores"]["test_id"]["values"] == [other.result.scores["test_id"]]
     (line,) = summary["differences"]

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from canet.store.record import MARKER
-from canet.store.states import read_state, save_state
 from torch import Tensor
 
 import canet
@@ -18,8 +16,9 @@ from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.store import RunFolder
 from canet.store import run_folder as checkpoint
-from canet.store.run_folder import WEIGHTS
-from canet.store.tensors import read_tensors, without_prefix
+from canet.store.checkpoints import read_checkpoint, save_checkpoint
+from canet.store.run_folder import MARKER, WEIGHTS
+from canet.store.tensors import without_prefix
 from canet.training import Run, Trainer, loop, trainer
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
@@ -168,7 +167,7 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
     for epoch in (selected - 1, selected):
         place = RunFolder(tmp_path / str(epoch))
         run_until(epoch + 1, place.path, make(name=name), seed=run.config.seed)
-        saved = read_state(place.checkpoints[0]) if place.checkpoints else {}
+        saved = read_checkpoint(place.checkpoints[0]) if place.checkpoints else {}
         kept.append(without_prefix("method", saved))
     assert same_bits(weights(run), kept[1])
     assert not same_bits(weights(run), kept[0])
@@ -339,7 +338,7 @@ def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
     assert place.read_config() == run.config
     assert place.read_metrics() == run.history
     assert place.read_result() == run.result
-    assert same_bits(read_tensors(tmp_path / WEIGHTS), weights(run))
+    assert same_bits(RunFolder(tmp_path).read_tensors(WEIGHTS), weights(run))
     assert not run.method.training
     assert run.config.seed == 4
     assert run.config.settings == asdict(make(name="canet").settings)
@@ -426,7 +425,7 @@ def test_run_with_a_torn_checkpoint_goes_on_from_the_one_before(kept: int, tmp_p
     run_until(9, tmp_path, make())
     newest, before = RunFolder(tmp_path).checkpoints
     newest.write_bytes(newest.read_bytes()[:kept])
-    with pytest.warns(InputWarning, match=f"'{newest}' cannot be used.* goes on after epoch 7"):
+    with pytest.warns(InputWarning, match=f"'{newest}'.* after epoch 7"):
         resumed = make().run(folder=tmp_path)
     assert same_run(resumed, make().run())
     assert not RunFolder(tmp_path).checkpoints
@@ -444,7 +443,7 @@ def test_run_without_any_good_checkpoint_says_so_and_starts_over(tmp_path: Path)
 def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
     run_until(9, tmp_path, make())
     newest, before = RunFolder(tmp_path).checkpoints
-    good = read_state(newest)
+    good = read_checkpoint(newest)
     before.unlink()
     wrong: list[dict[str, Tensor]] = [
         good | {"epoch": torch.tensor(number)} for number in (0, 30, 31, 2**40)
@@ -458,8 +457,8 @@ def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
     for number, content in enumerate(wrong):
         folder = tmp_path / str(number)
         RunFolder(folder).begin(make().config(), make().task.digest)
-        save_state(folder, {"epoch": torch.tensor(8)} | content)
-        with pytest.warns(InputWarning, match="damaged or of another run: the run starts over"):
+        save_checkpoint(folder, {"epoch": torch.tensor(8)} | content)
+        with pytest.warns(InputWarning, match="starts over"):
             resumed = make().run(folder=folder)
         assert number > 1 or same_run(resumed, whole)
 
