@@ -28,6 +28,7 @@ from canet.cli.options import (
     Quiet,
     RayAddress,
     TaskName,
+    run_config,
 )
 from canet.settings import LARGEST
 
@@ -77,29 +78,18 @@ def search(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Search a method's settings on validation data; the same command again goes on."""
-
+    """Search a method's settings on validation data; the same command again continues."""
     from canet.methods import check_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
-    from canet.settings import override, recorded
-    from canet.store import RunConfig
+    from canet.settings import override
 
     check_backbone(backbone)
     settings = override(
         unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
     )
-    base = RunConfig(
-        task=task,
-        protocol=protocol,
-        data_seed=data_seed,
-        features=features or "original",
-        inductive=inductive,
-        method=method,
-        backbone=backbone,
-        settings=recorded(settings),
-        seed=0,
-        generator=generator,
+    base = run_config(
+        task, method, backbone, settings, data_seed, protocol, features, inductive, generator
     )
     plan = Plan(base, sampler.value, seeds)
 
