@@ -27,7 +27,7 @@ from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.errors import CanetError
 from canet.presets import preset
-from canet.runs import run_jobs, worker
+from canet.runs import run_jobs
 from canet.store import RunFolder, find_runs
 from canet.store.model_folder import read_model, write_model
 from canet.store.record import MARKER
@@ -38,7 +38,7 @@ from canet.util.signals import NOTHING_LOST
 from tests.cli.test_cli import QUICK, Answer, call
 from tests.finished import write_run
 from tests.runs.processes import wait_until
-from tests.runs.test_run import tiny_job
+from tests.runs.jobs import tiny_job
 from tests.training.tiny import QUICK as SETTINGS
 from tests.training.tiny import tiny_task
 
@@ -265,7 +265,6 @@ def test_finished_jobs_on_other_data_are_refused_and_told_where_that_cannot_be_s
     assert "1 finished runs were trained on data that is not here" in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setattr(synthetic, "NUM_USERS", 301)
-    monkeypatch.setattr(worker._Warm, "trainer", None)
     with pytest.raises(CanetError, match="holds a run on other data"):
         run_jobs([job], tmp_path, device="cpu")
     assert older.finished
@@ -528,7 +527,7 @@ import sys
 from pathlib import Path
 from canet.util.signals import Interrupted, heeded
 from canet.runs import engine, run_jobs
-from tests.runs.test_run import tiny_job
+from tests.runs.jobs import tiny_job
 
 def begin(errors, threads, begin=engine._begin):
     from canet.training import loop

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from canet.runs.engine import Here, Processes
+from canet.search.presence import present_at
 from optuna.storages import GrpcStorageProxy
 from optuna.trial import TrialState
 
@@ -27,10 +29,8 @@ from canet.data.benchmarks import synthetic
 from canet.errors import CanetError
 from canet.presets import preset, unsearched
 from canet.runs import evaluate
-from canet.runs.engine import Here, Processes
 from canet.search import search
 from canet.search import storage as storage_module
-from canet.search.presence import present_at
 from canet.search.search import Worker
 from canet.search.storage import open_storage, reach, serve
 from canet.search.study import Plan, done_trials, open_study

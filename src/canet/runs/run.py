@@ -71,6 +71,7 @@ def run_jobs(
     """
     together = ray is None and pick_device(device).type == "cuda"
     names = {config.name for config in configs}
+    configs = [*{(config.name, config.seed): config for config in configs}.values()]
     places = [job_folder(root, config) for config in configs]
     pool = open_pool(jobs, ray, device)
     folder = root / names.pop() if len(names) == 1 else root

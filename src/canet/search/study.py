@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -124,7 +124,9 @@ def next_trial(
         running: The trials of this command that have not ended. Others that are running by name
             may be left from a command that was killed: they do not count.
     """
-    space = {name: CategoricalDistribution(values) for name, values in plan.choices.items()}
+    space: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(values) for name, values in plan.choices.items()
+    }
     tried = {_key(plan, trial.params) for trial in [*done_trials(study), *running]}
     if _key(plan, plan.start) not in tried:
         study.enqueue_trial(plan.start)
