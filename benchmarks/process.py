@@ -7,7 +7,7 @@ from concurrent.futures import BrokenExecutor
 from typing import Any
 
 from benchmarks.worker import Job, Order, work
-from canet.util.processes import Processes
+from canet.util.processes import Processes, cause_of_death
 
 
 def measure_jobs(jobs: list[Job], order: Order) -> Iterator[tuple[Job, dict[str, Any]]]:
@@ -20,4 +20,4 @@ def measure_jobs(jobs: list[Job], order: Order) -> Iterator[tuple[Job, dict[str,
             try:
                 yield job, pool.submit(work, job, order).result()
             except BrokenExecutor as error:
-                yield job, {"died": str(error).splitlines()[-1]}
+                yield job, {"died": cause_of_death(error)}

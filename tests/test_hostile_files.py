@@ -25,9 +25,10 @@ from canet.data.benchmarks.sources import RawFile
 from canet.data.graph_files import inspect_graph
 from canet.errors import CanetError
 from canet.paper.page import write_report
-from canet.presets import collect, read_settings
+from canet.presets import read_settings
 from canet.report import embedded
 from canet.report.results import find_results
+from canet.search.collect import collect
 from canet.store import RunFolder
 from canet.store.archive import runs_at
 from canet.store.model_folder import read_model, write_model

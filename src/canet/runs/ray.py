@@ -99,7 +99,7 @@ def _pass_on(done: Future[T], answer: Future[T]) -> None:
     if isinstance(error, RayTaskError):
         error = error.cause if isinstance(error.cause, Exception) else error
     elif isinstance(error, RayError):
-        error = BrokenExecutor(f"{type(error).__name__}: {str(error).splitlines()[-1:]}")
+        error = BrokenExecutor(f"{type(error).__name__}: {error}")
     if error is not None:
         answer.set_exception(error)
     else:

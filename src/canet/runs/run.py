@@ -15,7 +15,6 @@ from canet.methods import get_method
 from canet.runs.data import compare_data
 from canet.runs.worker import (
     FAILURE,
-    LINES_OF_FAILURE,
     Outcome,
     Worker,
     data_of,
@@ -29,7 +28,7 @@ from canet.training.loop import Progress
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import alone_in
-from canet.util.processes import Pool, Processes, run_all
+from canet.util.processes import Pool, Processes, cause_of_death, run_all
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
@@ -185,7 +184,7 @@ class _Runs:
             try:
                 self.settle([config], start([config]).result())
             except BrokenExecutor as error:
-                lines = str(error).splitlines()[-LINES_OF_FAILURE:]
+                lines = ["a worker died twice at this run", cause_of_death(error)]
                 self.settle([config], Outcome({config.seed: lines}))
 
     def settle(self, batch: Sequence[RunConfig], outcome: Outcome) -> None:

@@ -41,7 +41,7 @@ from canet.search.worker import Ended, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
 from canet.util.console import print_table
 from canet.util.files import read_json, write_json
-from canet.util.processes import run_all
+from canet.util.processes import cause_of_death, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
@@ -135,8 +135,8 @@ class _Work:
                     self._end(trial, future.result())
                 except BrokenExecutor as error:
                     raise CanetError(
-                        f"a worker died ({str(error).splitlines()[-1]}): lower --jobs if memory is "
-                        "short; the same command continues where it stopped"
+                        f"a worker died ({cause_of_death(error)}): lower --jobs if memory is short; "
+                        "the same command continues where it stopped"
                     ) from error
 
     def _trials(self) -> Iterator[optuna.Trial]:

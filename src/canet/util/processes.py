@@ -95,6 +95,12 @@ def run_all(
             yield running.pop(future), future
 
 
+def cause_of_death(error: BrokenExecutor) -> str:
+    """The line that says how a worker ended: `The exit codes of the workers are {SIGKILL(-9)}`."""
+    lines = str(error).splitlines()
+    return next((line for line in lines if "exit code" in line), lines[0] if lines else "")
+
+
 def end_with_parent(parent: int) -> None:
     """End this process as soon as its parent has ended, even in the middle of a task."""
 
