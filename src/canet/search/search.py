@@ -135,8 +135,8 @@ class _Work:
                     self._end(trial, future.result())
                 except BrokenExecutor as error:
                     raise CanetError(
-                        f"a worker died ({cause_of_death(error)}): lower --jobs if memory is short; "
-                        "the same command continues where it stopped"
+                        f"a worker died ({cause_of_death(error)}): lower --jobs if memory is "
+                        "short; the same command continues where it stopped"
                     ) from error
 
     def _trials(self) -> Iterator[optuna.Trial]:
