@@ -333,9 +333,7 @@ def call(root: Path, jobs: int) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("jobs", "number"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)]
-)
+@pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGKILL), (2, signal.SIGINT)])
 def test_callers_stopped_at_random_times_lose_and_repeat_nothing(
     tmp_path: Path, jobs: int, number: int
 ) -> None:

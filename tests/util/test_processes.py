@@ -84,7 +84,8 @@ from canet.util.processes import Processes
 from tests.util.test_processes import write_pid_and_sleep
 
 if __name__ == "__main__":
-    Processes(1, None).submit(write_pid_and_sleep, Path(sys.argv[1])).result()
+    with Processes(1, None) as pool:
+        pool.submit(write_pid_and_sleep, Path(sys.argv[1])).result()
 """
 
 

@@ -21,7 +21,6 @@ import optuna
 from optuna.storages import BaseStorage
 
 from canet.data import CATALOG
-from canet.data.metrics import METRIC_NAMES
 from canet.errors import CanetError
 from canet.presets import BEST
 from canet.runs.data import data_now
@@ -39,7 +38,6 @@ from canet.search.study import (
 )
 from canet.search.worker import Ended, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
-from canet.util.console import print_table
 from canet.util.files import read_json, write_json
 from canet.util.processes import cause_of_death, run_all
 from canet.util.progress import Display
@@ -154,29 +152,6 @@ class _Work:
         self._running.remove(trial)
         self.hardware.add(ended.hardware)
         self._look()
-
-
-def show_search(best: dict[str, Any]) -> None:
-    """The best trials, what mattered, and the next command."""
-    names = list(best["settings"])
-    rows = []
-    for trial in best["best_trials"]:
-        values = [f"{value:g}" for value in trial["settings"].values()]
-        rows.append([str(trial["number"]), f"{trial['valid']:.2f}", *values])
-    runs = f"mean of {best['seeds']} runs" if best["seeds"] > 1 else "one run"
-    print_table(
-        f"{best['task']}, {best['method']}-{best['backbone']}: best of {best['trials']} trials "
-        f"({best['pruned']} pruned, {best['failed']} failed) of {best['epochs']} epochs by "
-        f"validation {METRIC_NAMES[best['metric']]} %, {runs}",
-        ["trial", "valid", *names],
-        rows,
-    )
-    if best["start"]["valid"] is not None:
-        print(f"The search started at {best['start']['valid']:.2f}.")
-    if best["importances"]:
-        shares = (f"{name} {share:.0%}" for name, share in best["importances"].items())
-        print(f"Importance: {', '.join(shares)}")
-    print(f"Train with the best settings: {best['train']}")
 
 
 def _begin(plan: Plan, out: Path) -> None:
