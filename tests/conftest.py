@@ -15,7 +15,7 @@ import torch
 
 from canet.data.benchmarks import sources
 
-pytest_plugins = ["tests.searches"]
+pytest_plugins = ["tests.searches", "tests.ray_cluster"]
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported first, which PyG does

@@ -28,7 +28,7 @@ from canet.util.locks import LOCK
 from tests.cli.commands import QUICK, Answer, call
 from tests.finished import make_config, write_run
 from tests.models import FILE, tensors
-from tests.runs.test_run import tiny_job
+from tests.runs.jobs import tiny_job
 from tests.training.tiny import QUICK as SETTINGS
 from tests.training.tiny import tiny_task
 

@@ -13,7 +13,8 @@ from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
-from canet.presets import collect, preset
+from canet.presets import preset
+from canet.search.collect import collect
 from canet.util.files import read_json, write_json
 
 # The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.

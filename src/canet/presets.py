@@ -1,14 +1,12 @@
 """The settings that each task, method and backbone start from: published, or found by search.
 
 CaNet starts from what its authors published. For its competitors nothing is: they start from
-`searched.json`, which `collect` makes of many searches on validation data. Searches of CaNet stand
-there too, for whoever compares it on equal terms.
+`searched.json`, which `canet.search.collect` makes from many searches on validation data. It has
+searches of CaNet too, to compare it on equal terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,58 +105,6 @@ def read_settings(path: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise CanetError(f"'{path}' has no settings: it needs {{\"settings\": {{NAME: VALUE, …}}}}")
     return settings
-
-
-def collect(folders: Iterable[Path]) -> dict[str, Any]:
-    """The content of `searched.json` from the searches at or below some folders, in any order.
-
-    An entry holds what differs from the settings without search, CaNet's published ones or what a
-    task's competitors share, the best validation score, and how many trials of how many epochs it
-    took.
-    """
-    found = sorted({path for folder in folders for path in folder.rglob(BEST)})
-    searches = [_read_search(path) for path in found]
-    if not searches:
-        raise CanetError("no finished search there: give the folders of searches")
-    tasks: dict[str, dict[str, dict[str, Any]]] = {}
-    for search in sorted(searches, key=lambda s: (s["task"], s["backbone"], s["method"])):
-        task, backbone, method = search["task"], search["backbone"], search["method"]
-        methods = tasks.setdefault(task, {}).setdefault(backbone, {})
-        if method in methods:
-            raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
-        before = asdict(unsearched(task, method, backbone))
-        methods[method] = {
-            "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
-            **{key: search[key] for key in ("valid", "trials", "epochs", "features")},
-        }
-    return {
-        "commands": sorted({_template(search) for search in searches}),
-        "date": max(search["date"] for search in searches),
-        "hardware": ", ".join(sorted({search["hardware"] for search in searches})),
-        "tasks": tasks,
-    }
-
-
-def _read_search(path: Path) -> dict[str, Any]:
-    """What a search left in its folder, or an error where that is something else."""
-    texts = ("task", "backbone", "method", "command", "date", "hardware")
-    try:
-        search = read_json(path)
-        sound = all(isinstance(search[name], str) for name in texts)
-        sound = sound and {"valid", "trials", "epochs", "features"} <= search.keys()
-        if sound and isinstance(search["settings"], dict):
-            return dict(search)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        pass
-    raise CanetError(f"'{path}' is damaged: the same search again writes it anew")
-
-
-def _template(search: dict[str, Any]) -> str:
-    """The command of a search, with its task, method and backbone left open."""
-    special = f"canet search {search['task']} --method {search['method']}"
-    special += f" --backbone {search['backbone']}"
-    rest = str(search["command"]).removeprefix(special)
-    return f"canet search TASK --method METHOD --backbone BACKBONE{rest}"
 
 
 @cache

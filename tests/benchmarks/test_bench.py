@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from copy import deepcopy
@@ -330,7 +329,6 @@ def test_a_benchmark_that_is_stopped_at_once_leaves_nothing(
 
 def measure_or_die(job: dict[str, Any], order: Order) -> dict[str, Any]:
     if job["kind"] == "bad":
-        print("no more memory", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     return {"told": job["kind"], "pid": os.getpid()}
 
@@ -343,7 +341,7 @@ def test_a_process_that_ends_takes_only_its_job_with_it(monkeypatch: pytest.Monk
         answer for _, answer in measure_jobs(jobs, Order("cpu", 0.0, None))
     )
     assert first["pid"] == second["pid"] != third["pid"]
-    assert bad == {"died": "no more memory"}
+    assert "SIGKILL" in bad["died"]
     assert [answer["told"] for answer in (first, second, third)] == ["one", "two", "three"]
 
 

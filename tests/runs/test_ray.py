@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,11 @@ import pytest
 
 from canet.errors import CanetError
 from canet.runs import job_folder, run_jobs
-from canet.runs.engine import WorkerDied
+from tests.runs.jobs import outcome, tiny_job
 from tests.runs.processes import wait_until
-from tests.runs.test_engine import leave
-from tests.runs.test_run import outcome, tiny_job
 
-ray = pytest.importorskip("ray", reason="Ray is not installed")
+pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head and another node of one CPU each, whose workers find this package."""
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    made.other = made.add_node(num_cpus=1)
-    yield made
-    ray.shutdown()
-    made.shutdown()
 
 
 def test_runs_of_a_node_that_dies_are_repeated_elsewhere_to_the_same_result(
@@ -56,7 +41,7 @@ CALL = """
 import sys
 from pathlib import Path
 from canet.runs import run_jobs
-from tests.runs.test_run import tiny_job
+from tests.runs.jobs import tiny_job
 
 configs = [tiny_job(seed, epochs=150) for seed in range(4)]
 failed = run_jobs(configs, Path(sys.argv[1]), 2, "cpu", quiet=True, ray=sys.argv[2])
@@ -64,17 +49,17 @@ sys.exit(len(failed))
 """
 
 
-def test_errors_and_deaths_of_tasks_come_back_as_from_other_engines(cluster: Any) -> None:
+def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) -> None:
     from canet.runs.ray import Cluster
 
-    with Cluster(cluster.address, 1, "cpu") as engine:
-        assert engine.size == 2
-        assert engine.submit(0, abs, -3).result() == 3
+    with Cluster(cluster.address, 1, "cpu") as pool:
+        assert pool.size == 2
+        assert pool.submit(abs, -3).result() == 3
         with pytest.raises(ValueError, match="four"):
-            engine.submit(0, int, "four").result()
+            pool.submit(int, "four").result()
         begin = time.monotonic()
-        with pytest.raises(WorkerDied):
-            engine.submit(0, leave, 3).result()
+        with pytest.raises(BrokenExecutor):
+            pool.submit(os._exit, 3).result()
         assert time.monotonic() - begin < 60
 
 

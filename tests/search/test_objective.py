@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pytest
 import torch
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
-from canet.data.task import ShiftTask
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.search.objective import Objective, blind
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import METRICS, Trainer
+from tests.search.garbage import with_garbage_test_labels
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,15 +37,6 @@ def config(method: str = "erm", epochs: int = 3) -> RunConfig:
         settings=asdict(settings),
         seed=0,
     )
-
-
-def with_garbage_test_labels(task: ShiftTask) -> ShiftTask:
-    """The task with other labels on every node that is not for training or validation."""
-    others = torch.ones(task.num_nodes, dtype=torch.bool)
-    others[task.train] = others[task.valid] = False
-    data = task.data.clone()
-    data.y = torch.where(others, (data.y + 1) % task.num_classes, data.y)
-    return replace(task, data=data)
 
 
 def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() -> None:

@@ -14,13 +14,10 @@ from canet.presets import BEST
 from canet.search.search import JOURNAL
 from canet.util.files import read_json
 from tests.runs.processes import wait_until
-from tests.runs.test_ray import cluster
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytest.importorskip("grpc", reason="grpcio is not installed")
 pytestmark = pytest.mark.slow
-
-__all__ = ["cluster"]  # a fixture
 
 
 def test_trials_of_a_node_that_dies_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:

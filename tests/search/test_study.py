@@ -1,47 +1,38 @@
+"""Which settings a study tries, and that trials survive what happens to their process and disk."""
+
 from __future__ import annotations
 
-import contextlib
-import errno
 import itertools
-import json
 import os
-import random
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution
-from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
 from canet.data import CATALOG
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
 from canet.presets import preset
-from canet.search import journal as journal_module
+from canet.search import search as search_module
 from canet.search import study as study_module
-from canet.search.journal import Journal
-from canet.search.samplers import SamplerName, places
+from canet.search import worker as worker_module
+from canet.search.search import run_search
 from canet.search.storage import open_storage
 from canet.search.study import (
     Plan,
-    begin_anew,
-    check_trials,
+    SamplerName,
     done_trials,
-    enqueue_start,
     importances,
+    next_trial,
     open_study,
-    optimize,
     ranked_trials,
 )
 from canet.store import RunConfig
-from canet.util.files import WriteError
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
 Settings = Mapping[str, Any]
@@ -68,7 +59,9 @@ def plan_of(
 
 
 class Landscape:
-    """Stands for an objective: a score for each setting, told at every epoch, without training."""
+    """Stands for an objective: a score for each setting, reported at every epoch."""
+
+    data = None
 
     def __init__(self, score: Callable[[Settings], float]) -> None:
         self.score = score
@@ -78,10 +71,11 @@ class Landscape:
     def __call__(self, changes: Settings, on_progress: Callable[..., None]) -> float:
         self.tried.append(dict(changes))
         self.epochs.append(0)
+        score = self.score(changes)
         for epoch in range(1, 61):
             self.epochs[-1] = epoch
-            on_progress(epoch, 60, self.score(changes))
-        return self.score(changes)
+            on_progress(epoch, 60, score)
+        return score
 
 
 def smooth(settings: Settings) -> float:
@@ -89,17 +83,21 @@ def smooth(settings: Settings) -> float:
     return -abs(settings["hidden"] - 64) / 64 - settings["dropout"] + settings["learning_rate"]
 
 
-def smooth_width(settings: Settings) -> float:
-    return -settings["hidden"] - settings["dropout"]
+Search = Callable[..., optuna.Study]
 
 
-def search(plan: Plan, folder: Path, trials: int, objective: Any) -> optuna.Study:
-    """As the only process there is does it."""
-    study = open_study(plan, open_storage(str(folder / "journal.log")))
-    begin_anew(study)
-    enqueue_start(study, plan)
-    optimize(study, plan, trials, objective)
-    return study
+@pytest.fixture
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
+    """Searches a plan until there are so many trials, in a folder, with an objective."""
+    monkeypatch.setattr(worker_module, "check_data", lambda *_: None)
+    monkeypatch.setattr(search_module, "check_data", lambda *_: None)
+
+    def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
+        monkeypatch.setattr(worker_module, "Objective", lambda *_: objective)
+        run_search(plan, trials, tmp_path, storage, device="cpu", quiet=True)
+        return open_study(plan, open_storage(storage or str(tmp_path / "journal.log")))
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -163,251 +161,140 @@ def test_plans_share_a_name_only_if_they_are_equal() -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_first_trial_is_where_the_search_starts(sampler: SamplerName, tmp_path: Path) -> None:
+def test_first_trial_is_where_the_search_starts(sampler: SamplerName, search: Search) -> None:
     landscape = Landscape(smooth)
     plan = plan_of(sampler, "pubmed", "canet")
-    search(plan, tmp_path, 2, landscape)
+    search(plan, 2, landscape)
     assert landscape.tried[0] == plan.start
     assert landscape.tried[1] != plan.start
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_search_that_was_stopped_goes_on_as_if_it_had_not(
-    sampler: SamplerName, tmp_path: Path
-) -> None:
-    whole, parts = Landscape(smooth), Landscape(smooth)
-    search(plan_of(sampler), tmp_path / "whole", 16, whole)
-    for trials in (3, 12, 16):
-        search(plan_of(sampler), tmp_path / "parts", trials, parts)
-    assert parts.tried == whole.tried
-    assert len(whole.tried) == 16
+def test_search_that_was_stopped_continues(sampler: SamplerName, search: Search) -> None:
+    landscape, plan = Landscape(smooth), plan_of(sampler)
+    for trials in (3, 12, 12, 16):
+        study = search(plan, trials, landscape)
+        assert len(landscape.tried) == len(done_trials(study)) == trials
+    assert len({str(tried) for tried in landscape.tried}) == 16
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_no_settings_are_tried_twice_and_a_small_space_is_exhausted(
-    sampler: SamplerName, few_settings: None, tmp_path: Path
+    sampler: SamplerName, few_settings: None, search: Search
 ) -> None:
-    landscape = Landscape(smooth_width)
+    landscape = Landscape(lambda settings: -settings["hidden"] - settings["dropout"])
     plan = plan_of(sampler)
-    study = search(plan, tmp_path, 12, landscape)
+    study = search(plan, 13, landscape)
     assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
-    optimize(study, plan, 13, landscape)
-    assert len(landscape.tried) == len(done_trials(study)) == 12
+    assert len(done_trials(study)) == 12
+    assert next_trial(study, plan, []) is None
 
 
-def test_random_search_draws_from_the_whole_range(tmp_path: Path) -> None:
+def test_random_search_draws_from_the_whole_range(search: Search) -> None:
     landscape = Landscape(smooth)
-    search(plan_of("random"), tmp_path, 60, landscape)
+    search(plan_of("random"), 60, landscape)
     for name, values in plan_of().ranges.items():
         drawn = Counter(tried[name] for tried in landscape.tried)
         assert all(drawn[value] >= 5 for value in values)
 
 
-def test_tpe_learns_where_scores_are_high(tmp_path: Path) -> None:
+def test_tpe_learns_where_scores_are_high(search: Search) -> None:
     landscape = Landscape(smooth)
-    search(plan_of("tpe"), tmp_path, 40, landscape)
+    search(plan_of("tpe"), 40, landscape)
     late = [smooth(tried) for tried in landscape.tried[20:]]
     early = [smooth(tried) for tried in landscape.tried[1:11]]
     assert sum(late) / len(late) > sum(early) / len(early)
 
 
-def told(study: optuna.Study) -> list[Any]:
-    """All that was found, with the places of the trials."""
-    place = places(study.get_trials())
-    return [
-        (place[t.number], t.params, t.state, t.value, t.intermediate_values)
-        for t in done_trials(study)
-    ]
-
-
-class Cut(BaseException):
-    """Stands for the end of a process."""
-
-
-def cut_writes(monkeypatch: pytest.MonkeyPatch, torn: bool = False) -> None:
-    """Let the process end at one of the next writes of a journal, again and again."""
-    choice, append = random.Random(1), Journal.append_logs
-    left = 20
-
-    def append_or_end(journal: Journal, logs: list[dict[str, Any]]) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
-            append(journal, logs)
-            return
-        left = choice.randint(0, 40)
-        if torn:
-            with journal.path.open("ab") as file:
-                file.write(b'{"op_code":5,"tri')
-        raise Cut
-
-    monkeypatch.setattr(Journal, "append_logs", append_or_end)
-
-
-@pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_search_that_was_cut_short_many_times_ends_as_if_it_had_not(
-    sampler: SamplerName, torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = told(search(plan_of(sampler), tmp_path / "whole", 16, Landscape(smooth)))
-    cuts, study = 0, None
-    cut_writes(monkeypatch, torn)
-    while study is None:
-        try:
-            study = search(plan_of(sampler), tmp_path / "cut", 16, Landscape(smooth))
-        except Cut:
-            cuts += 1
-    assert told(study) == whole
-    assert cuts > 5
+def test_trials_at_a_time_have_different_settings(tmp_path: Path) -> None:
+    plan = plan_of("random")
+    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
+    running: list[optuna.Trial] = []
+    for _ in range(4):
+        trial = next_trial(study, plan, running)
+        assert trial is not None
+        running.append(trial)
+    assert running[0].params == plan.start
+    assert len({str(trial.params) for trial in running}) == 4
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_small_space_is_exhausted_in_the_same_order_whenever_the_search_is_cut_short(
-    sampler: SamplerName, few_settings: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_stopped_trials_lose_no_finished_one_and_are_tried_again(
+    sampler: SamplerName, few_settings: None, search: Search
 ) -> None:
-    whole = told(search(plan_of(sampler), tmp_path / "whole", 12, Landscape(smooth_width)))
-    study = None
-    cut_writes(monkeypatch)
-    while study is None:
-        with contextlib.suppress(Cut):
-            study = search(plan_of(sampler), tmp_path / "cut", 12, Landscape(smooth_width))
-    assert told(study) == whole
-
-
-def test_trial_whose_process_died_does_not_count_and_is_done_again_in_its_place(
-    tmp_path: Path,
-) -> None:
-    def die(*_: object) -> float:
-        raise KeyboardInterrupt
-
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            search(plan_of(), tmp_path, 3, die)
-    landscape = Landscape(smooth)
-    study = search(plan_of(), tmp_path, 3, landscape)
-    assert landscape.tried[0] == plan_of().start
-    trials = study.get_trials()
-    assert [trial.state for trial in trials] == 2 * [TrialState.FAIL] + 3 * [TrialState.COMPLETE]
-    assert places(trials) == {0: 0, 1: 0, 2: 0, 3: 1, 4: 2}
-
-
-def test_trial_that_others_have_passed_is_done_again_in_its_place(tmp_path: Path) -> None:
-    whole, parts = Landscape(smooth), Landscape(smooth)
-    search(plan_of("random"), tmp_path / "whole", 6, whole)
-    search(plan_of("random"), tmp_path / "parts", 2, parts)
-    study = open_study(plan_of("random"), open_storage(str(tmp_path / "parts" / "journal.log")))
-    study.ask()
-    optimize(study, plan_of("random"), 5, parts)
-    search(plan_of("random"), tmp_path / "parts", 6, parts)
-    assert [*parts.tried[:2], parts.tried[4], *parts.tried[2:4], parts.tried[5]] == whole.tried
-
-
-def test_combination_of_a_grid_whose_trial_was_interrupted_is_tried_after_all(
-    few_settings: None, tmp_path: Path
-) -> None:
-    landscape = Landscape(smooth_width)
+    landscape, plan = Landscape(lambda settings: -settings["dropout"]), plan_of(sampler)
+    calls = 0
 
     def interrupted(settings: Settings, on_progress: Callable[..., None]) -> float:
-        if len(landscape.tried) == 5:
+        nonlocal calls
+        calls += 1
+        if calls % 3 == 1:
             raise KeyboardInterrupt
         return landscape(settings, on_progress)
 
-    plan = plan_of("grid")
-    with pytest.raises(KeyboardInterrupt):
-        search(plan, tmp_path, 12, interrupted)
-    search(plan, tmp_path, 12, landscape)
+    interrupted.data = None  # type: ignore[attr-defined]
+    study = None
+    while study is None:
+        try:
+            study = search(plan, 12, interrupted)
+        except KeyboardInterrupt:
+            continue
+    assert calls == 12 + 6
+    assert landscape.tried[0] == plan.start
     assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
-
-
-def test_workers_begin_no_more_trials_than_are_wanted(tmp_path: Path) -> None:
-    plan, landscape = plan_of("random"), Landscape(smooth)
-    search(plan, tmp_path, 3, landscape)
-    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
-    died, running = study.ask(), study.ask()
-    optimize(study, plan, 6, landscape, dead=frozenset([died.number]))
-    assert len(landscape.tried) == 5
-    optimize(study, plan, 6, landscape, dead=frozenset([died.number]))
-    assert len(landscape.tried) == 5
-    study.tell(running, 1.0)
-    assert len(done_trials(study)) == 6
-
-
-def test_worker_that_came_too_late_leaves_its_trial_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan, landscape, others = plan_of("random"), Landscape(smooth), Landscape(smooth)
-    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
-    ask = study.ask
-
-    def ask_last() -> optuna.Trial:
-        while len(done_trials(study)) < 3:
-            number = len(others.tried)
-            trial = ask({name: CategoricalDistribution(c) for name, c in plan.choices.items()})
-            study.tell(trial, others(trial.params, lambda *_: None))
-            assert len(others.tried) == number + 1
-        return ask()
-
-    monkeypatch.setattr(study, "ask", ask_last)
-    optimize(study, plan, 3, landscape)
-    assert (landscape.tried, len(done_trials(study))) == ([], 3)
+    assert len(done_trials(study)) == 12
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_bad_trials_are_pruned_early_but_never_the_start(
-    sampler: SamplerName, tmp_path: Path
+    sampler: SamplerName, search: Search
 ) -> None:
-    start = plan_of().start
-    landscape = Landscape(lambda settings: 1.0 if settings == start else smooth(settings))
-    study = search(plan_of(sampler), tmp_path, 20, landscape)
+    landscape = Landscape(smooth)
+    study = search(plan_of(sampler), 20, landscape)
     pruned = [trial for trial in done_trials(study) if trial.state == TrialState.PRUNED]
     assert pruned
-    assert all(trial.number > 5 for trial in pruned)
+    assert all(trial.number >= 5 for trial in pruned)
     assert {*landscape.epochs} == {20, 60}
     assert landscape.epochs.count(20) == len(pruned)
 
 
-def test_start_that_scores_worst_is_not_pruned(tmp_path: Path) -> None:
+def test_start_that_scores_worst_is_not_pruned(search: Search) -> None:
     plan, landscape = plan_of(), Landscape(lambda s: -1e9 if s == plan_of().start else smooth(s))
-    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
-    optimize(study, plan, 8, landscape)
-    enqueue_start(study, plan)
-    optimize(study, plan, 9, landscape)
-    assert (landscape.tried[-1], landscape.epochs[-1]) == (plan.start, 60)
+    study = search(plan, 8, landscape)
+    assert (landscape.tried[0], landscape.epochs[0]) == (plan.start, 60)
     assert ranked_trials(study)[-1].params == plan.start
 
 
-def test_grid_prunes_nothing(tmp_path: Path) -> None:
+def test_grid_prunes_nothing(search: Search) -> None:
     landscape = Landscape(smooth)
-    search(plan_of("grid"), tmp_path, 20, landscape)
+    search(plan_of("grid"), 20, landscape)
     assert {*landscape.epochs} == {60}
 
 
 def test_settings_that_cannot_be_trained_count_as_failed_and_are_not_tried_again(
-    few_settings: None, tmp_path: Path
+    few_settings: None, search: Search
 ) -> None:
-    tried = []
-
-    def objective(settings: Settings, on_progress: object) -> float:
-        tried.append(settings)
+    def score(settings: Settings) -> float:
         if settings["hidden"] == 128:
             raise CanetError("the loss is not finite")
         return 1.0
 
-    study = search(plan_of("random"), tmp_path, 12, objective)
+    landscape = Landscape(score)
+    study = search(plan_of("random"), 12, landscape)
     failed = [t for t in done_trials(study) if t.state == TrialState.FAIL]
-    assert len(tried) == 12
+    assert len(landscape.tried) == 12
     assert [trial.user_attrs["error"] for trial in failed] == 4 * ["the loss is not finite"]
 
 
-def test_of_equal_scores_the_first_is_best(tmp_path: Path) -> None:
-    study = search(plan_of(), tmp_path, 6, Landscape(lambda settings: 7.0))
+def test_of_equal_scores_the_first_is_best(search: Search) -> None:
+    study = search(plan_of(), 6, Landscape(lambda settings: 7.0))
     assert ranked_trials(study)[0].params == plan_of().start
     assert importances(study) == {}
 
 
-def test_importance_goes_to_what_moves_the_score(tmp_path: Path) -> None:
+def test_importance_goes_to_what_changes_the_score(search: Search) -> None:
     landscape = Landscape(lambda s: s["dropout"] + 0.01 * s["num_layers"])
-    shares = importances(search(plan_of("grid"), tmp_path, 30, landscape))
+    shares = importances(search(plan_of("grid"), 30, landscape))
     assert next(iter(shares)) == "dropout"
     assert {*shares} == {*plan_of().ranges}
     assert sum(shares.values()) == pytest.approx(1)
@@ -416,187 +303,32 @@ def test_importance_goes_to_what_moves_the_score(tmp_path: Path) -> None:
 # Storage
 
 
-def test_torn_line_of_a_journal_is_dropped(tmp_path: Path) -> None:
-    journal = tmp_path / "journal.log"
-    search(plan_of(), tmp_path, 3, Landscape(smooth))
-    journal.write_bytes(journal.read_bytes() + b'{"op_code":')
-    landscape = Landscape(smooth)
-    study = search(plan_of(), tmp_path, 5, landscape)
-    assert (len(landscape.tried), len(done_trials(study))) == (2, 5)
-    assert len(done_trials(open_study(plan_of(), open_storage(str(journal))))) == 5
+def test_line_that_was_cut_off_costs_no_finished_trial(tmp_path: Path, search: Search) -> None:
+    journal, landscape = tmp_path / "journal.log", Landscape(smooth)
+    search(plan_of(), 3, landscape)
+    journal.write_bytes(journal.read_bytes() + b'{"op_code":6,"tri')
+    assert len(done_trials(search(plan_of(), 5, landscape))) == len(landscape.tried) == 5
 
 
-def test_lock_of_a_process_that_died_is_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(journal_module, "LOCK_SECONDS", 3)
-    monkeypatch.chdir(tmp_path)
-    Path("journal.log.lock").touch()
-    study = search(plan_of(), Path(), 2, Landscape(smooth))
-    assert len(done_trials(study)) == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["journal.log"]
-
-
-@pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes", "{}\n", "null\n"])
-def test_file_that_is_no_journal_is_refused_and_kept(notes: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes\n", "{}\n", "null\n"])
+def test_file_that_is_not_a_journal_is_rejected_and_kept(notes: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(notes)
-    with pytest.raises(CanetError, match="is not a journal of a search"):
-        open_storage(str(path))
+    with pytest.raises(CanetError, match=r"notes\.txt"):
+        open_study(plan_of(), open_storage(str(path)))
     assert path.read_text() == notes
 
 
-WRONG = {
-    "text": "garbage",
-    "text without an end": ("gar", ""),
-    "no object": "null",
-    "list": "[]",
-    "nothing": "{}",
-    "unknown": '{"op_code":99}',
-    "unhashable": '{"op_code":[]}',
-    "no study": '{"op_code":4}',
-    "no state": '{"op_code":4,"worker_id":"","study_id":0,"datetime_start":null,"state":9}',
-    "no date": '{"op_code":4,"worker_id":"","study_id":0,"datetime_start":5}',
-    "no settings": '{"op_code":4,"study_id":0,"datetime_start":null,"distributions":7}',
-    "deep": "[" * 100_000,
-    "no text": "\udcff\udcfe",
-    "huge": '{"op_code":' + "9" * 5000 + "}",
-}
-
-
-@pytest.mark.parametrize("line", WRONG.values(), ids=WRONG)
-def test_damaged_journal_is_refused_with_its_line_and_goes_on_without_it(
-    line: str | tuple[str, str], tmp_path: Path
-) -> None:
-    journal = tmp_path / "journal.log"
-    search(plan_of("random"), tmp_path, 2, Landscape(smooth))
-    before = journal.read_bytes()
-    text, end = (line, "\n") if isinstance(line, str) else line
-    after = before + f"{text}{end}".encode(errors="surrogateescape")
-    journal.write_bytes(after)
-    with pytest.raises(CanetError) as caught:
-        open_storage(str(journal))
-    number = before.count(b"\n") + 1
-    assert f"'{journal}' is damaged in line {number}: delete that line and all" in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert journal.read_bytes() == after
-    journal.write_bytes(before)
-    assert len(done_trials(search(plan_of("random"), tmp_path, 3, Landscape(smooth)))) == 3
-
-
-def test_line_that_is_damaged_in_the_middle_of_a_search_is_told(tmp_path: Path) -> None:
-    study = search(plan_of(), tmp_path, 2, Landscape(smooth))
-    with (tmp_path / "journal.log").open("a") as file:
-        file.write("garbage\n")
-    with pytest.raises(CanetError, match="is damaged in line"):
-        optimize(study, plan_of(), 4, Landscape(smooth))
-
-
-EDITED = {
-    "score": {"op_code": 6, "trial_id": 1, "state": 1, "values": ["high"]},
-    "absurd score": {"op_code": 6, "trial_id": 1, "state": 1, "values": [1e308]},
-    "no score": {"op_code": 6, "trial_id": 1, "state": 1, "values": None},
-    "report": {"op_code": 7, "trial_id": 1, "step": 20, "intermediate_value": "high"},
-    "place": {"op_code": 8, "trial_id": 1, "user_attr": {"place": "first"}},
-    "no settings": {"op_code": 6, "trial_id": 1, "state": 1, "values": [1.0]},
-}
-
-
-@pytest.mark.parametrize("entry", EDITED.values(), ids=EDITED)
-def test_trial_that_no_search_makes_is_refused(entry: dict[str, Any], tmp_path: Path) -> None:
-    study = search(plan_of(), tmp_path, 1, Landscape(lambda settings: 50.0))
-    check_trials(study, plan_of())
-    study.ask()
-    check_trials(study, plan_of())
-    date = "2026-01-01T00:00:00+00:00"
-    with (tmp_path / "journal.log").open("a") as file:
-        file.write(json.dumps({"worker_id": "", "datetime_complete": date} | entry) + "\n")
-    again = open_study(plan_of(), open_storage(str(tmp_path / "journal.log")))
-    with pytest.raises(CanetError, match="is not one of this search: its journal"):
-        check_trials(again, plan_of())
-
-
-def test_full_disk_is_told_and_the_search_goes_on_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = told(search(plan_of(), tmp_path / "whole", 8, Landscape(smooth)))
-    append, most = JournalFileBackend.append_logs, 3000
-
-    def append_within(backend: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
-        append(backend, logs)
-        assert isinstance(backend, Journal)
-        if backend.path.stat().st_size > most:
-            os.truncate(backend.path, most)
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(JournalFileBackend, "append_logs", append_within)
-    study, complaints = None, set[str]()
-    while study is None:
-        try:
-            study = search(plan_of(), tmp_path / "full", 8, Landscape(smooth))
-        except WriteError as error:
-            complaints.add(str(error).partition(" (No space")[0])
-            most += 2500
-    assert told(study) == whole
-    assert complaints == {f"cannot write '{tmp_path}/full/journal.log'"}
-
-
-def test_full_disk_is_no_fault_of_the_settings(tmp_path: Path) -> None:
-    def full(*_: object) -> float:
-        raise WriteError(errno.ENOSPC, "No space left on device", "journal.log")
-
-    with pytest.raises(WriteError):
-        search(plan_of(), tmp_path, 2, full)
-    study = search(plan_of(), tmp_path, 2, Landscape(smooth))
-    assert [trial.state for trial in done_trials(study)] == 2 * [TrialState.COMPLETE]
-
-
-def test_database_keeps_a_search_between_processes(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/trials.db"
-    landscape = Landscape(smooth)
-    optimize(open_study(plan_of(), open_storage(url)), plan_of(), 1, landscape)
-    again = open_study(plan_of(), open_storage(url))
-    assert [trial.params for trial in done_trials(again)] == landscape.tried
+def test_database_keeps_a_search_between_processes(tmp_path: Path, search: Search) -> None:
+    url, landscape = f"sqlite:///{tmp_path}/trials.db", Landscape(smooth)
+    for trials in (1, 3):
+        study = search(plan_of(), trials, landscape, url)
+    assert [trial.params for trial in done_trials(study)] == landscape.tried
+    assert len(landscape.tried) == 3
 
 
 @pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
-def test_database_that_cannot_be_opened_is_told_in_one_line(url: str) -> None:
+def test_database_that_cannot_be_opened_is_one_line(url: str) -> None:
     with pytest.raises(CanetError, match="cannot open the storage") as caught:
         open_storage(url)
     assert "\n" not in str(caught.value)
-
-
-ELSEWHERE = """
-import os, sys
-from canet.search.storage import open_storage
-from canet.search.study import open_study, optimize
-from tests.search.test_study import Landscape, plan_of, smooth
-
-os.fsync = lambda file: None
-print("ready", flush=True)
-sys.stdin.readline()
-study = open_study(plan_of("random"), open_storage(f"{sys.argv[1]}/journal.log"))
-optimize(study, plan_of("random"), 12, Landscape(smooth))
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_journal_and_try_nothing_twice(tmp_path: Path) -> None:
-    both = [
-        Popen([sys.executable, "-c", ELSEWHERE, tmp_path], stdin=PIPE, stdout=PIPE, text=True)
-        for _ in range(2)
-    ]
-    for process in both:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in both:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    for process in both:
-        process.communicate(timeout=120)
-        assert process.returncode == 0
-    study = open_study(plan_of("random"), open_storage(str(tmp_path / "journal.log")))
-    done = done_trials(study)
-    assert len(done) == 12
-    assert len({str(sorted(trial.params.items())) for trial in done}) == 12

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from canet.settings import LARGEST
 from canet.util.seeds import LARGEST_SEED
+
+if TYPE_CHECKING:
+    from canet.methods import Settings
+    from canet.store import RunConfig
 
 MOST_SEEDS = 1000
 MOST_JOBS = 1024
@@ -124,3 +128,33 @@ def changed_settings(
     changes: dict[str, Any] = read_settings(file) if file else {}
     changes |= parse_assignments(assignments or [])
     return changes if epochs is None else changes | {"epochs": epochs}
+
+
+def run_config(
+    task: str,
+    method: str,
+    backbone: str,
+    settings: Settings,
+    data_seed: int,
+    protocol: str,
+    features: str | None,
+    inductive: bool,
+    generator: str,
+) -> RunConfig:
+    """What the run with seed 0 is."""
+    from dataclasses import asdict
+
+    from canet.store import RunConfig
+
+    return RunConfig(
+        task=task,
+        protocol=protocol,
+        data_seed=data_seed,
+        features=features or "original",
+        inductive=inductive,
+        method=method,
+        backbone=backbone,
+        settings=asdict(settings),
+        seed=0,
+        generator=generator,
+    )

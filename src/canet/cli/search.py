@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +28,7 @@ from canet.cli.options import (
     Quiet,
     RayAddress,
     TaskName,
+    run_config,
 )
 from canet.settings import LARGEST
 
@@ -77,35 +78,22 @@ def search(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Search a method's settings on validation data; the same command again goes on."""
-
-    from dataclasses import asdict
-
+    """Search a method's settings on validation data; the same command again continues."""
     from canet.methods import check_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
     from canet.settings import override
-    from canet.store import RunConfig
 
     check_backbone(backbone)
     settings = override(
         unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
     )
-    base = RunConfig(
-        task=task,
-        protocol=protocol,
-        data_seed=data_seed,
-        features=features or "original",
-        inductive=inductive,
-        method=method,
-        backbone=backbone,
-        settings=asdict(settings),
-        seed=0,
-        generator=generator,
+    base = run_config(
+        task, method, backbone, settings, data_seed, protocol, features, inductive, generator
     )
     plan = Plan(base, sampler.value, seeds)
 
-    from canet.search.search import run_search, show_search
+    from canet.search.search import run_search
 
     best = run_search(
         plan,
@@ -121,4 +109,30 @@ def search(
     if as_json:
         print(json.dumps(best, indent=2))
     elif not quiet:
-        show_search(best)
+        _show(best)
+
+
+def _show(best: dict[str, Any]) -> None:
+    """The best trials, what mattered, and the next command."""
+    from canet.data.metrics import METRIC_NAMES
+    from canet.util.console import print_table
+
+    names = list(best["settings"])
+    rows = []
+    for trial in best["best_trials"]:
+        values = [f"{value:g}" for value in trial["settings"].values()]
+        rows.append([str(trial["number"]), f"{trial['valid']:.2f}", *values])
+    runs = f"mean of {best['seeds']} runs" if best["seeds"] > 1 else "one run"
+    print_table(
+        f"{best['task']}, {best['method']}-{best['backbone']}: best of {best['trials']} trials "
+        f"({best['pruned']} pruned, {best['failed']} failed) of {best['epochs']} epochs by "
+        f"validation {METRIC_NAMES[best['metric']]} %, {runs}",
+        ["trial", "valid", *names],
+        rows,
+    )
+    if best["start"]["valid"] is not None:
+        print(f"The search started at {best['start']['valid']:.2f}.")
+    if best["importances"]:
+        shares = (f"{name} {share:.0%}" for name, share in best["importances"].items())
+        print(f"Importance: {', '.join(shares)}")
+    print(f"Train with the best settings: {best['train']}")

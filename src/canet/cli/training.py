@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ import typer
 
 from canet.cli.app import app
 from canet.cli.options import (
+    MOST_JOBS,
     MOST_SEEDS,
     Assignments,
     BackboneName,
@@ -27,17 +29,17 @@ from canet.cli.options import (
     MethodName,
     Protocol,
     Quiet,
+    RayAddress,
     SettingsFile,
     TaskName,
     changed_settings,
+    run_config,
 )
 from canet.data.benchmarks.catalog import GENERATORS
 from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:
-    from canet.data import ShiftTask
-    from canet.store import RunConfig
-    from canet.store.summary import Scored
+    from canet.runs import FailedJob
 
 
 @app.command()
@@ -46,7 +48,7 @@ def demo(
     device: DeviceOption = Device.auto,
     quiet: Quiet = False,
 ) -> None:
-    """CaNet beside a plain GCN on the embedded data: about a minute on two cores."""
+    """CaNet compared with a plain GCN on the embedded data: about a minute on two cores."""
     from canet.cli.demonstration import run_demo
 
     run_demo(out, device.value, quiet)
@@ -69,13 +71,17 @@ def train(
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the runs. Default: one below runs/.")
-    ] = None,
+        Path, typer.Option(help="Folder for runs: each is in NAME/seed-S below it.")
+    ] = Path("runs"),
     set_: Assignments = None,
     settings_file: SettingsFile = None,
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
+    jobs: Annotated[
+        int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")
+    ] = 1,
+    ray: RayAddress = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -83,35 +89,32 @@ def train(
     from canet.data.metrics import METRIC_NAMES
     from canet.presets import preset
     from canet.settings import override
-    from canet.util.console import Reporter, print_table, summary_rows
+    from canet.util.console import print_table, summary_rows
 
     changes = changed_settings(set_, settings_file, epochs)
     settings = override(preset(task, method, backbone), changes)
 
-    from canet.data import load_task
     from canet.methods import check_backbone
-    from canet.store import RunFolder
+    from canet.runs import job_folder, run_jobs
+    from canet.runs.evaluate import load_task_of
     from canet.store.summary import Scored, summarise
-    from canet.training import Trainer
     from canet.training.trainer import pick_device
 
     check_backbone(backbone)
     pick_device(device.value)
-    loaded = load_task(task, data_root, data_seed, protocol, features, inductive, generator)
-    trainer = Trainer(loaded, method, backbone, settings, device.value)
-    folder = out or Path("runs") / trainer.config(ood_curves=ood_curves).name
-    configs = [trainer.config(seed, ood_curves) for seed in range(seeds)]
-    _check_folder(folder, configs, loaded)
-    finished = sum(RunFolder(folder / f"seed-{seed}").finished for seed in range(seeds))
-    groups = [list(range(seeds))] if trainer.together else [[seed] for seed in range(seeds)]
-    runs: list[Scored] = []
-    with Reporter(len(groups), quiet or as_json).showing() as reporter:
-        for group in groups:
-            which = f"seed {group[0]}" if len(group) == 1 else f"seeds {group[0]}-{group[-1]}"
-            progress = reporter.next_run(f"{task} {method}-{backbone} {which}")
-            folders = {seed: folder / f"seed-{seed}" for seed in group}
-            trained = trainer.run_together(folders, ood_curves, progress)
-            runs += [Scored(run.config, run.result) for run in trained]
+    base = run_config(
+        task, method, backbone, settings, data_seed, protocol, features, inductive, generator
+    )
+    configs = [replace(base, seed=seed, ood_curves=ood_curves) for seed in range(seeds)]
+    loaded = load_task_of(base, data_root)
+    places = [job_folder(out, config) for config in configs]
+    finished = sum(place.finished for place in places)
+    failed = run_jobs(
+        configs, out, jobs, device.value, data_root, True, quiet or as_json, ray, loaded
+    )
+    if failed:
+        raise _failure(failed, seeds)
+    runs = [Scored(place.read_config(), place.read_result()) for place in places]
     summary = summarise(runs, loaded.metric)
     if as_json:
         print(json.dumps(summary, indent=2))
@@ -122,6 +125,7 @@ def train(
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
         if finished:
             print(f"{finished} of {seeds} run(s) had been trained before and were only read.")
+        folder = places[0].path.parent
         again = ["canet", "evaluate", str(folder)]
         again += ["--data-root", str(data_root)] if data_root else []
         print(f"Kept in {folder}. Scores again: {shlex.join(again)}")
@@ -157,16 +161,12 @@ def evaluate(
         )
 
 
-def _check_folder(folder: Path, configs: list[RunConfig], task: ShiftTask) -> None:
-    """Refuse a folder with other runs, or on other data, before the first of ours is trained."""
-    from canet.store.run_folder import CONFIG, RunFolder
-
-    if (folder / CONFIG).exists():
-        raise CanetError(f"'{folder}' is itself a run: choose another folder for --out")
-    for config in configs:
-        place = RunFolder(folder / f"seed-{config.seed}")
-        if (place.path / CONFIG).exists():
-            place.begin(config, task.digest)
+def _failure(failed: list[FailedJob], seeds: int) -> Exception:
+    """One line for what a user can fix; the traceback of a bug of ours."""
+    lines = failed[0].lines
+    if len(lines) > 1:
+        return RuntimeError("\n".join(lines))
+    return CanetError(f"{len(failed)} of {seeds} run(s) failed: {lines[0]}")
 
 
 def _shift(summary: Mapping[str, Any]) -> str:

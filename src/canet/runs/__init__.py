@@ -1,7 +1,6 @@
 """Many runs, each trained once: in this process, in several, or on a Ray cluster.
 
-A run's folder is named after its content and tells all there is to know: `done` marks a finished
-run, `failed.json` a failed one.
+A run's folder is named after its content: `done` marks a finished run, `failed.json` a failed one.
 """
 
 from canet.runs.run import FailedJob, run_jobs

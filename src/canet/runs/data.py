@@ -9,6 +9,7 @@ from pathlib import Path
 from canet.data.benchmarks import sources
 from canet.data.benchmarks.raw import find
 from canet.data.digest import DataDigest
+from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.runs.evaluate import load_task_of
 from canet.runs.worker import data_of
@@ -16,37 +17,40 @@ from canet.store import RunConfig, RunFolder
 
 
 def compare_data(
-    places: Iterable[RunFolder], data_root: Path | None = None, quiet: bool = False
+    places: Iterable[RunFolder],
+    data_root: Path | None = None,
+    quiet: bool = False,
+    task: ShiftTask | None = None,
 ) -> None:
-    """Refuse finished runs on other data than there is now; nothing is downloaded for that.
+    """Reject finished runs on other data than there is now; nothing is downloaded for that.
 
-    Runs whose data is not here, or that are older than digests of data, are only counted.
+    Runs whose data is not here, or that do not record it, are only counted.
 
     Args:
         places: Folders of runs, finished or not.
         data_root: Folder with raw data.
-        quiet: Say nothing of runs that could not be compared.
+        quiet: Print nothing about runs that could not be compared.
+        task: The task of all runs, where it is loaded already.
     """
     by_data: dict[tuple[object, ...], list[tuple[RunFolder, RunConfig]]] = {}
-    untold = absent = 0
+    unknown = absent = 0
     for place in places:
         if place.finished:
             if place.read_data() is None:
-                untold += 1
+                unknown += 1
             else:
                 config = place.read_config()
                 by_data.setdefault(data_of(config), []).append((place, config))
     for runs in by_data.values():
-        config = runs[0][1]
-        data = data_now(config, data_root)
+        data = task.digest if task else data_now(runs[0][1], data_root)
         if data is None:
             absent += len(runs)
         else:
             for place, _ in runs:
                 place.check_data(data)
     if not quiet:
-        _tell(untold, "finished runs do not tell what data they were trained on")
-        _tell(absent, "finished runs were trained on data that is not here")
+        _print_count(unknown, "finished runs do not record what data they were trained on")
+        _print_count(absent, "finished runs were trained on data that is not here")
 
 
 def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
@@ -64,6 +68,6 @@ def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
         return None
 
 
-def _tell(count: int, what: str) -> None:
+def _print_count(count: int, what: str) -> None:
     if count:
-        print(f"{count} {what}: they are taken as they are", file=sys.stderr)
+        print(f"{count} {what}: they are used as they are", file=sys.stderr)

@@ -1,19 +1,18 @@
-"""A Ray cluster as an engine: tasks run wherever it has room, on machines that share no disk."""
+"""A Ray cluster as a pool: tasks run wherever it has room, on machines that share no disk."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any, TypeVar
 
 from canet.errors import CanetError
-from canet.runs.engine import Engine, WorkerDied
 
 try:
     import ray
-except ModuleNotFoundError:
-    raise CanetError("--ray needs Ray: pip install -e '.[ray]' in the checkout of canet") from None
+except ModuleNotFoundError as error:
+    raise CanetError("--ray needs Ray: pip install -e '.[ray]' in a clone of canet") from error
 from ray.exceptions import RayError, RayTaskError
 
 T = TypeVar("T")
@@ -21,15 +20,15 @@ MOST_RETRIES = 3  # of a task whose node or process died
 SECONDS_TO_ANSWER = 5.0
 
 
-class Cluster(Engine):
+class Cluster:
     """Tasks of a Ray cluster, each with its share of the CPUs or of a GPU.
 
-    A task whose node dies is repeated elsewhere by Ray.
+    Ray repeats a task elsewhere when its node dies.
 
     Args:
-        address: Of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here, else one
-            that is started on this machine.
-        size: Tasks in flight at most; 1 stands for as many as the cluster has CPUs, or GPUs.
+        address: Address of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here,
+            else one that is started on this machine.
+        size: Tasks at a time; 1 means as many as the cluster has GPUs or else CPUs.
         device: `cpu` leaves GPUs alone.
     """
 
@@ -40,18 +39,22 @@ class Cluster(Engine):
         resources = ray.cluster_resources()
         gpus = 0 if device == "cpu" else int(resources.get("GPU", 0))
         self.size = size if size > 1 else max(1, gpus or int(resources.get("CPU", 1)))
-        share = min(1.0, gpus / self.size)
         self._task: Any = ray.remote(_call).options(
-            num_cpus=0 if gpus else 1, num_gpus=share, max_retries=MOST_RETRIES
+            num_cpus=0 if gpus else 1,
+            num_gpus=min(1.0, gpus / self.size),
+            max_retries=MOST_RETRIES,
         )
 
-    def submit(self, slot: int, function: Callable[..., T], *arguments: Any) -> Future[T]:
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         answer: Future[T] = Future()
         reference = self._task.remote(function, arguments)
         reference.future().add_done_callback(lambda done: _pass_on(done, answer))
         return answer
 
-    def close(self) -> None:
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         ray.shutdown()
 
 
@@ -62,29 +65,29 @@ def _connect(address: str) -> None:
         ray.init(address=address, **quietly)
     except ConnectionError as error:
         if address != "auto":
-            raise CanetError(
-                f"no Ray cluster at '{address}' ({error}): check its address"
-            ) from None
+            raise _no_cluster(address, error) from error
         ray.init(include_dashboard=False, **quietly)
     except ValueError as error:
-        raise CanetError(f"'{address}' is no address of a Ray cluster ({error})") from None
+        raise _no_cluster(address, error) from error
 
 
 def _check(address: str) -> None:
-    """Refuse an address where nobody listens, which Ray itself would try for minutes."""
+    """Reject an address where nothing listens; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or "://" in address:
         return
     try:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
     except OSError as error:
-        raise CanetError(
-            f"no Ray cluster at '{address}' ({error.strerror or error}): check its address"
-        ) from None
+        raise _no_cluster(address, error) from error
+
+
+def _no_cluster(address: str, error: Exception) -> CanetError:
+    return CanetError(f"no Ray cluster at '{address}' ({error}): check its address")
 
 
 def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    """What a node does: one thread, as its share is one CPU."""
+    """What a node does: one thread, because its share is one CPU."""
     import torch
 
     torch.set_num_threads(1)
@@ -96,7 +99,7 @@ def _pass_on(done: Future[T], answer: Future[T]) -> None:
     if isinstance(error, RayTaskError):
         error = error.cause if isinstance(error.cause, Exception) else error
     elif isinstance(error, RayError):
-        error = WorkerDied([*str(error).splitlines()[-1:], f"ended with {type(error).__name__}"])
+        error = BrokenExecutor(f"{type(error).__name__}: {error}")
     if error is not None:
         answer.set_exception(error)
     else:

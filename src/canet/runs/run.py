@@ -1,25 +1,26 @@
-"""Many runs: each that is not finished yet is trained, and each that fails says why."""
+"""Many runs: each that is not finished is trained, and each that fails leaves the reason."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from canet.errors import InputWarning
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.runs.data import compare_data
-from canet.runs.engine import Engine, Here, WorkerDied, open_engine
 from canet.runs.worker import (
     FAILURE,
     Outcome,
+    Worker,
     data_of,
     job_folder,
     train_elsewhere,
-    train_here,
+    train_in_process,
     write_files,
 )
 from canet.store import RunConfig, RunFolder
@@ -27,10 +28,10 @@ from canet.training.loop import Progress
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
+from canet.util.processes import Pool, Processes, cause_of_death, run_all
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
-MOST_DEATHS = 2  # of workers at one run
 
 
 @dataclass(frozen=True)
@@ -50,29 +51,78 @@ def run_jobs(
     retry: bool = False,
     quiet: bool = False,
     ray: str | None = None,
+    task: ShiftTask | None = None,
 ) -> list[FailedJob]:
     """Train every run that is not finished yet; return when each is finished or has failed.
 
-    Finished runs on other data than there is now are refused, where it can be looked at.
+    Finished runs on other data than there is now are rejected with an error.
 
     Args:
-        configs: The runs, in the order in which to start them.
-        root: Folder of all of them. Another command that works there is waited for.
+        configs: The runs.
+        root: Folder of all of them. If another command works there, this one waits for it.
         jobs: Runs at a time: worker processes with one thread each; 1 trains in this process.
         device: `auto`, `cpu` or `cuda`; workers share one GPU.
         data_root: Folder with raw data, on every machine that trains.
         retry: Train failed runs again.
         quiet: Show no progress.
         ray: Address of a Ray cluster that trains, or `auto`.
+        task: The task of all runs, where it is loaded already.
     """
     together = ray is None and pick_device(device).type == "cuda"
-    engine = open_engine(jobs, ray, device)
-    with exclusive_lock(root, quiet), engine:
-        compare_data([job_folder(root, config) for config in configs], data_root, quiet)
-        many = ManyRuns(configs, root, device, data_root, together)
+    names = {config.name for config in configs}
+    configs = [*{(config.name, config.seed): config for config in configs}.values()]
+    places = [job_folder(root, config) for config in configs]
+    pool = open_pool(jobs, ray, device)
+    folder = root / names.pop() if len(names) == 1 else root
+    with pool or nullcontext(), exclusive_lock(folder, quiet):
+        compare_data(places, data_root, quiet, task)
         if retry:
-            many.forget_failures()
-        return many.train(engine, quiet)
+            for place in places:
+                (place.path / FAILURE).unlink(missing_ok=True)
+        runs = _Runs(configs, root)
+        batches = in_batches(runs.left, together)
+        with Display(len(configs), runs.num_over, "runs", quiet) as display:
+            if pool:
+                runs.train_in(pool, batches, device, data_root, display)
+            else:
+                worker = Worker(device, data_root, task)
+                for batch in batches:
+                    runs.settle(batch, worker.train(batch, root, runs.reporter(batch, display)))
+    return [*runs.failed.values()]
+
+
+def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
+    """Where so many tasks run at a time: worker processes or a Ray cluster; None: this process.
+
+    Args:
+        jobs: Tasks at a time; 1 without a cluster means this process.
+        ray: Address of a Ray cluster, or `auto`; None for this machine alone.
+        device: `auto`, `cpu` or `cuda`, of which a cluster gives each task its share.
+    """
+    if jobs < 1:
+        raise CanetError(f"jobs is {jobs}: give 1 or more")
+    if ray is not None:
+        from canet.runs.ray import Cluster
+
+        return Cluster(ray, jobs, device)
+    return None if jobs == 1 else Processes(jobs)
+
+
+def in_batches(configs: Sequence[RunConfig], together: bool) -> Iterator[list[RunConfig]]:
+    """Runs in an order in which neighbours share their task and trainer, one or several at a time.
+
+    Args:
+        configs: The runs.
+        together: Whether runs that differ in their seed alone may be trained side by side.
+    """
+    groups: dict[tuple[object, ...], dict[str, list[RunConfig]]] = {}
+    for config in configs:
+        groups.setdefault(data_of(config), {}).setdefault(config.name, []).append(config)
+    for by_name in groups.values():
+        for runs in by_name.values():
+            size = SEEDS_AT_ONCE if together and get_method(runs[0].method).capturable else 1
+            for begin in range(0, len(runs), size):
+                yield runs[begin : begin + size]
 
 
 def read_failure(place: RunFolder) -> list[str] | None:
@@ -82,154 +132,82 @@ def read_failure(place: RunFolder) -> list[str] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        return [f"'{place.path / FAILURE}' is damaged: --retry runs the job again"]
+        return [f"'{place.path / FAILURE}' is not readable: --retry runs the job again"]
     return lines
 
 
-class ManyRuns:
-    """Runs in one folder: which are left, which are being trained, and which failed.
+class _Runs:
+    """The runs of one folder: which are left, and which have failed."""
 
-    Args:
-        configs: The runs, in the order in which to start them.
-        root, device, data_root: As in `run_jobs`.
-        together: Whether runs that differ in their seed alone may be trained side by side.
-    """
+    def __init__(self, configs: Sequence[RunConfig], root: Path) -> None:
+        self._root = root
+        self._num_runs = len(configs)
+        self.failed: dict[Path, FailedJob] = {}
+        self.left: list[RunConfig] = []
+        for config in configs:
+            place = job_folder(root, config)
+            if place.finished:
+                continue
+            if (lines := read_failure(place)) is None:
+                self.left.append(config)
+            else:
+                self.failed[place.path] = FailedJob(config, lines)
 
-    def __init__(
+    @property
+    def num_over(self) -> int:
+        """Runs that are finished or have failed."""
+        return self._num_runs - len(self.left)
+
+    def train_in(
         self,
-        configs: Sequence[RunConfig],
-        root: Path,
+        pool: Pool,
+        batches: Iterator[list[RunConfig]],
         device: str,
         data_root: Path | None,
-        together: bool,
+        display: Display,
     ) -> None:
-        self._runs = {job_folder(root, config).path: config for config in configs}
-        self._root, self._device, self._data_root = root, device, data_root
-        self._together = together
-        self._left: dict[Path, RunConfig] = {}
-        self._running: dict[Future[Outcome], tuple[int, list[RunConfig]]] = {}
-        self._failed: dict[Path, list[str]] = {}
-        self._alone: set[Path] = set()  # whose process died while it trained others too
-        self._deaths: Counter[Path] = Counter()
+        """Train in a pool. Runs of a worker that died are tried once more, one at a time."""
 
-    def forget_failures(self) -> None:
-        """Count failed runs as not yet trained."""
-        for path in self._runs:
-            (path / FAILURE).unlink(missing_ok=True)
+        def start(batch: list[RunConfig]) -> Future[Outcome]:
+            display.update(self.num_over, pool.size, len(self.failed), label(batch))
+            if pool.remote:
+                return pool.submit(train_elsewhere, batch, device, data_root)
+            return pool.submit(train_in_process, batch, self._root, device, data_root)
 
-    def train(self, engine: Engine, quiet: bool) -> list[FailedJob]:
-        """Train what is left, as many at a time as the engine has slots."""
-        self._left = {path: run for path, run in self._runs.items() if not self._is_over(path)}
-        last: dict[int, RunConfig] = {}
-        with Display(len(self._runs), self._num_over(), "runs", quiet) as display:
-            while self._left or self._running:
-                busy = {slot for slot, _ in self._running.values()}
-                for slot in set(range(engine.size)) - busy:
-                    if configs := self._next(last.get(slot)):
-                        last[slot] = configs[0]
-                        future = self._start(engine, slot, configs, display)
-                        self._running[future] = slot, configs
-                self._show(display)
-                done, _ = wait(self._running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    slot, configs = self._running.pop(future)
-                    self._settle(engine, slot, configs, future)
-        return [FailedJob(self._runs[path], lines) for path, lines in self._failed.items()]
+        again: list[RunConfig] = []
+        for batch, future in run_all(pool, batches, start):
+            try:
+                self.settle(batch, future.result())
+            except BrokenExecutor:
+                again += batch
+        for config in again:
+            try:
+                self.settle([config], start([config]).result())
+            except BrokenExecutor as error:
+                lines = ["a worker died twice at this run", cause_of_death(error)]
+                self.settle([config], Outcome({config.seed: lines}))
 
-    def _next(self, last: RunConfig | None) -> list[RunConfig]:
-        """The runs for a slot whose last one was `last`, taken from those that are left.
-
-        First those whose trainer is loaded there, then those whose task is, then those whose
-        trainer no other slot has; else in the order given.
-        """
-        elsewhere = {configs[0].name for _, configs in self._running.values()}
-
-        def cost(config: RunConfig) -> tuple[bool, bool, bool]:
-            other_data = last is None or data_of(last) != data_of(config)
-            return last is None or last.name != config.name, other_data, config.name in elsewhere
-
-        if not self._left:
-            return []
-        first = min(self._left, key=lambda path: cost(self._left[path]))
-        chosen = [first]
-        if self._together and first not in self._alone and _may_share(self._left[first]):
-            name = self._left[first].name
-            alike = [path for path, run in self._left.items() if run.name == name]
-            chosen = [path for path in alike if path not in self._alone][:SEEDS_AT_ONCE]
-        return [self._left.pop(path) for path in chosen]
-
-    def _start(
-        self, engine: Engine, slot: int, configs: list[RunConfig], display: Display
-    ) -> Future[Outcome]:
-        if engine.remote:
-            return engine.submit(slot, train_elsewhere, configs, self._device, self._data_root)
-        arguments = (configs, self._root, self._device, self._data_root)
-        if isinstance(engine, Here):
-            return engine.submit(slot, train_here, *arguments, self._reporter(configs, display))
-        return engine.submit(slot, train_here, *arguments)
-
-    def _settle(
-        self, engine: Engine, slot: int, configs: list[RunConfig], future: Future[Outcome]
-    ) -> None:
-        """Runs are over, or left again where their worker died."""
-        places = {config.seed: job_folder(self._root, config) for config in configs}
-        try:
-            outcome = future.result()
-        except WorkerDied as death:
-            self._bury([place.path for place in places.values()], death.lines)
-            return
+    def settle(self, batch: Sequence[RunConfig], outcome: Outcome) -> None:
+        """Runs are finished or have failed."""
         for remark in outcome.remarks:
             warnings.warn(remark, InputWarning, stacklevel=2)
-        for seed, files in outcome.files.items():
-            write_files(places[seed], files)
-        for seed, lines in outcome.failures.items():
-            self._fail(places[seed].path, lines)
-        if not outcome.sound:
-            engine.renew(slot)
+        for config in batch:
+            place = job_folder(self._root, config)
+            if files := outcome.files.get(config.seed):
+                write_files(place, files)
+            lines = outcome.failures.get(config.seed)
+            if lines and not place.finished:
+                write_json(place.path / FAILURE, {"lines": lines})
+                self.failed[place.path] = FailedJob(config, lines)
+            self.left.remove(config)
 
-    def _bury(self, paths: list[Path], lines: list[str]) -> None:
-        """A worker died: its runs are for another one, unless it is the run that kills them."""
-        if len(paths) > 1:
-            self._alone.update(paths)
-        for path in paths:
-            self._deaths[path] += 1
-            if RunFolder(path).finished:
-                continue
-            if self._deaths[path] >= MOST_DEATHS:
-                self._fail(path, lines)
-            else:
-                self._left[path] = self._runs[path]
-
-    def _fail(self, path: Path, lines: list[str]) -> None:
-        write_json(path / FAILURE, {"lines": lines})
-        self._failed[path] = lines
-
-    def _is_over(self, path: Path) -> bool:
-        place = RunFolder(path)
-        lines = None if place.finished else read_failure(place)
-        if lines is not None:
-            self._failed[path] = lines
-        return place.finished or lines is not None
-
-    def _num_running(self) -> int:
-        return sum(len(configs) for _, configs in self._running.values())
-
-    def _num_over(self) -> int:
-        return len(self._runs) - len(self._left) - self._num_running()
-
-    def _show(self, display: Display) -> None:
-        batches = [configs for _, configs in self._running.values()]
-        text = label(batches[-1]) if batches else ""
-        display.update(self._num_over(), self._num_running(), len(self._failed), text)
-
-    def _reporter(self, configs: list[RunConfig], display: Display) -> Progress:
-        """Tells how far the only runs are that are being trained."""
-        over = self._num_over() - len(configs)
+    def reporter(self, batch: Sequence[RunConfig], display: Display) -> Progress:
+        """Shows how far the only batch is that is being trained."""
 
         def report(done: int, total: int, score: float) -> None:
-            part = len(configs) * done / total
-            text = f"{label(configs)}, valid {score:.1f}"
-            display.update(over, len(configs), len(self._failed), text, part)
+            text = f"{label(batch)}: epoch {done}/{total}, valid {score:.1f}"
+            part = len(batch) * done / total
+            display.update(self.num_over, len(batch), len(self.failed), text, part)
 
         return report
 
@@ -239,7 +217,3 @@ def label(configs: Sequence[RunConfig]) -> str:
     config = configs[0]
     seeds = ", ".join(str(config.seed) for config in configs)
     return f"{config.task} {config.method}-{config.backbone} seed {seeds}"
-
-
-def _may_share(config: RunConfig) -> bool:
-    return get_method(config.method).capturable

@@ -1,17 +1,16 @@
-"""Search of hyper-parameters on validation data: workers that share a study, and what they found.
+"""Search of hyper-parameters on validation data: trials, one or several at a time, and the best.
 
-A search lives in a folder: `search.json` says what is searched, `journal.log` holds every trial
-unless another storage is named, `best.json` the best settings and how they were found.
+A search has a folder: `search.json` says what is searched, `journal.log` holds every trial unless
+another storage is named, `best.json` the best settings and how they were found.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
-from concurrent.futures import wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -20,62 +19,31 @@ from typing import Any
 
 import optuna
 from optuna.storages import BaseStorage
-from optuna.trial import TrialState
 
 from canet.data import CATALOG
-from canet.data.metrics import METRIC_NAMES
 from canet.errors import CanetError
 from canet.presets import BEST
 from canet.runs.data import data_now
-from canet.runs.engine import Engine, Here, WorkerDied, open_engine
-from canet.search.objective import Objective
-from canet.search.presence import Presence, present_at
-from canet.search.samplers import places
-from canet.search.storage import failure_told, open_storage, reach, serve
+from canet.runs.run import open_pool
+from canet.search.storage import open_storage, serve, storage_errors
 from canet.search.study import (
     ERROR,
     Plan,
-    begin_anew,
     check_data,
-    check_trials,
     done_trials,
-    enqueue_start,
     importances,
+    next_trial,
     open_study,
-    optimize,
     ranked_trials,
 )
+from canet.search.worker import Ended, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
-from canet.util.console import print_table
 from canet.util.files import read_json, write_json
+from canet.util.processes import cause_of_death, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
-SECONDS_BETWEEN_LOOKS = 0.5
 NUM_SHOWN = 5
-
-Look = Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Worker:
-    """What a slot of an engine does: trials, until there are as many as wanted."""
-
-    plan: Plan
-    wanted: int
-    storage: BaseStorage
-    device: str
-    data_root: Path | None
-
-    def __call__(self, dead: frozenset[int], look: Look | None) -> str:
-        """Trials that are not `dead` are left to other workers. Returns the hardware."""
-        reach(self.storage)
-        with failure_told():
-            study = open_study(self.plan, self.storage)
-            objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
-            check_data(study, objective.data)
-            optimize(study, self.plan, self.wanted, objective, dead, look)
-        return device_name(pick_device(self.device))
 
 
 def run_search(
@@ -100,63 +68,94 @@ def run_search(
         device: `auto`, `cpu` or `cuda`.
         data_root: Folder with raw data, on every machine that takes part.
         quiet: Show no progress.
-        ray: Address of a Ray cluster that does the trials, or `auto`; None for this machine.
+        ray: Address of a Ray cluster that runs the trials, or `auto`; None for this machine.
 
     Returns:
         The content of `best.json`.
     """
     _begin(plan, out)
     place = storage or str(out / JOURNAL)
-    kept = open_storage(place)
-    study = open_study(plan, kept)
-    check_trials(study, plan)
-    wanted = min(trials, len(plan.points))
-    done = len(done_trials(study))
-    if done >= wanted:
-        if data := data_now(plan.base, data_root):
-            check_data(study, data)
-        hardware = device_name(pick_device(device))
-    else:
-        with (
-            failure_told(),
-            present_at(place) as presence,
-            Display(wanted, done, "trials", quiet) as display,
-            open_engine(jobs, ray, device) as engine,
-            serve(kept) if engine.remote else nullcontext(kept) as shared,
-        ):
-            worker = Worker(plan, wanted, shared, device, data_root)
-            look = partial(_show, display, study, plan)
-            hardware = _do_trials(engine, worker, study, presence, look)
-    best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
+    with storage_errors(place):
+        kept = open_storage(place)
+        study = open_study(plan, kept)
+        wanted = min(trials, len(plan.points))
+        done = len(done_trials(study))
+        if done < wanted:
+            with Display(wanted, done, "trials", quiet) as display:
+                work = _Work(study, plan, wanted, partial(_show, display, study, plan))
+                work.run(kept, jobs, ray, device, data_root)
+            hardware = ", ".join(sorted(work.hardware))
+        else:
+            if data := data_now(plan.base, data_root):
+                check_data(study, data)
+            hardware = device_name(pick_device(device))
+        best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
     write_json(out / BEST, best)
     return best
 
 
-def show_search(best: dict[str, Any]) -> None:
-    """The best trials, what mattered, and the next command."""
-    names = list(best["settings"])
-    rows = []
-    for trial in best["best_trials"]:
-        values = [f"{value:g}" for value in trial["settings"].values()]
-        rows.append([str(trial["number"]), f"{trial['valid']:.2f}", *values])
-    runs = f"mean of {best['seeds']} runs" if best["seeds"] > 1 else "one run"
-    print_table(
-        f"{best['task']}, {best['method']}-{best['backbone']}: best of {best['trials']} trials "
-        f"({best['pruned']} pruned, {best['failed']} failed) of {best['epochs']} epochs by "
-        f"validation {METRIC_NAMES[best['metric']]} %, {runs}",
-        ["trial", "valid", *names],
-        rows,
-    )
-    if best["start"]["valid"] is not None:
-        print(f"The search started at {best['start']['valid']:.2f}.")
-    if best["importances"]:
-        shares = (f"{name} {share:.0%}" for name, share in best["importances"].items())
-        print(f"Importance: {', '.join(shares)}")
-    print(f"Train with the best settings: {best['train']}")
+class _Work:
+    """The trials that are missing, one or several at a time.
+
+    Args:
+        study: Where trials are drawn from and kept.
+        plan: What is searched.
+        wanted: Number of trials in all.
+        look: Called after each trial.
+    """
+
+    def __init__(
+        self, study: optuna.Study, plan: Plan, wanted: int, look: Callable[[], None]
+    ) -> None:
+        self._study, self._plan, self._wanted, self._look = study, plan, wanted, look
+        self._running: list[optuna.Trial] = []
+        self.hardware: set[str] = set()
+
+    def run(
+        self, storage: BaseStorage, jobs: int, ray: str | None, device: str, data_root: Path | None
+    ) -> None:
+        pool = open_pool(jobs, ray, device)
+        if pool is None:
+            worker = TrialWorker(self._plan, storage, device, data_root)
+            for trial in self._trials():
+                self._end(trial, worker.train(trial))
+            return
+        with pool, serve(storage) if pool.remote else nullcontext(storage) as shared:
+
+            def start(trial: optuna.Trial) -> Future[Ended]:
+                identity = trial._trial_id
+                return pool.submit(
+                    train_in_process, self._plan, shared, device, data_root, identity
+                )
+
+            for trial, future in run_all(pool, self._trials(), start):
+                try:
+                    self._end(trial, future.result())
+                except BrokenExecutor as error:
+                    raise CanetError(
+                        f"a worker died ({cause_of_death(error)}): lower --jobs if memory is "
+                        "short; the same command continues where it stopped"
+                    ) from error
+
+    def _trials(self) -> Iterator[optuna.Trial]:
+        while len(done_trials(self._study)) + len(self._running) < self._wanted:
+            trial = next_trial(self._study, self._plan, self._running)
+            if trial is None:
+                return
+            self._running.append(trial)
+            yield trial
+
+    def _end(self, trial: optuna.Trial, ended: Ended) -> None:
+        if ended.error:
+            trial.set_user_attr(ERROR, ended.error)
+        self._study.tell(trial, ended.score, ended.state)
+        self._running.remove(trial)
+        self.hardware.add(ended.hardware)
+        self._look()
 
 
 def _begin(plan: Plan, out: Path) -> None:
-    """Claim the folder for a search, or check that what lies there is the same search."""
+    """Claim the folder for a search, or check that it has the same search."""
     content = json.loads(json.dumps(plan.content))
     path = out / PLAN
     if not path.exists():
@@ -164,41 +163,12 @@ def _begin(plan: Plan, out: Path) -> None:
         return
     try:
         there = read_json(path)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as error:
         raise CanetError(
-            f"'{path}' is damaged: remove it if the search is this one, or choose another --out"
-        ) from None
+            f"'{path}' is not JSON: remove it if the search is this one, or choose another --out"
+        ) from error
     if there != content:
         raise CanetError(f"'{out}' holds another search: choose another folder for --out")
-
-
-def _do_trials(
-    engine: Engine, worker: Worker, study: optuna.Study, presence: Presence, look: Look
-) -> str:
-    """Let the slots of an engine do the trials that are missing; what they ran on."""
-    hardware: set[str] = set()
-    # Once is enough, unless an engine repeated a task whose machine died in the middle of a trial.
-    while (missing := worker.wanted - len(done_trials(study))) > 0:
-        with presence.alone() as alone:
-            if alone:
-                begin_anew(study)
-            enqueue_start(study, worker.plan)
-        unended = study.get_trials(deepcopy=False, states=[TrialState.RUNNING])
-        dead = frozenset(trial.number for trial in unended)
-        tasks = [
-            engine.submit(slot, worker, dead, look if isinstance(engine, Here) else None)
-            for slot in range(min(engine.size, missing))
-        ]
-        while wait(tasks, SECONDS_BETWEEN_LOOKS).not_done:
-            look()
-        try:
-            hardware |= {task.result() for task in tasks}
-        except WorkerDied as error:
-            raise CanetError(
-                f"{error}: lower --jobs if memory is short; the same command goes on where it "
-                "stopped"
-            ) from None
-    return ", ".join(sorted(hardware))
 
 
 def _show(display: Display, study: optuna.Study, plan: Plan) -> None:
@@ -210,12 +180,11 @@ def _show(display: Display, study: optuna.Study, plan: Plan) -> None:
 
 
 def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
-    """What was found and how, as `best.json` tells it."""
+    """What was found and how, as `best.json` has it."""
     base, done, ranked = plan.base, done_trials(study), ranked_trials(study)
     if not ranked:
         errors = [trial.user_attrs[ERROR] for trial in done if ERROR in trial.user_attrs]
         raise CanetError(f"no trial ended with a score: {errors[0] if errors else 'all pruned'}")
-    place = places(study.get_trials(deepcopy=False))
     start = [trial.value for trial in ranked if trial.params == plan.start]
     states = [trial.state.name for trial in done]
     return {
@@ -238,7 +207,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
         "sampler": plan.sampler,
         "importances": importances(study),
         "best_trials": [
-            {"number": place[t.number], "valid": t.value, "settings": _ordered(plan, t.params)}
+            {"number": t.number, "valid": t.value, "settings": _ordered(plan, t.params)}
             for t in ranked[:NUM_SHOWN]
         ],
         "command": _search_command(plan, len(done)),

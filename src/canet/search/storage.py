@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import socket
 import warnings
 from collections.abc import Iterator
@@ -13,65 +15,76 @@ from optuna.exceptions import ExperimentalWarning, StorageInternalError
 from optuna.storages import (
     BaseStorage,
     GrpcStorageProxy,
+    JournalStorage,
     RDBStorage,
     get_storage,
     run_grpc_proxy_server,
 )
+from optuna.storages.journal import JournalFileBackend
 
 from canet.errors import CanetError
-from canet.runs.engine import Processes
-from canet.search.journal import open_journal
+from canet.util.files import write_errors
+from canet.util.processes import end_with_parent
 
 SERVER_SECONDS = 60  # that a worker waits for the machine that keeps the trials
+ENTRY = b'{"op_code":'
+"""How every line of a journal begins."""
 
 
 def open_storage(place: str) -> BaseStorage:
     """The journal at a path, or the database at a URL."""
-    if "://" in place:
-        return _open_database(place)
-    return open_journal(Path(place).absolute())
+    return _open_database(place) if "://" in place else _open_journal(Path(place).absolute())
 
 
 @contextmanager
-def failure_told() -> Iterator[None]:
-    """Turn a failure of a database in the middle of a search into one line."""
+def storage_errors(place: str) -> Iterator[None]:
+    """Turn a storage that fails in the middle of a search into one line."""
     try:
-        yield
+        with write_errors(Path(place)):
+            yield
     except StorageInternalError as error:
         cause = str(error.__cause__ or error).splitlines()[0]
         raise CanetError(
-            f"the storage failed ({cause}): mend it, and the same command goes on"
-        ) from None
+            f"the storage '{place}' failed ({cause}): fix it, and the same command continues"
+        ) from error
 
 
 @contextmanager
 def serve(storage: BaseStorage) -> Iterator[BaseStorage]:
-    """A storage that other machines can be sent: it asks a server here, which has the given one."""
+    """A storage for other machines: it asks a server on this one, which has the given storage."""
     if find_spec("grpc") is None:
-        raise CanetError("--ray needs grpcio: pip install -e '.[ray]' in the checkout of canet")
+        raise CanetError("--ray needs grpcio: pip install -e '.[ray]' in a clone of canet")
     host = _own_address()
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         proxy = GrpcStorageProxy(host=host, port=port)
-    with Processes(1, threads=None) as server:  # Optuna's server ends only with its process
-        server.submit(0, _serve, storage, host, port)
+    # Optuna's server ends only with its process.
+    server = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(storage, host, port, os.getpid()), daemon=True
+    )
+    server.start()
+    try:
         yield proxy
+    finally:
+        server.kill()
+        server.join()
 
 
 def reach(storage: BaseStorage) -> None:
-    """Wait until a storage of another machine answers."""
+    """Wait until a storage on another machine answers."""
     if isinstance(storage, GrpcStorageProxy):
         try:
             storage.wait_server_ready(SERVER_SECONDS)
-        except ConnectionError:
+        except ConnectionError as error:
             raise CanetError(
-                "a worker cannot reach the machine that searches: let it through the firewall"
-            ) from None
+                "a worker cannot reach the machine that searches: open the firewall for it"
+            ) from error
 
 
-def _serve(storage: BaseStorage, host: str, port: int) -> None:
+def _serve(storage: BaseStorage, host: str, port: int, parent: int) -> None:
+    end_with_parent(parent)
     warnings.simplefilter("ignore", ExperimentalWarning)
     run_grpc_proxy_server(get_storage(storage), host=host, port=port)
 
@@ -86,6 +99,29 @@ def _own_address() -> str:
         return str(route.getsockname()[0])
 
 
+def _open_journal(path: Path) -> BaseStorage:
+    try:
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists():
+                _drop_torn_line(path)
+            return JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise CanetError(
+            f"'{path}' is not a journal of a search, or a line of it was changed ({error}): "
+            "choose another --out or --storage"
+        ) from error
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Drop the part of a line that a full disk or a kill cut off: Optuna would append to it."""
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    torn = content[end:]
+    if torn and torn.startswith(ENTRY[: len(torn)]):
+        os.truncate(path, end)
+
+
 def _open_database(url: str) -> BaseStorage:
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -93,4 +129,4 @@ def _open_database(url: str) -> BaseStorage:
         return RDBStorage(url)
     except (SQLAlchemyError, ImportError, StorageInternalError) as error:
         cause = str(error).splitlines()[0]
-        raise CanetError(f"cannot open the storage '{url}' ({cause}): check its URL") from None
+        raise CanetError(f"cannot open the storage '{url}' ({cause}): check its URL") from error

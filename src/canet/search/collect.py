@@ -1,0 +1,65 @@
+"""Many searches → `searched.json`, the settings that the competitors start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from canet.errors import CanetError
+from canet.presets import BEST, unsearched
+from canet.util.files import read_json
+
+TEXTS = ("task", "backbone", "method", "command", "date", "hardware")
+KEPT = ("valid", "trials", "epochs", "features")
+
+
+def collect(folders: Iterable[Path]) -> dict[str, Any]:
+    """The content of `searched.json` from the searches at or below some folders, in any order.
+
+    An entry holds what differs from the settings without search, CaNet's published ones or what a
+    task's competitors share, the best validation score, and how many trials of how many epochs it
+    took.
+    """
+    found = sorted({path for folder in folders for path in folder.rglob(BEST)})
+    searches = [_read_search(path) for path in found]
+    if not searches:
+        raise CanetError("no finished search there: give the folders of searches")
+    tasks: dict[str, dict[str, dict[str, Any]]] = {}
+    for search in sorted(searches, key=lambda s: (s["task"], s["backbone"], s["method"])):
+        task, backbone, method = search["task"], search["backbone"], search["method"]
+        methods = tasks.setdefault(task, {}).setdefault(backbone, {})
+        if method in methods:
+            raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
+        before = asdict(unsearched(task, method, backbone))
+        methods[method] = {
+            "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
+            **{key: search[key] for key in KEPT},
+        }
+    return {
+        "commands": sorted({_template(search) for search in searches}),
+        "date": max(search["date"] for search in searches),
+        "hardware": ", ".join(sorted({search["hardware"] for search in searches})),
+        "tasks": tasks,
+    }
+
+
+def _read_search(path: Path) -> dict[str, Any]:
+    """What a search left in its folder, or an error where that is something else."""
+    try:
+        search = read_json(path)
+        texts = all(isinstance(search[name], str) for name in TEXTS)
+        if not (texts and isinstance(search["settings"], dict) and search.keys() >= set(KEPT)):
+            raise ValueError("an entry is missing or of another type")
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise CanetError(f"'{path}' is not the result of a search ({error})") from error
+    return dict(search)
+
+
+def _template(search: dict[str, Any]) -> str:
+    """The command of a search, with its task, method and backbone left open."""
+    special = f"canet search {search['task']} --method {search['method']}"
+    special += f" --backbone {search['backbone']}"
+    rest = str(search["command"]).removeprefix(special)
+    return f"canet search TASK --method METHOD --backbone BACKBONE{rest}"

@@ -1,0 +1,102 @@
+"""Worker processes: they stay warm, are replaced when one dies, and end with us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import BrokenExecutor
+from pathlib import Path
+
+import pytest
+
+from canet.util.processes import Processes, run_all
+from tests.runs.processes import alive, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def write_pid_and_sleep(path: Path) -> None:
+    path.with_suffix(".tmp").write_text(str(os.getpid()))
+    path.with_suffix(".tmp").rename(path)
+    time.sleep(600)
+
+
+def test_a_process_has_one_thread_and_survives_an_error_but_not_its_death() -> None:
+    with Processes(1) as pool:
+        assert pool.submit(threads).result() == 1
+        first = pool.submit(os.getpid).result()
+        with pytest.raises(ValueError, match="four"):
+            pool.submit(int, "four").result()
+        assert pool.submit(os.getpid).result() == first != os.getpid()
+        with pytest.raises(BrokenExecutor, match="SIGKILL"):
+            pool.submit(die).result()
+        last = pool.submit(os.getpid).result()
+        assert last != first
+    wait_until(lambda: not alive(last))
+
+
+def test_tasks_are_taken_only_when_there_is_room() -> None:
+    with Processes(2, threads=None) as pool:
+        taken: list[int] = []
+
+        def numbers() -> object:
+            for number in range(10):
+                taken.append(number)
+                yield number
+
+        ended = []
+        for number, future in run_all(pool, numbers(), lambda n: pool.submit(double, n)):
+            assert future.result() == 2 * number
+            ended.append(number)
+            assert len(taken) <= len(ended) + 1
+    assert sorted(ended) == [*range(10)]
+
+
+def test_the_end_of_a_pool_kills_processes_in_the_middle_of_a_task(tmp_path: Path) -> None:
+    with Processes(1, threads=None) as pool:
+        pool.submit(write_pid_and_sleep, tmp_path / "pid")
+        wait_until((tmp_path / "pid").exists)
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not alive(pid))
+
+
+PARENT = """
+import sys
+from pathlib import Path
+from canet.util.processes import Processes
+from tests.util.test_processes import write_pid_and_sleep
+
+if __name__ == "__main__":
+    with Processes(1, None) as pool:
+        pool.submit(write_pid_and_sleep, Path(sys.argv[1])).result()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_processes_do_not_outlive_their_parent(number: int, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT)
+    command = [sys.executable, str(script), str(tmp_path / "pid")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL) as parent:
+        wait_until((tmp_path / "pid").exists)
+        parent.send_signal(number)
+    worker = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not alive(worker))
