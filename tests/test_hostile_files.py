@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from canet.data.benchmarks.raw import obtain, status
+from canet.data.benchmarks.sources import RawFile
 
 import canet
 from canet.cli.verification import verify
@@ -20,8 +22,6 @@ from canet.data.benchmarks import sources
 from canet.data.benchmarks.download import Member, extract
 from canet.data.benchmarks.planetoid import load_pickle
 from canet.data.benchmarks.processed import processed
-from canet.data.benchmarks.raw import obtain, status
-from canet.data.benchmarks.sources import RawFile
 from canet.data.graph_files import inspect_graph
 from canet.errors import CanetError
 from canet.paper.page import write_report

@@ -53,3 +53,8 @@ def listed(items: Iterable[Any], count: int | None = None) -> str:
     texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]
     more = (len(texts) if count is None else count) - MOST_LISTED
     return ", ".join(texts[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def first_line(error: Exception) -> str:
+    """What an error of another package says, in a line that is not too long."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:120]

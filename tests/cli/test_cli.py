@@ -20,7 +20,7 @@ import torch
 
 from canet import __version__, cli
 from canet.cli import demonstration
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.benchmarks import download, synthetic
 from canet.methods import BACKBONES, Settings
 from canet.methods import METHODS as REGISTRY
@@ -518,7 +518,7 @@ def test_official_layouts_train_from_end_to_end(
             line = ("train", task, "--method", method, "--backbone", backbone, *QUICK)
             summary = canet(*line, "--data-root", small_root, "--json").content
             assert (summary["task"], summary["features"]) == (task, "original")
-            assert summary["metric"] == CATALOG[task].metric
+            assert summary["metric"] == DATASETS[task].metric
             assert all(0 <= value <= 100 for scores in values(summary) for value in scores)
             assert ("left_out" in summary["scores"]) == (task == "elliptic")
     assert files_of(small_root) == before
@@ -625,7 +625,7 @@ def test_data_sets_are_listed_with_their_state_and_nothing_is_downloaded(
     assert (answer.code, answer.err) == (0, "")
     rows = [line.split("│")[1:-1] for line in answer.out.splitlines() if line.startswith("│")]
     state = {row[0].strip(): row[-1].strip() for row in rows}
-    assert list(state) == list(CATALOG)
+    assert list(state) == list(DATASETS)
     assert state["synthetic"] == "none needed"
     assert state["cora"] == "missing: 6 files"
     assert state["twitch"] == "missing: 18 files"
@@ -637,7 +637,7 @@ def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list
     (small_root / "planetoid").mkdir()
     (small_root / "planetoid/ind.cora.tx").write_bytes(b"not the published file")
     content = canet("datasets", "--data-root", small_root, "--json").content
-    assert list(content) == list(CATALOG)
+    assert list(content) == list(DATASETS)
     states = {name: task["state"] for name, task in content.items()}
     assert states == {
         **dict.fromkeys(("synthetic", "twitch", "arxiv", "elliptic"), "present"),

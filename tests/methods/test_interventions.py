@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import canet
+from canet.data import load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.data.benchmarks.synthetic import synthetic_task
 from canet.data.task import ShiftTask
 from canet.data.user_graph import OwnGraph
 from canet.errors import CanetError, InputWarning
@@ -358,7 +358,7 @@ def test_the_spurious_columns_are_found_without_any_environment_label(
 ) -> None:
     monkeypatch.setattr("canet.data.benchmarks.synthetic.NUM_USERS", 600)
     for generator in ("shared", "redrawn", "resampled"):
-        task = synthetic_task(0, "disjoint", generator)
+        task = load_task("synthetic", protocol="disjoint", generator=generator)
         settings = CaNetSettings(hidden=8, epochs=1, interventions="inferred")
         method = Trainer(task, "canet", "gcn", settings, "cpu").run(0).method
         large = method.interventions.moved.large  # type: ignore[union-attr]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from canet.data import WITHOUT_SPURIOUS
 from canet.report.score import Published, Score
 from canet.report.tables import Table
-from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.run_folder import CONFIG, RESULT
 from canet.util.files import read_json, write_json

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from canet.data import WITHOUT_SPURIOUS
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.presets import unsearched
@@ -14,7 +15,6 @@ from canet.report.results import read_results
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
-from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.run_folder import RESULT
 from canet.util.files import read_json, write_json

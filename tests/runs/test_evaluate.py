@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from canet.data import load_task
+from canet.data import CENTRED, WITHOUT_SPURIOUS, load_task
 from canet.data.benchmarks import synthetic
 from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.runs.evaluate import (
-    CENTRED,
-    WITHOUT_SPURIOUS,
     difference,
     evaluate_runs,
     open_trainer,

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from canet.data.benchmarks.files import FileStatus
 
 from canet.cli.listings import Reporter, print_table, show_tasks, summary_rows
-from canet.data import CATALOG, TaskDescription
-from canet.data.benchmarks.catalog import Statistics
-from canet.data.benchmarks.raw import FileStatus
+from canet.data import DATASETS, TaskDescription
+from canet.data.benchmarks.dataset import Statistics
 from canet.util import progress
 from canet.util.progress import SECONDS_BETWEEN_LINES
 
@@ -170,14 +170,14 @@ def test_table_goes_nowhere_without_standard_output(
 
 
 def described(name: str, state: str, files: list[FileStatus]) -> TaskDescription:
-    entry = CATALOG[name]
+    entry = DATASETS[name]
     return TaskDescription(
         name=name,
         description=entry.description,
         shift=entry.shift,
         metric=entry.metric,
         state=state,
-        statistics=entry.counts or Statistics(1500, 2952, 5, 1200),
+        statistics=entry.statistics or Statistics(1500, 2952, 5, 1200),
         domains=entry.domains,
         spurious=entry.spurious,
         protocols=entry.protocols,
@@ -188,7 +188,7 @@ def described(name: str, state: str, files: list[FileStatus]) -> TaskDescription
 
 TASKS = [
     described(name, "missing", [FileStatus(f"{name}/{i}", "missing", None) for i in range(18)])
-    for name in CATALOG
+    for name in DATASETS
 ]
 
 

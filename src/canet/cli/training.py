@@ -31,7 +31,7 @@ from canet.cli.options import (
     TaskName,
     changed_settings,
 )
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import GENERATORS
 from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.estimator.classifier import load
 from canet.methods import check_backbone, get_method
@@ -151,7 +151,7 @@ def _problems_of_files(place: RunFolder) -> Iterator[str]:
 def _check_use(place: RunFolder) -> None:
     """Try what runs are for: a table of the scores, and the weights in their model."""
     config, run = place.read_config(), read_run(place)
-    known = CATALOG.get(config.task)
+    known = DATASETS.get(config.task)
     summarise([run], known.metric if known else "accuracy")
     if place.has_metrics:
         place.read_metrics()

@@ -22,7 +22,7 @@ import optuna
 from optuna.storages import BaseStorage
 from optuna.trial import TrialState
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.metrics import METRIC_NAMES
 from canet.errors import CanetError
 from canet.presets import BEST
@@ -228,7 +228,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
         "backbone": base.backbone,
         "settings": _ordered(plan, ranked[0].params),
         "valid": ranked[0].value,
-        "metric": CATALOG[base.task].metric,
+        "metric": DATASETS[base.task].metric,
         "start": {"settings": plan.start, "valid": start[0] if start else None},
         "trials": len(done),
         "pruned": states.count("PRUNED"),

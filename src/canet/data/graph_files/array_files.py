@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from canet.data.graph_files.chunks import check_memory, first_line
-from canet.errors import InputError
+from canet.data.graph_files.chunks import check_memory
+from canet.errors import InputError, first_line
 
 OLD_FILES = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 """How files begin that torch wrote before it wrote archives."""

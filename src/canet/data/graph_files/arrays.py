@@ -18,11 +18,11 @@ from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
 from canet.data.graph_files.array_files import open_arrays
 from canet.data.graph_files.cells import as_classes
-from canet.data.graph_files.chunks import check_memory, first_line
+from canet.data.graph_files.chunks import check_memory
 from canet.data.graph_files.column_checks import Refuse, check_present, raise_error
 from canet.data.graph_files.columns import Encoding, Roles
 from canet.data.graph_files.parts import GraphParts, read_split
-from canet.errors import CanetError, InputError, InputWarning, listed
+from canet.errors import CanetError, InputError, InputWarning, first_line, listed
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from canet.errors import InputError
+from canet.errors import InputError, first_line
 
 Chunk = dict[str, np.ndarray]
 LONGEST_NAME = 200
@@ -167,11 +167,6 @@ class ParquetTable:
         return InputError(
             f"'{self.path}' is no readable Parquet file ({first_line(error)}): write it again"
         )
-
-
-def first_line(error: Exception) -> str:
-    """What an error of another package says, in a line that is not too long."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def check_memory(size: int, what: str) -> None:
