@@ -12,15 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from canet.data.benchmarks.raw import obtain, status
-from canet.data.benchmarks.sources import RawFile
 
 import canet
 from canet.cli.verification import verify
 from canet.data import load_task
-from canet.data.benchmarks import sources
-from canet.data.benchmarks.download import Member, extract
-from canet.data.benchmarks.planetoid import load_pickle
 from canet.data.benchmarks.processed import processed
 from canet.data.graph_files import inspect_graph
 from canet.errors import CanetError
@@ -32,7 +27,7 @@ from canet.store import RunFolder
 from canet.store.archive import runs_at
 from canet.store.model_folder import read_model, write_model
 from canet.store.tensors import unpack
-from canet.util.files import sha256
+from tests.conftest import without_checksums, write_arxiv, write_elliptic, write_twitch
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_entries, hostile_files, hostile_references
 from tests.own_graphs import own_graph
@@ -102,8 +97,6 @@ def load_task_of(name: str) -> Callable[[Path], object]:
 
 def raw_file(name: str) -> Callable[[Path], None]:
     def prepare(folder: Path) -> None:
-        from tests.conftest import write_arxiv, write_elliptic, write_twitch
-
         {"arxiv": write_arxiv, "elliptic": write_elliptic, "twitch": write_twitch}[name](folder)
 
     return prepare
@@ -125,24 +118,6 @@ def go_on_with_search(folder: Path) -> object:
 def unpack_runs(folder: Path) -> None:
     with runs_at(folder / "runs.tar.xz") as root:
         find_results(root)
-
-
-def published_pickle(folder: Path) -> object:
-    """As if a published file were the hostile one: its checksum is right."""
-    path = folder / "ind.cora.graph"
-    return load_pickle(path, sha256(path))
-
-
-FILE = RawFile("set/file", None)
-
-
-def cached(folder: Path) -> None:
-    (folder / "cache" / "set").mkdir(parents=True)
-    (folder / "cache" / "set" / "file").write_bytes(b"1,2")
-
-
-def first_use(folder: Path) -> object:
-    return status(FILE, None), obtain([FILE], None)
 
 
 def read_copy(folder: Path) -> None:
@@ -187,13 +162,11 @@ LOADERS = [
     Loader("report failures", "job/failed.json", embedded.failures),
     Loader("weights of a run", "run/weights.safetensors", load_weights, run, True),
     Loader("archive of runs", "runs.tar.xz", unpack_runs, refuses_all=True),
-    Loader("checksums of raw files", "cache/set/checksums.json", first_use, cached),
     Loader("processed copy", "cache/processed/any", read_copy),
     Loader("searches", "search/best.json", lambda f: collect([f])),
     Loader("settings", "best.json", lambda f: read_settings(f / "best.json")),
     Loader("journal of a search", "journal.log", open_journal),
     Loader("plan of a search", "search.json", go_on_with_search, refuses_all=True),
-    Loader("published pickle", "ind.cora.graph", published_pickle),
     *(
         Loader(f"raw {place}", place, load_task_of(task), raw_file(task))
         for task, place in (
@@ -208,12 +181,6 @@ LOADERS = [
             ("twitch", "twitch/RU/musae_RU_edges.csv"),
         )
     ),
-    Loader(
-        "archive of raw files",
-        "raw.zip",
-        lambda f: extract(f / "raw.zip", [Member(f / "out", ("file",), None)]),
-        refuses_all=True,
-    ),
 ]
 
 
@@ -226,7 +193,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
 @pytest.fixture
 def no_checksums(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Iterator[None]:
     """Raw files are believed, as those are whose published checksum is not known."""
-    monkeypatch.setattr(sources, "KNOWN", {})
+    without_checksums(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

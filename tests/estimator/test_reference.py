@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import (
     MOST_NODES,
@@ -215,7 +215,7 @@ def test_what_is_remembered_is_what_the_method_says_of_training_and_validation_n
     torch.manual_seed(0)
     method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
     found = remember(task, method, seed=0)
-    whole = forward(method, OwnGraph(task.data.x, task.data.edge_index, None))
+    whole = forward(method, UserGraph(task.data.x, task.data.edge_index, None))
     train, valid, y = task.train, task.valid, task.data.y
     torch.testing.assert_close(found.embedding, whole.embedding[train])
     torch.testing.assert_close(found.valid_logits, whole.logits[valid])

@@ -12,7 +12,7 @@ import canet
 from canet.data import load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
@@ -222,7 +222,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     task = uneven_task()
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
-    forward(run.method.eval(), OwnGraph(task.data.x, task.data.edge_index, None), torch.arange(60))
+    forward(run.method.eval(), UserGraph(task.data.x, task.data.edge_index, None), torch.arange(60))
     assert len(drawn) == 5
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from canet.data.benchmarks.files import FileStatus
 
 from canet.cli.listings import Reporter, print_table, show_tasks, summary_rows
 from canet.data import DATASETS, TaskDescription
 from canet.data.benchmarks.dataset import Statistics
+from canet.data.benchmarks.files import FileStatus
 from canet.util import progress
 from canet.util.progress import SECONDS_BETWEEN_LINES
 

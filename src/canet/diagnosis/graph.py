@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.user_graph import open_graph, read_classes
+from canet.data.user_graph import match_classes, read_user_graph
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.util.sparse import components, from_scipy, to_scipy
@@ -112,7 +112,7 @@ def read(model: Model, data: Data, trained_on: bool = False) -> Diagnosed:
     Of the graph's own columns `y`, `environment`, `time`, `batch` and `node_id` are read where they
     are there, and `train_mask` if this is the graph that the model was trained on.
     """
-    own = open_graph(data, undirected=bool(model.undirected))
+    own = read_user_graph(data, undirected=bool(model.undirected))
     n = own.num_nodes
     held_out = np.ones(n, dtype=bool)
     if trained_on and data.get("train_mask") is not None:
@@ -144,7 +144,7 @@ def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
     """Place $[N]$ of each label among the classes; -1 of no label, C of a label not among them."""
     if y is None:
         return np.full(num_nodes, -1)
-    numbers, known = read_classes(y, num_nodes, classes)
+    numbers, known = match_classes(y, num_nodes, classes)
     return np.where(known & (numbers.numpy() < 0), len(classes), numbers.numpy())
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from canet.data.checks import check_features, check_metric, check_nodes
 from canet.data.graph_files.columns import Encoding
-from canet.data.user_graph import OwnGraph, open_graph, own_task, read_classes
+from canet.data.user_graph import UserGraph, match_classes, read_user_graph, user_task
 from canet.errors import InputError, unknown_name
 from canet.estimator.reference import Reference, remember
 from canet.methods import METHODS, Method, check_backbone, get_method
@@ -142,7 +142,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             changes["epochs"] = self.epochs
         settings = override(method_type.settings_type(), changes)
         seed = self._seed()
-        own = own_task(
+        own = user_task(
             data,
             train,
             valid,
@@ -226,7 +226,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         own = self._open(data, graph)
         if data.get("y") is None:
             raise InputError("y is missing: scoring needs labels")
-        y, known = read_classes(data.y, own.num_nodes, self.classes_)
+        y, known = match_classes(data.y, own.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
@@ -291,10 +291,10 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         tensors = {"weights": self.method_.state_dict(), "reference": self.reference_.tensors()}
         write_model(Path(path), content, tensors)
 
-    def _open(self, data: Any, graph: Any) -> OwnGraph:
+    def _open(self, data: Any, graph: Any) -> UserGraph:
         """A graph that the trained model can read."""
         check_is_fitted(self)
-        own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
+        own = read_user_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
         given = data.get("encoding")
         if given is not None and given != self.encoding_:
             mend = "read it with canet.read_graph(…, encoding=model.encoding_)"

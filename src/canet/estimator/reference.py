@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.methods import Method
 from canet.training.inference import forward
@@ -141,7 +141,7 @@ class Reference:
 
 def remember(task: ShiftTask, method: Method, seed: int) -> Reference:
     """A sample of a task's training and validation nodes as a trained method sees them."""
-    own = OwnGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
+    own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
     y[task.train] = task.data.y[task.train]

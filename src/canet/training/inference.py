@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Graph, SparseMatrix
@@ -20,7 +20,7 @@ class GraphReader:
         own: The graph.
     """
 
-    def __init__(self, method: Method, own: OwnGraph) -> None:
+    def __init__(self, method: Method, own: UserGraph) -> None:
         self._model = method.model
         self._own = own
         self._graph = Graph(own.edge_index, own.num_nodes, self._model.operators, own.graph)
@@ -48,6 +48,6 @@ class GraphReader:
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
 
-def forward(method: Method, own: OwnGraph, nodes: Tensor | None = None) -> Prediction:
+def forward(method: Method, own: UserGraph, nodes: Tensor | None = None) -> Prediction:
     """One pass over a graph; as :meth:`GraphReader.read`."""
     return GraphReader(method, own).read(nodes)

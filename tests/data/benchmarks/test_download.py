@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import io
 import json
@@ -9,6 +10,7 @@ import os
 import sys
 import time
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING
@@ -23,9 +25,18 @@ from canet.errors import CanetError
 if TYPE_CHECKING:
     from tests.data.benchmarks.conftest import Server
 
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
 CONTENT = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 PATH = "set/folder/file"
+
+
+@pytest.fixture(autouse=True)
+def closed_connections() -> Iterator[None]:
+    """Sockets that requests leaves open after an error end with the test that caused them."""
+    yield
+    gc.collect()
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

@@ -115,7 +115,7 @@ def load_task(
     seed = checked_seed(data_seed, "data_seed")
     root = Path(data_root) if data_root else None
     task = dataset.load(Request(root, seed, protocol, chosen, inductive, generator))
-    return replace(task, inductive=inductive)
+    return replace(task, inductive=inductive, checked=True)
 
 
 def file_status(name: str, data_root: str | Path | None = None) -> list[FileStatus]:

@@ -279,7 +279,7 @@ def centred(task: ShiftTask) -> ShiftTask:
         x[nodes] -= x[nodes].mean(dim=0)
     data = task.data.clone()
     data.x = x
-    return replace(task, data=data, features=CENTRED)
+    return replace(task, data=data, features=CENTRED, checked=True)
 
 
 def without_spurious_columns(task: ShiftTask) -> ShiftTask:
@@ -291,4 +291,4 @@ def without_spurious_columns(task: ShiftTask) -> ShiftTask:
     base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
     data = task.data.clone()
     data.x = from_scipy(base)
-    return replace(task, data=data, features=WITHOUT_SPURIOUS)
+    return replace(task, data=data, features=WITHOUT_SPURIOUS, checked=True)
