@@ -85,7 +85,7 @@ def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
 
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
     """The Arxiv task without its features file: real graph, labels and splits."""
-    graph = arxiv.read_graph(data_root)
+    graph = arxiv.Arxiv().read_graph(data_root)
     random = torch.Generator().manual_seed(0)
     x = torch.randn(len(graph["y"]), ARXIV_FEATURES, generator=random)
     return arxiv.make_task(graph | {"x": x.numpy()}, data_seed=0, features="random")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.data.benchmarks.catalog import CATALOG
+from canet.data import DATASETS
 from canet.methods import BACKBONES
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
@@ -34,7 +34,7 @@ class TaskProtocol(NamedTuple):
 
     @property
     def label(self) -> str:
-        several = len(CATALOG[self.subject.task].protocols) > 1
+        several = len(DATASETS[self.subject.task].protocols) > 1
         return f"{self.subject.label}, {self.protocol}" if several else self.subject.label
 
 
@@ -92,7 +92,7 @@ class Backbones(Experiment):
         return [
             TaskProtocol(subject, protocol)
             for subject in self.subjects
-            for protocol in CATALOG[subject.task].protocols[protocols]
+            for protocol in DATASETS[subject.task].protocols[protocols]
         ]
 
     def _jobs(self, case: TaskProtocol, method: str, backbone: str) -> list[RunConfig]:

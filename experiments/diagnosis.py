@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
 from canet.diagnosis import expected_score
@@ -67,7 +67,7 @@ class DiagnosedCase(NamedTuple):
 
     @property
     def is_spurious(self) -> bool:
-        return len(CATALOG[self.subject.task].protocols) > 1
+        return len(DATASETS[self.subject.task].protocols) > 1
 
     @property
     def texts(self) -> list[Cell]:
@@ -135,7 +135,7 @@ class Diagnoses(Experiment):
         return [
             DiagnosedCase(subject, protocol, method, backbone)
             for subject in self.subjects
-            for protocol in CATALOG[subject.task].protocols
+            for protocol in DATASETS[subject.task].protocols
             for backbone in backbones
             for method in self.chosen_methods
         ]

@@ -24,8 +24,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data import load_task
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import GENERATORS, load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.methods import Batch, TrainingView

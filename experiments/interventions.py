@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from canet.data.benchmarks.catalog import CATALOG, GENERATORS
+from canet.data import CENTRED, DATASETS, GENERATORS, WITHOUT_SPURIOUS
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
@@ -28,7 +28,6 @@ from canet.report.figures import (
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.summary import OOD_LAST, OOD_MEAN
 from canet.util import colour
@@ -351,7 +350,7 @@ class Interventions(Experiment):
 
 
 def _is_spurious(subject: Subject) -> bool:
-    return len(CATALOG[subject.task].protocols) > 1
+    return len(DATASETS[subject.task].protocols) > 1
 
 
 def _found(finished: Finished, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:

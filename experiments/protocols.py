@@ -7,17 +7,17 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from canet.data.benchmarks.catalog import SPURIOUS_PROTOCOLS
+from canet.data import CENTRED, DATASETS, WITHOUT_SPURIOUS
+from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import OOD_SETS, Subject
+from canet.paper.scope import Subject
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.training import SELECTION_RULES
@@ -52,7 +52,7 @@ class Protocols(Experiment):
         return [
             config
             for subject in self.subjects
-            for protocol in SPURIOUS_PROTOCOLS
+            for protocol in PROTOCOLS
             for backbone in self._backbones()
             for contestant in self._contestants()
             for config in self._jobs(subject, protocol, backbone, contestant)
@@ -62,7 +62,7 @@ class Protocols(Experiment):
         rows = [
             self._row(finished, subject, protocol, backbone, contestant)
             for subject in self.subjects
-            for protocol in SPURIOUS_PROTOCOLS
+            for protocol in PROTOCOLS
             for backbone in self._backbones()
             for contestant in self._contestants()
         ]
@@ -106,10 +106,10 @@ class Protocols(Experiment):
             shown = CONTROL_COLOURS.get(contestant.features or "", own)
             values = [
                 finished.scores(self._jobs(subject, protocol, backbone, contestant), OOD_MEAN)
-                for protocol in SPURIOUS_PROTOCOLS
+                for protocol in PROTOCOLS
             ]
             bars.append((contestant.label, shown.light, values))
-        draw_bars(axes, SPURIOUS_PROTOCOLS, bars)
+        draw_bars(axes, PROTOCOLS, bars)
         tidy(axes, f"{backbone_label(backbone)}, {subject.label}")
 
     def _backbones(self) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Protocols(Experiment):
         jobs = self._jobs(subject, protocol, backbone, contestant)
         blind = self._jobs(subject, protocol, backbone, BLIND)
         curves = [place.read_metrics() for place in finished.places(jobs)]
-        splits = OOD_SETS[subject.task]
+        splits = DATASETS[subject.task].ood_sets
         rules = [
             Score([_ood_at(curve, rule.epoch(curve), splits) for curve in curves], len(jobs))
             for rule in SELECTION_RULES

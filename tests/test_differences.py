@@ -21,7 +21,7 @@ from torch import Tensor
 
 from canet import cli
 from canet.data import load_task
-from canet.data.benchmarks.spurious import spurious_task
+from canet.data.benchmarks.spurious import BaseGraph, spurious_task
 from canet.data.task import ShiftTask
 from canet.methods import Batch, InterventionSettings, Settings, get_method
 from canet.methods.canet import CaNetMethod, CaNetSettings
@@ -369,9 +369,8 @@ def ring(protocol: str = "paper", data_seed: int = 0) -> ShiftTask:
     """Six domains of a ring of 40 nodes, each of which is its own base feature."""
     nodes = torch.arange(RING)
     around = torch.stack([nodes, (nodes + 1) % RING])
-    return spurious_task(
-        "ring", torch.eye(RING).to_sparse_csr(), around, nodes % 4, data_seed, protocol
-    )
+    graph = BaseGraph(torch.eye(RING).to_sparse_csr(), around, nodes % 4)
+    return spurious_task("ring", graph, data_seed, protocol)
 
 
 def options_of(command: str) -> set[str]:

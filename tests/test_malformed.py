@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import canet
-from canet.data.user_graph import open_graph
+from canet.data.user_graph import read_user_graph
 from canet.errors import CanetError
 from tests.own_graphs import own_graph
 
@@ -237,7 +237,7 @@ def test_a_task_is_made_or_refused(data: Data, draw: st.DataObject) -> None:
 @pytest.mark.parametrize("wrong", [None, 3, "graph", {}, [1], torch.ones(3, 3), Data()])
 def test_what_is_no_graph_is_refused(trained: list[canet.NodeClassifier], wrong: Any) -> None:
     for act in (
-        open_graph,
+        read_user_graph,
         trained[0].predict,
         trained[0].score,
         canet.NodeClassifier(**QUICK).fit,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from canet import presets
-from canet.data.benchmarks.catalog import CATALOG
+from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
@@ -64,7 +64,7 @@ def test_canet_starts_from_the_published_settings(row: list[str]) -> None:
 
 
 def test_table_covers_every_task_and_every_backbone_of_the_paper() -> None:
-    of_the_paper = [name for name, entry in CATALOG.items() if entry.counts]
+    of_the_paper = [name for name, entry in DATASETS.items() if entry.statistics]
     pairs = {(task, backbone) for task in of_the_paper for backbone in PAPER_BACKBONES}
     assert {(row[0], row[1]) for row in ROWS} == pairs
 
@@ -76,7 +76,7 @@ def test_a_task_without_published_settings_gets_the_defaults(backbone: str) -> N
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("task", CATALOG)
+@pytest.mark.parametrize("task", DATASETS)
 def test_methods_on_one_task_share_its_loss_and_direction(task: str, backbone: str) -> None:
     settings = [preset(task, method, backbone) for method in METHODS]
     assert len({(s.loss, s.direction) for s in settings}) == 1

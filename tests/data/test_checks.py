@@ -1,4 +1,4 @@
-"""What stands at the door, piece by piece: what is taken, what it becomes, what is refused."""
+"""Input validation, piece by piece: what is accepted, what it becomes, what is rejected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,12 +33,11 @@ def ids(*nodes: int) -> Tensor:
     return torch.tensor(nodes, dtype=torch.long)
 
 
-def refused(check: Callable[..., Any], *arguments: Any, match: str) -> None:
-    """The door refuses it as bad input, in one line that names the mend after the cause."""
+def rejected(check: Callable[..., Any], *arguments: Any, match: str) -> None:
+    """It is rejected as bad input, in one line that names the argument."""
     with pytest.raises(InputError, match=match) as caught:
         check(*arguments)
     assert "\n" not in str(caught.value)
-    assert any(mark in str(caught.value) for mark in (": ", "; "))
 
 
 def as_dense(x: Tensor) -> Any:
@@ -118,83 +117,62 @@ def test_32_bit_indices_of_a_sparse_matrix_become_64_bit_ones() -> None:
 
 
 @pytest.mark.parametrize("form", [as_dense, as_coo, as_csr, as_csc, as_scipy])
-def test_nan_and_infinity_are_refused_with_their_columns_and_number(
+def test_what_is_not_finite_in_float32_is_rejected_with_its_columns_and_number(
     form: Callable[[Tensor], Any],
 ) -> None:
-    x = torch.ones(4, 8)
+    x = torch.ones(4, 8, dtype=torch.double)
     x[1, 3] = NAN
-    refused(check_features, form(x), match=r"NaN or infinity .*in column 3; entries in all: 1;")
-    x[2, 3], x[0, 6] = INF, -INF
-    refused(check_features, form(x), match=r"in columns 3, 6; entries in all: 3;")
+    rejected(check_features, form(x), match=r"x has NaN.* 1 entries, columns 3:")
+    x[2, 3], x[0, 6], x[0, 7] = INF, -INF, 1e300
+    rejected(check_features, form(x), match=r" 4 entries, columns 3, 6, 7:")
     x[3] = NAN
-    refused(check_features, form(x), match=r"columns 0, 1, 2, 3, 4 and 3 more; .* all: 11;")
-
-
-@pytest.mark.parametrize("form", [as_dense, as_coo, as_csr, as_csc, as_scipy])
-def test_numbers_too_large_for_float32_are_refused(form: Callable[[Tensor], Any]) -> None:
-    x = torch.ones(2, 2, dtype=torch.double)
-    x[1, 1] = 1e300
-    refused(check_features, form(x), match=r"beyond 3.4e38, where float32 ends.* in column 1")
+    rejected(check_features, form(x), match=r" 12 entries, columns 0, 1, 2, 3, 4 and 3 more")
 
 
 @pytest.mark.parametrize(
-    ("x", "cause"),
+    "x",
     [
-        (None, "x is missing: give each node features"),
-        (torch.ones(3), r"x has shape \[3\]"),
-        (torch.ones(3, 2, 2), r"x has shape \[3, 2, 2\]"),
-        (torch.ones(3, 2, 2).to_sparse(), r"x has shape \[3, 2, 2\]"),
-        (torch.ones(3).to_sparse(), r"x has shape \[3\]"),
-        (torch.ones(3, 2).to_sparse(1), "x is sparse in blocks: convert"),
-        (torch.ones(2, 2, dtype=torch.cfloat), "Complex.*: split x"),
-        (np.ones((2, 2), dtype=complex), "Complex.*: split x"),
-        (sp.csr_matrix(np.ones((2, 2), dtype=complex)), "x holds complex128"),
-        ([["a", "b"]], "x holds .* no numbers"),
-        (np.array([["a", "b"]]), "x holds text: it must hold numbers"),
-        ([[1, 2], [3]], "x is ragged"),
-        ("degrees", "x is 'degrees'"),
-        (
-            torch.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2), check_invariants=False),
-            "x is a damaged sparse matrix",
-        ),
-        (
-            torch.sparse_coo_tensor([[0], [7]], [1.0], (1, 2), check_invariants=False),
-            "x is a damaged sparse matrix",
-        ),
+        None,
+        torch.ones(3),
+        torch.ones(3, 2, 2),
+        torch.ones(3, 2, 2).to_sparse(),
+        torch.ones(3).to_sparse(),
+        torch.ones(3, 2).to_sparse(1),
+        torch.ones(2, 2, dtype=torch.cfloat),
+        torch.ones(2, 2, dtype=torch.cfloat).to_sparse(),
+        np.ones((2, 2), dtype=complex),
+        sp.csr_matrix(np.ones((2, 2), dtype=complex)),
+        [["a", "b"]],
+        np.array([["a", "b"]]),
+        np.array([[1, 2]], dtype="datetime64[s]"),
+        [[1, 2], [3]],
+        "degrees",
+        torch.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2), check_invariants=False),
+        torch.sparse_coo_tensor([[0], [7]], [1.0], (1, 2), check_invariants=False),
+        torch.ones(0, 3),
+        torch.ones(3, 0),
+        torch.ones(3, 0).to_sparse(),
+        sp.csr_matrix((0, 3)),
     ],
 )
-def test_what_is_no_matrix_of_real_numbers_is_refused(x: Any, cause: str) -> None:
-    refused(check_features, x, match=cause)
+def test_what_is_not_a_matrix_of_real_numbers_is_rejected(x: Any) -> None:
+    rejected(check_features, x, match=r"\bx\b")
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
-def test_features_without_nodes_or_columns_are_refused(shape: tuple[int, int]) -> None:
-    for empty in (torch.ones(shape), torch.ones(shape).to_sparse(), sp.csr_matrix(shape)):
-        with pytest.raises(InputError, match=r"x has 0 (node|feature).* a minimum of 1"):
-            check_features(empty)
-
-
-def test_a_matrix_of_blocks_is_refused_with_the_mend() -> None:
+def test_a_matrix_of_blocks_is_rejected() -> None:
     for blocks in (X[:2].to_sparse_bsr((1, 2)), X[:2].to_sparse_bsc((1, 2))):
-        refused(check_features, blocks, match="x is sparse in blocks: convert it with")
-        assert check_features(blocks.to_dense().to_sparse_csr()).to_dense().equal(X[:2])
+        rejected(check_features, blocks, match=r"\bx\b")
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc"])
-def test_a_damaged_matrix_of_scipy_is_refused(layout: str) -> None:
-    damaged = sp.eye(3, format=layout)
-    damaged.indices[1] = 99
-    refused(check_features, damaged, match="x is a damaged sparse matrix")
+def test_a_scipy_matrix_with_indices_outside_its_shape_is_rejected(layout: str) -> None:
+    wrong = sp.eye(3, format=layout)
+    wrong.indices[1] = 99
+    rejected(check_features, wrong, match=r"\bx\b")
 
 
-def test_a_row_of_scipy_is_no_matrix() -> None:
-    row = np.ones(3)
-    try:
-        given = sp.coo_array(row)
-    except (TypeError, ValueError):
-        pytest.skip("scipy before 1.13")
-    if given.ndim == 1:
-        refused(check_features, given, match=r"x has shape \[3\]")
+def test_features_that_need_no_conversion_are_not_copied() -> None:
+    assert check_features(X).data_ptr() == X.data_ptr()
 
 
 @pytest.mark.parametrize(
@@ -225,26 +203,26 @@ def test_a_graph_may_have_no_edges(edges: Any) -> None:
 @pytest.mark.parametrize(
     ("edges", "cause"),
     [
-        (None, "edge_index is missing"),
-        ([[0, 1, 2], [1, 3, 0]], r"names nodes 0 to 3, .* 0 to 2 \(1 of 3 edges, .* place 1\)"),
-        ([[0, 1, -1], [1, -2, 0]], r"names nodes -2 to 1, .*\(2 of 3 edges, the first at place 1"),
-        (np.array([[2**64 - 1], [0]], dtype=np.uint64), "edge_index names nodes"),
-        ([[0.0, 1.0], [1.0, 2.0]], r"holds float64, not integers: .*\.long\(\)"),
-        (torch.ones(2, 2, dtype=torch.half), "holds float16, not integers"),
-        ([[True, False], [False, True]], "holds bool, not integers"),
-        (torch.ones(2, 2, dtype=torch.cfloat), "holds complex64, not integers"),
-        ([["a", "b"], ["b", "c"]], "edge_index holds .* no numbers"),
-        (ids(0, 1), r"has shape \[2\], not \[2, E\]: stack"),
-        ([[0, 1], [1, 2], [2, 0]], r"has shape \[3, 2\], not \[2, E\]: turn it with .t\(\)"),
-        ([[0, 1, 2]], r"has shape \[1, 3\], not \[2, E\]: stack"),
-        (torch.zeros(2, 2, 2, dtype=torch.long), r"has shape \[2, 2, 2\]"),
-        (torch.eye(3).to_sparse(), "edge_index is a sparse tensor"),
-        (sp.eye(3, format="csr"), "edge_index is a csr_matrix: give a tensor"),
-        (5, "edge_index is '5': give a tensor"),
+        (None, "edge_index"),
+        ([[0, 1, 2], [1, 3, 0]], r"edge_index contains node 3.*3 rows.*1 of 3 edges.*column 1"),
+        ([[0, 1, -1], [1, -2, 0]], r"edge_index contains node -2.*2 of 3 edges.*column 1"),
+        (np.array([[2**64 - 1], [0]], dtype=np.uint64), "edge_index"),
+        ([[0.0, 1.0], [1.0, 2.0]], r"edge_index.*float64.*\.long\(\)"),
+        (torch.ones(2, 2, dtype=torch.half), "edge_index"),
+        ([[True, False], [False, True]], "edge_index"),
+        (torch.ones(2, 2, dtype=torch.cfloat), "edge_index"),
+        ([["a", "b"], ["b", "c"]], "edge_index"),
+        (ids(0, 1), "edge_index"),
+        ([[0, 1], [1, 2], [2, 0]], r"edge_index has shape \[3, 2\].*\.t\(\)"),
+        ([[0, 1, 2]], "edge_index"),
+        (torch.zeros(2, 2, 2, dtype=torch.long), "edge_index"),
+        (torch.eye(3).to_sparse(), "edge_index"),
+        (sp.eye(3, format="csr"), "edge_index"),
+        (5, "edge_index"),
     ],
 )
-def test_wrong_edges_are_refused(edges: Any, cause: str) -> None:
-    refused(check_edges, edges, 3, match=cause)
+def test_wrong_edges_are_rejected(edges: Any, cause: str) -> None:
+    rejected(check_edges, edges, 3, match=cause)
 
 
 @pytest.mark.parametrize(
@@ -267,71 +245,69 @@ def test_masks_and_ids_become_ids_in_their_order(nodes: Any, found: list[int]) -
 
 
 @pytest.mark.parametrize(
-    ("nodes", "cause"),
+    "nodes",
     [
-        ([True, False], "train is a mask of length 2 and the graph has 3 nodes: give"),
-        ([True] * 4, "train is a mask of length 4 and the graph has 3 nodes"),
-        (np.array([], dtype=bool), "train is a mask of length 0"),
-        (torch.ones(3, 10).bool(), r"train has shape \[3, 10\].*: choose one column.*\[:, 0\]"),
-        ([0, 3], "train names nodes 0 to 3, the graph has 0 to 2"),
-        ([-1, 1], "train names nodes -1 to 1"),
-        ([0, 1, 0], "train names some node twice.*boolean"),
-        (torch.tensor([1, 0, 1], dtype=torch.uint8), "train names some node twice.*boolean"),
-        ([0.0, 1.0], "train holds float64: give a boolean mask or node ids"),
-        (["a"], "train holds .* no numbers"),
-        (torch.tensor(1), r"train has shape \[\], not \[nodes\]: give a boolean mask or ids"),
-        (torch.zeros(1, 1, 1), r"train has shape \[1, 1, 1\], not \[nodes\]: give"),
-        (1, "train is '1': give a tensor"),
-        ({1}, "train is a set: give a tensor"),
-        (torch.ones(3).bool().to_sparse(), "train is a sparse tensor: give a dense one"),
+        [True, False],
+        [True] * 4,
+        np.array([], dtype=bool),
+        torch.ones(3, 10).bool(),
+        [0, 3],
+        [-1, 1],
+        [0, 1, 0],
+        torch.tensor([1, 0, 1], dtype=torch.uint8),
+        [0.0, 1.0],
+        ["a"],
+        torch.tensor(1),
+        torch.zeros(1, 1, 1),
+        1,
+        {1},
+        torch.ones(3).bool().to_sparse(),
     ],
+    ids=str,
 )
-def test_wrong_node_sets_are_refused(nodes: Any, cause: str) -> None:
-    refused(check_nodes, nodes, 3, "train", match=cause)
+def test_wrong_node_sets_are_rejected(nodes: Any) -> None:
+    rejected(check_nodes, nodes, 3, "train", match="^train ")
 
 
-def test_sets_that_overlap_are_refused_with_a_node_of_both() -> None:
+def test_sets_that_overlap_are_rejected_with_a_node_of_both() -> None:
     sets = {"train": ids(0, 1), "valid": ids(2), "test": ids(3, 1, 0, 2)}
-    refused(
-        check_disjoint, sets, 5, match=r"train and test overlap \(nodes in both: 2, such as 1\)"
-    )
-    refused(check_disjoint, {"a": ids(4), "b": ids(4)}, 5, match="a and b overlap.* such as 4")
+    rejected(check_disjoint, sets, 5, match=r"train and test .*\b2, such as 1\b")
+    rejected(check_disjoint, {"a": ids(4), "b": ids(4)}, 5, match="a and b .* such as 4")
     check_disjoint({"train": ids(0, 1), "valid": ids(4, 2)}, 5)
 
 
-def test_an_empty_set_is_refused() -> None:
-    refused(check_disjoint, {"train": ids(0), "valid": ids()}, 3, match="valid is empty: put")
+def test_an_empty_set_is_rejected() -> None:
+    rejected(check_disjoint, {"train": ids(0), "valid": ids()}, 3, match="valid")
 
 
-def test_training_on_one_class_is_refused() -> None:
-    refused(check_classes, ids(0, 0), 1, match="of one class: there is nothing to tell apart")
-
-
-def test_classes_without_training_nodes_are_refused_by_name() -> None:
+def test_classes_without_training_nodes_are_rejected_by_name() -> None:
     check_classes(ids(1, 0, 2, 1), 3)
-    refused(check_classes, ids(0, 2, 4), 5, match=r"train lacks 2 of 5 classes \(1, 3\): number")
+    rejected(check_classes, ids(0, 2, 4), 5, match=r"2 of 5 classes \(1, 3\)")
+    rejected(check_classes, ids(0, 0), 1, match="one class")
 
 
 @pytest.mark.parametrize("label", [100_000, 10**6, 2**62])
 def test_a_stray_label_does_not_make_as_many_classes(label: int) -> None:
-    cause = rf"train lacks {label - 1:,} of {label + 1:,} classes \(2, 3, 4, 5, 6 and {label - 6:,}"
-    refused(check_classes, ids(0, 1), label + 1, match=cause)
+    cause = rf"{label - 1:,} of {label + 1:,} classes \(2, 3, 4, 5, 6 and {label - 6:,}"
+    rejected(check_classes, ids(0, 1), label + 1, match=cause)
 
 
 @pytest.mark.parametrize(
-    ("metric", "nearest"), [("acuracy", "accuracy"), ("roc-auc", "roc_auc"), ("macro-f1", "macro")]
+    ("metric", "nearest"),
+    [
+        ("acuracy", "'accuracy'"),
+        ("roc-auc", "'roc_auc'"),
+        *((wrong, "metric") for wrong in (None, 3, ["accuracy"], "", max)),
+    ],
 )
-def test_a_misspelt_metric_is_refused_with_the_nearest(metric: str, nearest: str) -> None:
-    refused(check_metric, metric, 2, match=f"unknown metric '{metric}': did you mean '{nearest}")
+def test_an_unknown_metric_is_rejected_with_the_nearest(metric: Any, nearest: str) -> None:
+    rejected(check_metric, metric, 2, match=nearest)
 
 
-@pytest.mark.parametrize("metric", [None, 3, ["accuracy"], "", max])
-def test_what_is_no_metric_at_all_is_refused(metric: Any) -> None:
-    refused(check_metric, metric, 2, match="unknown metric .*valid are accuracy, roc_auc")
-
-
-def test_a_metric_for_two_classes_is_refused_for_others() -> None:
-    refused(check_metric, "roc_auc", 3, match="roc_auc is for two classes and there are 3: take")
+def test_a_metric_for_two_classes_is_rejected_for_others() -> None:
+    rejected(check_metric, "roc_auc", 3, match="roc_auc")
+    rejected(check_metric, "roc_auc", 2, ids(1, 1), match="valid.*roc_auc")
+    check_metric("roc_auc", 2, ids(1, 0))
     for metric, classes in (("roc_auc", 2), ("macro_f1", 7), ("accuracy", 2)):
         check_metric(metric, classes)
 
@@ -354,9 +330,9 @@ def test_groups_are_numbered_in_the_order_of_their_names(
     assert number.tolist() == numbers
 
 
-def test_wrong_groups_are_refused_by_the_name_of_their_column() -> None:
-    refused(check_groups, [0.5, 1.0], 2, "environment", match="environment holds 0.5")
-    refused(check_groups, [0], 2, "graph", match="graph has 1 labels and the graph 2 nodes: ")
+def test_wrong_groups_are_rejected_by_the_name_of_their_column() -> None:
+    rejected(check_groups, [0.5, 1.0], 2, "environment", match="environment")
+    rejected(check_groups, [0], 2, "graph", match="^graph")
 
 
 @pytest.mark.parametrize(
@@ -380,22 +356,23 @@ def test_times_are_numbers_and_dates_seconds(times: Any, found: list[float]) -> 
 
 
 @pytest.mark.parametrize(
-    ("times", "cause"),
+    "times",
     [
-        ([1, NAN, INF], "time is missing for 2 nodes: give each node a time"),
-        (np.array(["2020", "NaT", "2021"], "M8[D]"), "time is missing for 1 nodes"),
-        ([1, 2], r"time has shape \[2\] and the graph 3 nodes: give one time a node"),
-        (torch.zeros(3, 2), r"time has shape \[3, 2\]"),
-        (["2020-01-01"] * 3, "time holds text.*: give numbers, or dates"),
-        (np.array(["2020"] * 3), "time holds text: give numbers, or dates"),
-        ([None, 1, 2], "time holds .*objects: give numbers, or dates"),
-        ([1j, 2, 3], "time holds complex128: give numbers"),
-        (np.array([1, 2, 3], "m8[s]"), r"time holds timedelta64\[s\]: give numbers"),
-        ("year", "time is 'year': give"),
+        [1, NAN, INF],
+        np.array(["2020", "NaT", "2021"], "M8[D]"),
+        [1, 2],
+        torch.zeros(3, 2),
+        ["2020-01-01"] * 3,
+        np.array(["2020"] * 3),
+        [None, 1, 2],
+        [1j, 2, 3],
+        np.array([1, 2, 3], "m8[s]"),
+        "year",
     ],
+    ids=str,
 )
-def test_wrong_times_are_refused(times: Any, cause: str) -> None:
-    refused(check_times, times, 3, match=cause)
+def test_wrong_times_are_rejected(times: Any) -> None:
+    rejected(check_times, times, 3, match="^time ")
 
 
 def test_a_ring_stored_one_way_is_told_from_one_stored_both_ways() -> None:

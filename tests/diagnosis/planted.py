@@ -13,7 +13,7 @@ from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.user_graph import OwnGraph, open_graph
+from canet.data.user_graph import UserGraph, read_user_graph
 from canet.diagnosis import Diagnosis
 from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.examination import Examination
@@ -33,7 +33,7 @@ class PlantedReader:
     """Predicts one graph by a rule; representations are its logits."""
 
     rule: Rule
-    own: OwnGraph
+    own: UserGraph
     posteriors: Posteriors | None
 
     def read(self, nodes: None = None, x: Tensor | None = None) -> Prediction:
@@ -44,7 +44,7 @@ class PlantedReader:
         return Prediction(logits, logits, environments)
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> PlantedReader:
-        return replace(self, own=OwnGraph(self.own.x, edge_index, graph))
+        return replace(self, own=UserGraph(self.own.x, edge_index, graph))
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Planted:
 
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
-        own = open_graph(data, undirected=bool(self.undirected))
+        own = read_user_graph(data, undirected=bool(self.undirected))
         return PlantedReader(self.rule, own, self.posteriors)
 
 

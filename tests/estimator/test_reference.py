@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import (
     MOST_NODES,
@@ -179,7 +179,7 @@ def test_a_reference_has_what_the_method_says_of_training_and_validation_nodes(
 ) -> None:
     task = tiny_task(sparse=sparse)
     found, method = built(task)
-    whole = GraphReader(method, OwnGraph(task.data.x, task.data.edge_index, None)).read()
+    whole = GraphReader(method, UserGraph(task.data.x, task.data.edge_index, None)).read()
     train, valid, y = task.train, task.valid, task.data.y
     torch.testing.assert_close(found.embedding, whole.embedding[train])
     torch.testing.assert_close(found.valid_logits, whole.logits[valid])

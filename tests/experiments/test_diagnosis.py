@@ -18,6 +18,7 @@ from experiments.diagnosis import (
     part,
 )
 
+from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.paper import Scope
@@ -51,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
     """CaNet for a few epochs on a small embedded task."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "NUM_USERS", 300)
-        task = synthetic.synthetic_task(0, "disjoint")
+        task = load_task("synthetic", protocol="disjoint")
     trainer = Trainer(task, "canet", "gcn", device="cpu", epochs=20)
     folder = tmp_path_factory.mktemp("run")
     trainer.run(0, folder)

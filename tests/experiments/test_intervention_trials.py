@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 
+from canet.data import load_task
 from canet.data.benchmarks import synthetic
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -35,7 +36,7 @@ def test_the_page_shows_what_the_trials_gave(trials: ModuleType) -> None:
 @pytest.mark.slow
 def test_every_form_trains(trials: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "NUM_USERS", 300)
-    task = synthetic.synthetic_task(0, "disjoint", "redrawn")
+    task = load_task("synthetic", protocol="disjoint", generator="redrawn")
     held = list(trials.held_forms())[:2]
     for form in (*trials.FORMS, *held):
         scores = trials.run(task, form, "cpu", 2)

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from experiments.interventions import ARMS, VARIANTS, Interventions
 
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Finished, Scope
 from canet.report.score import Score
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from tests.paper.made_up import names, write_runs
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from experiments.protocols import BLIND, Protocols
 
+from canet.data import CENTRED, WITHOUT_SPURIOUS
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from tests.paper.made_up import names, write_runs
 

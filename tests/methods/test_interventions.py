@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 import canet
+from canet.data import load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.data.benchmarks.synthetic import synthetic_task
 from canet.data.task import ShiftTask
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
@@ -222,7 +222,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     task = uneven_task()
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
-    own = OwnGraph(task.data.x, task.data.edge_index, None)
+    own = UserGraph(task.data.x, task.data.edge_index, None)
     GraphReader(run.method.eval(), own).read(torch.arange(60))
     assert len(drawn) == 5
 
@@ -357,7 +357,7 @@ def test_the_spurious_columns_are_found_without_any_environment_label(
 ) -> None:
     monkeypatch.setattr("canet.data.benchmarks.synthetic.NUM_USERS", 600)
     for generator in ("shared", "redrawn", "resampled"):
-        task = synthetic_task(0, "disjoint", generator)
+        task = load_task("synthetic", protocol="disjoint", generator=generator)
         settings = CaNetSettings(hidden=8, epochs=1, interventions="inferred")
         method = Trainer(task, "canet", "gcn", settings, "cpu").run(0).method
         large = method.interventions.moved.large  # type: ignore[union-attr]

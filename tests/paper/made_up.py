@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 
+from canet.data import DATASETS
 from canet.methods import get_method
 from canet.methods.base import Findings
 from canet.paper.elliptic import LEFT_OUT
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
-from canet.paper.scope import OOD_SETS
 from canet.report.score import Score
 from canet.report.tables import Table
 from canet.settings import override
@@ -33,10 +33,10 @@ def write_runs(
 
 
 def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
-    scores = {"test_id": 80.0, **dict.fromkeys(OOD_SETS[config.task], ood)}
+    scores = {"test_id": 80.0, **dict.fromkeys(DATASETS[config.task].ood_sets, ood)}
     if config.task == "elliptic":
         scores |= dict.fromkeys(LEFT_OUT, 50.0)
-    curves = {name: [10.0, 30.0, 20.0] for name in ("train", *OOD_SETS[config.task])}
+    curves = {name: [10.0, 30.0, 20.0] for name in ("train", *DATASETS[config.task].ood_sets)}
     history = {"loss": [3.0, 2.0, 1.0], "valid": [40.0, 30.0, 20.0], **curves}
     found = Findings(num_columns=40, moved_columns=[39, 30, 29], share=[0.9, 0.8, 0.2])
     findings = None if config.settings.get("interventions", "none") == "none" else found
@@ -51,7 +51,7 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
 
 def made_up_diagnosis(config: RunConfig, ood: float) -> dict[str, Any]:
     """Estimates that are 1, 2, … points too high, and a tenth of ERM's flips for other methods."""
-    sets = [name.removeprefix("ood/") for name in OOD_SETS[config.task]]
+    sets = [name.removeprefix("ood/") for name in DATASETS[config.task].ood_sets]
     off = {name: ood + i for i, name in enumerate(ESTIMATES, start=1)}
     flipped = 50.0 if config.method == "erm" else 5.0
     effect = {block: {"flipped": flipped, "lost": flipped / 2} for block in (SPURIOUS, BASE)}

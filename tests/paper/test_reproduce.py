@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from canet.cli import app
+from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.paper import EXPERIMENTS, Scope
 from canet.paper import reproduce as module
-from canet.paper import scope as scope_module
 from canet.paper.reproduce import choose, jobs_of, reproduce
 from canet.runs import FailedJob
 from canet.store import RunConfig
@@ -25,9 +25,10 @@ from tests.paper.made_up import write_made_up
 PROGRAM = """
 import sys
 from pathlib import Path
-from canet.paper import Scope, scope
+from canet.data import DATASETS
+from canet.paper import Scope
 from canet.paper.reproduce import reproduce
-scope.QUICK_EPOCHS["synthetic"] = 2
+DATASETS["synthetic"].quick_epochs = 2
 scope = Scope(quick=True, methods=("erm",))
 reproduce("elliptic", Path(sys.argv[1]), scope, device="cpu", quiet=True)
 """
@@ -36,7 +37,7 @@ reproduce("elliptic", Path(sys.argv[1]), scope, device="cpu", quiet=True)
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
     """No data files, so that the embedded task stands in, and two epochs."""
-    monkeypatch.setitem(scope_module.QUICK_EPOCHS, "synthetic", 2)
+    monkeypatch.setattr(DATASETS["synthetic"], "quick_epochs", 2)
 
 
 @pytest.fixture

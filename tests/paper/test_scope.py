@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import load_task
+from canet.data import DATASETS, WITHOUT_SPURIOUS, load_task
 from canet.errors import CanetError
-from canet.paper.scope import OOD_SETS, Repeat, Scope, Subject, split_label
-from canet.runs.evaluate import WITHOUT_SPURIOUS, open_trainer
+from canet.paper.scope import Repeat, Scope, Subject, split_label
+from canet.runs.evaluate import open_trainer
 
 SYNTHETIC = Subject("synthetic", "original", "synthetic")
 
@@ -75,7 +75,7 @@ def test_misspelt_names_are_refused(scope: Scope) -> None:
 @pytest.mark.parametrize("task", ["synthetic", "twitch", "arxiv", "elliptic"])
 def test_the_names_of_ood_sets_are_those_of_the_task(task: str, small_root: Path) -> None:
     splits = load_task(task, small_root).splits()
-    assert OOD_SETS[task] == tuple(name for name in splits if name.startswith("ood/"))
+    assert DATASETS[task].ood_sets == tuple(name for name in splits if name.startswith("ood/"))
 
 
 @pytest.mark.parametrize(

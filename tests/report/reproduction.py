@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from canet.data import WITHOUT_SPURIOUS
 from canet.report.score import Published, Score
 from canet.report.tables import Table
-from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig, RunFolder
 from canet.util.files import write_json
 from tests.finished import change_result, make_config, write_run

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from canet.data import CENTRED, WITHOUT_SPURIOUS
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
 from canet.report.comparison import Comparison, Contestant, Lead, compare
 from canet.report.results import read_results
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from tests.finished import make_config, write_run

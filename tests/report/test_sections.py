@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from canet.data import WITHOUT_SPURIOUS
 from canet.methods.base import Findings
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.page import CONTEXT
@@ -15,7 +16,6 @@ from canet.report.results import read_results
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
-from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import RESULT
 from tests.finished import change_result, make_config, write_run

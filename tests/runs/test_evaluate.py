@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import load_task
+from canet.data import CENTRED, WITHOUT_SPURIOUS, load_task
 from canet.data.benchmarks import synthetic
 from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import get_method
 from canet.runs.evaluate import (
-    CENTRED,
-    WITHOUT_SPURIOUS,
     difference,
     evaluate_runs,
     open_trainer,

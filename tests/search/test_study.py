@@ -14,7 +14,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
 from canet.presets import preset
@@ -137,7 +137,7 @@ def test_ranges_are_the_grid_of_the_paper() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_search_can_start_from_every_preset(method: str) -> None:
-    for task, backbone in itertools.product(CATALOG, BACKBONES):
+    for task, backbone in itertools.product(DATASETS, BACKBONES):
         plan = plan_of("grid", task, method, backbone)
         assert all(value in plan.choices[name] for name, value in plan.start.items())
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
@@ -14,14 +14,14 @@ N, D, C = 14, 5, 3
 NODES = torch.tensor([9, 0, 13, 4])
 
 
-def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> OwnGraph:
+def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> UserGraph:
     """Random edges inside two halves, and node 13 without any."""
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(N, D, generator=random).relu()
     half = torch.randint(6, (2, 20), generator=random)
     edges = torch.cat([half, half.flip(1) + 6], dim=1)
     number = torch.tensor([0] * 6 + [1] * 8) if numbered else None
-    return OwnGraph(x.to_sparse_csr() if sparse else x, edges, number)
+    return UserGraph(x.to_sparse_csr() if sparse else x, edges, number)
 
 
 def make(name: str, backbone: str) -> Method:
@@ -29,7 +29,7 @@ def make(name: str, backbone: str) -> Method:
     return METHODS[name](METHODS[name].settings_type(hidden=4), backbone, D, C, 2).eval()
 
 
-def forward(method: Method, own: OwnGraph, nodes: Tensor | None = None) -> Prediction:
+def forward(method: Method, own: UserGraph, nodes: Tensor | None = None) -> Prediction:
     return GraphReader(method, own).read(nodes)
 
 
@@ -68,12 +68,12 @@ def test_sparse_and_dense_features_give_the_same(name: str, backbone: str) -> No
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_other_graphs_are_read_as_they_are(backbone: str) -> None:
     method = make("canet", backbone)
-    alone = OwnGraph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long), None)
+    alone = UserGraph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long), None)
     assert forward(method, alone).logits.isfinite().all()
     order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
     own, place = graph(), torch.empty_like(order)
     place[order] = torch.arange(N)
-    permuted = OwnGraph(own.x[order], place[own.edge_index], None)
+    permuted = UserGraph(own.x[order], place[own.edge_index], None)
     assert_close(forward(method, permuted).logits, forward(method, own).logits[order])
 
 
@@ -96,7 +96,7 @@ def test_the_embedding_is_what_the_last_map_reads() -> None:
 def test_predictions_that_are_not_finite_are_an_error_where_they_are_asked_for() -> None:
     own, method = graph(), make("erm", "gcn")
     torch.nn.init.ones_(method.model.phi_in.weight)
-    wild = OwnGraph(own.x.clone(), own.edge_index, None)
+    wild = UserGraph(own.x.clone(), own.edge_index, None)
     wild.x[3] = 3e38
     for nodes in (None, torch.tensor([3])):
         with pytest.raises(InputError, match="not finite"):
@@ -111,7 +111,7 @@ def test_other_features_and_edges_are_read_as_in_a_graph_that_has_them(name: str
     assert own.graph is not None
     reader = GraphReader(method, own)
     found = reader.read(x=other.x).logits
-    assert found.equal(forward(method, OwnGraph(other.x, own.edge_index, own.graph)).logits)
+    assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.graph)).logits)
     assert (
         reader.with_edges(other.edge_index, own.graph)
         .read(x=other.x)

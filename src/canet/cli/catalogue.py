@@ -19,7 +19,7 @@ def datasets(
 ) -> None:
     """List the tasks, their statistics, and whether their files are present and intact."""
     from canet.cli.listings import as_content, show_task, show_tasks
-    from canet.data import CATALOG, describe
+    from canet.data import DATASETS, describe
 
     if name:
         description = describe(name, data_root)
@@ -28,7 +28,7 @@ def datasets(
         else:
             show_task(description)
         return
-    descriptions = [describe(task, data_root) for task in CATALOG]
+    descriptions = [describe(task, data_root) for task in DATASETS]
     if as_json:
         print(json.dumps({d.name: as_content(d) for d in descriptions}, indent=2))
     else:

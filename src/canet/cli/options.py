@@ -30,7 +30,7 @@ class Device(StrEnum):
 
 def _existing(data_root: Path | None) -> Path | None:
     """Reject a missing folder even if the task would not read it."""
-    from canet.data.benchmarks.raw import search_roots
+    from canet.data.benchmarks.files import search_roots
 
     if data_root is not None:
         search_roots(data_root)

@@ -35,7 +35,7 @@ from canet.cli.options import (
     changed_settings,
     run_config,
 )
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import GENERATORS
 from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:

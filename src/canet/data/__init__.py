@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canet.data.benchmarks.catalog import CATALOG, TaskDescription, describe, file_status, load_task
+from canet.data.benchmarks.catalog import (
+    DATASETS,
+    TaskDescription,
+    describe,
+    file_status,
+    load_task,
+)
+from canet.data.benchmarks.dataset import CENTRED, GENERATORS, WITHOUT_SPURIOUS, Dataset
 
 if TYPE_CHECKING:
     from canet.data.graph_files import read_graph
     from canet.data.task import ShiftTask
 
 __all__ = [
-    "CATALOG",
+    "CENTRED",
+    "DATASETS",
+    "GENERATORS",
+    "WITHOUT_SPURIOUS",
+    "Dataset",
     "ShiftTask",
     "TaskDescription",
     "describe",

@@ -1,4 +1,4 @@
-"""What people bring as numbers: tensors, numpy arrays and lists, made one kind."""
+"""Numbers and labels as people bring them (tensors, numpy arrays, lists), made one kind."""
 
 from __future__ import annotations
 
@@ -17,17 +17,10 @@ def as_tensor(values: Any, name: str) -> Tensor:
         _check_dense(values, name)
         return values.detach().cpu()
     array = as_array(values, name)
-    if array.dtype == object:
-        try:
-            array = array.astype(np.float64)
-        except (ValueError, TypeError, OverflowError):
-            raise InputError(f"{name} holds objects that are no numbers: convert them") from None
-    if array.dtype.kind not in "iufcb":
+    if array.dtype.kind not in "iufb":
         raise InputError(f"{name} holds {word_for(array)}: it must hold numbers")
-    widest = np.dtype(np.complex128 if array.dtype.kind == "c" else np.float64)
-    if array.dtype.itemsize > widest.itemsize:  # long doubles, which torch does not know
-        with np.errstate(over="ignore"):
-            array = array.astype(widest)
+    if array.dtype.itemsize > 8:  # long doubles, which torch does not know
+        array = array.astype(np.float64)
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
@@ -40,22 +33,17 @@ def as_array(values: Any, name: str) -> np.ndarray:
     if isinstance(values, str | bytes | dict) or np.isscalar(values):
         raise InputError(f"{name} is {str(values)[:40]!r}: give a tensor, an array or a list")
     if np.ma.is_masked(values):
-        raise InputError(f"{name} is a masked array: fill what is masked, with .filled(…)")
+        raise InputError(f"{name} is a masked array: replace the masked entries with .filled(…)")
     try:
         array = np.asarray(values)
         text = array.dtype.kind == "U" and not isinstance(values, np.ndarray)
         if text or array.dtype.kind == "T":
             array = np.asarray(values, dtype=object)  # numpy writes None and NaN as strings
-    except (ValueError, TypeError, OverflowError, RuntimeError):
-        raise InputError(f"{name} is ragged: give one entry a node, all of one kind") from None
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise InputError(f"{name} is ragged: give one entry per node, all of one kind") from error
     if array.ndim == 0:
         raise InputError(f"{name} is a {type(values).__name__}: give a tensor or an array")
     return array
-
-
-def kind_of(tensor: Tensor) -> str:
-    """The type of its numbers, in a word."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def word_for(array: np.ndarray) -> str:

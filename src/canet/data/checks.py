@@ -1,7 +1,7 @@
-"""The door: what is wrong with a graph is refused here, and what can be converted is converted.
+"""Input validation: what is wrong with a graph is rejected here, and other forms are converted.
 
-Each function takes a tensor, a numpy array or a list as people bring it, and gives the one form
-that the rest of the package works with. Nothing that is given is ever changed.
+Each function takes a tensor, a numpy array or a list as people bring it, and returns the one form
+that the rest of the package works with. The input is never changed.
 """
 
 from __future__ import annotations
@@ -12,43 +12,59 @@ from typing import Any, get_args
 import numpy as np
 import scipy.sparse as sp
 import torch
+from sklearn.utils import check_array
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, kind_of, word_for
+from canet.data.arrays import as_array, as_tensor, word_for
 from canet.data.labels import check_labels
 from canet.data.metrics import Metric
-from canet.errors import InputError, listed, unknown_name
+from canet.errors import InputError, first_line, listed, unknown_name
 from canet.util.sparse import from_scipy
 
 FEW_BOTH_WAYS = 0.1
 """Share of edges with their reverse below which a graph looks as if stored one way."""
-FEWEST_ONE_WAY_EDGES = 8  # below, no edge with its reverse may be chance
+FEWEST_ONE_WAY_EDGES = 8  # with fewer it may be chance that no edge has its reverse
 
 
 def check_features(x: Any) -> Tensor:
     """Features as float32 $[N, D]$, dense or sparse CSR, all finite.
 
-    Taken are dense matrices of any real type, torch's sparse layouts and scipy's matrices.
+    Accepts dense matrices of any real type, torch's sparse layouts and scipy's matrices.
     """
     if x is None:
         raise InputError(
             "x is missing: give each node features, such as its degree "
             "(torch_geometric.transforms.LocalDegreeProfile)"
         )
-    matrix = _real_matrix(x)
-    if matrix.dim() != 2:
-        raise InputError(
-            f"Reshape your data: x has shape {list(matrix.shape)} and must be [nodes, features]"
-        )
-    for size, what in zip(matrix.shape, ("node", "feature"), strict=True):
-        if not size:
+    try:
+        matrix = _numpy_or_scipy(x)
+        if matrix.ndim != 2:
             raise InputError(
-                f"x has 0 {what}(s) (shape={tuple(matrix.shape)}) while a minimum of 1 is required."
+                f"Reshape your data: x has shape {list(matrix.shape)} and must be [nodes, features]"
             )
-    values = matrix.values() if matrix.layout == torch.sparse_csr else matrix
-    if not torch.isfinite(values).all():
-        raise _not_finite(matrix)
-    return matrix
+        if hasattr(matrix, "check_format"):  # scipy converts indices outside the shape unchecked
+            matrix.check_format(full_check=True)
+        with np.errstate(over="ignore"):  # what is too large becomes infinity, and is found below
+            if sp.issparse(matrix) and matrix.dtype.kind in "biuf":
+                matrix = matrix.astype(np.float32)  # before entries of the same place add up
+            matrix = check_array(
+                matrix, accept_sparse="csr", dtype=np.float32, ensure_all_finite=False
+            )
+    except InputError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise InputError(f"x cannot be used: {first_line(error)}") from error
+    wrong = ~np.isfinite(matrix.data if sp.issparse(matrix) else matrix)
+    if wrong.any():
+        columns = np.unique(matrix.indices[wrong] if sp.issparse(matrix) else np.nonzero(wrong)[1])
+        raise InputError(
+            "x has NaN, infinity or numbers beyond float32 (3.4e38) in "
+            f"{wrong.sum():,} entries, columns {listed(columns.tolist())}: replace them, for "
+            "example by the mean of the column"
+        )
+    if sp.issparse(matrix):
+        return from_scipy(matrix)
+    return torch.from_numpy(np.require(matrix, requirements=["C", "W"]))
 
 
 def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
@@ -59,23 +75,17 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        turned = edges.dim() == 2 and edges.shape[1] == 2
-        mend = "turn it with .t().contiguous()" if turned else "stack sources over targets"
-        raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {mend}")
-    if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
-        raise InputError(
-            f"edge_index holds {kind_of(edges)}, not integers: node ids are whole numbers; convert "
-            "with .long()"
-        )
-    edges = edges.long()
+        transposed = edges.dim() == 2 and edges.shape[1] == 2
+        fix = "transpose it, .t().contiguous()" if transposed else "stack sources over targets"
+        raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
+    edges = _whole(edges, "edge_index", "node ids are integers; convert with .long()")
     low, high = int(edges.min()), int(edges.max())
     if low < 0 or high >= num_nodes:
         wrong = ((edges < 0) | (edges >= num_nodes)).any(dim=0)
-        first = int(wrong.nonzero()[0])
         raise InputError(
-            f"edge_index names nodes {low} to {high}, the graph has 0 to {num_nodes - 1} "
-            f"({int(wrong.sum()):,} of {edges.shape[1]:,} edges, the first at place {first}): "
-            "number nodes as the rows of x"
+            f"edge_index contains node {low if low < 0 else high}, but x has {num_nodes:,} rows "
+            f"({int(wrong.sum()):,} of {edges.shape[1]:,} edges, the first in column "
+            f"{int(wrong.nonzero()[0])}): number nodes as the rows of x"
         )
     return edges.contiguous()
 
@@ -86,38 +96,33 @@ def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        columns = chosen.dim() == 2
-        mend = (
-            f"choose one column, such as {name}[:, 0]" if columns else "give a boolean mask or ids"
-        )
-        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {mend}")
+        fix = f"choose one column, such as {name}[:, 0]" if chosen.dim() == 2 else "give a mask"
+        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(
                 f"{name} is a mask of length {chosen.numel():,} and the graph has {num_nodes:,} "
-                "nodes: give it one entry a node"
+                "nodes: give one entry per node"
             )
         return chosen.nonzero().squeeze(1)
     if chosen.numel() == 0:
         return torch.empty(0, dtype=torch.long)
-    if chosen.dtype.is_floating_point or chosen.dtype.is_complex:
-        raise InputError(f"{name} holds {kind_of(chosen)}: give a boolean mask or node ids")
-    chosen = chosen.long()
+    chosen = _whole(chosen, name, "give a boolean mask or node ids")
     low, high = int(chosen.min()), int(chosen.max())
     if low < 0 or high >= num_nodes:
         raise InputError(
-            f"{name} names nodes {low} to {high}, the graph has 0 to {num_nodes - 1}: give ids of "
-            "rows of x, or a boolean mask"
+            f"{name} contains node {low if low < 0 else high}, but x has {num_nodes:,} rows: give "
+            "numbers of rows of x, or a boolean mask"
         )
     if chosen.unique().numel() != chosen.numel():
         raise InputError(
-            f"{name} names some node twice: give each id once; a mask must be boolean (.bool())"
+            f"{name} contains a node twice: give each id once; a mask must be boolean (.bool())"
         )
     return chosen
 
 
 def check_disjoint(splits: Mapping[str, Tensor], num_nodes: int) -> None:
-    """Refuse node sets, by name, that share a node or are empty."""
+    """Reject node sets, by name, that share a node or are empty."""
     owner = torch.full((num_nodes,), -1)
     names = list(splits)
     for number, (name, nodes) in enumerate(splits.items()):
@@ -135,35 +140,37 @@ def check_disjoint(splits: Mapping[str, Tensor], num_nodes: int) -> None:
 
 
 def check_classes(y: Tensor, num_classes: int) -> None:
-    """Refuse training labels $[n]$ that are of one class, or lack one of 0 to C - 1."""
+    """Reject training labels $[n]$ that are of one class, or lack one of 0 to C - 1."""
     if num_classes < 2:
-        raise InputError("all labels are of one class: there is nothing to tell apart")
+        raise InputError("y has one class only: training needs two or more")
     seen = set(y.unique().tolist())
     missing = num_classes - len(seen)
     if missing:
         lowest = (c for c in range(num_classes) if c not in seen)
         raise InputError(
-            f"train lacks {missing:,} of {num_classes:,} classes "
-            f"({listed(lowest, missing)}): number classes from 0 on without "
-            "gaps, and train on some nodes of each"
+            f"train lacks {missing:,} of {num_classes:,} classes ({listed(lowest, missing)}): "
+            "number classes from 0 without gaps, and train on some nodes of each"
         )
 
 
-def check_metric(metric: str, num_classes: int) -> None:
-    """Refuse an unknown metric, and one that does not fit the number of classes."""
+def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> None:
+    """Reject a metric that is unknown, or undefined for the classes or for labels `valid` $[n]$."""
     if metric not in get_args(Metric):
         raise InputError(str(unknown_name("metric", str(metric), get_args(Metric))))
-    if metric == "roc_auc" and num_classes != 2:
-        raise InputError(
-            f"metric roc_auc is for two classes and there are {num_classes}: take macro_f1 or "
-            "accuracy"
-        )
+    if metric == "roc_auc":
+        if num_classes != 2:
+            raise InputError(
+                f"metric roc_auc is for two classes and there are {num_classes}: use macro_f1 or "
+                "accuracy"
+            )
+        if valid is not None and valid.unique().numel() < 2:
+            raise InputError("valid lacks a class, so that roc_auc is undefined: add such nodes")
 
 
 def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Tensor]:
     """Names of groups, ascending, and the number $[N]$ of each node's; -1 where it has none.
 
-    Groups are environments or graphs: any integers or strings, one a node.
+    Groups are environments or graphs: any integers or strings, one per node.
     """
     values, known = check_labels(groups, num_nodes, name)
     names, numbers = np.unique(values[known], return_inverse=True)
@@ -182,23 +189,23 @@ def check_times(times: Any, num_nodes: int) -> np.ndarray:
         values = np.where(np.isnat(values), np.nan, microseconds / 1e6)
     if values.dtype.kind not in "iufb":
         raise InputError(
-            f"time holds {word_for(values)}: give numbers, or dates as numpy has them "
+            f"time holds {word_for(values)}: give numbers, or dates of numpy "
             "(numpy.array(time, dtype='datetime64[s]'))"
         )
     values = values.astype(np.float64)
     if values.shape != (num_nodes,):
         raise InputError(
             f"time has shape {list(values.shape)} and the graph {num_nodes:,} nodes: give one time "
-            "a node"
+            "per node"
         )
-    if not np.isfinite(values).all():
-        missing = int((~np.isfinite(values)).sum())
+    missing = int((~np.isfinite(values)).sum())
+    if missing:
         raise InputError(f"time is missing for {missing:,} nodes: give each node a time")
     return values
 
 
 def one_way(edge_index: Tensor) -> bool:
-    """Whether hardly an edge of $[2, E]$ but self-loops has its reverse, of several edges."""
+    """Whether there are several edges in $[2, E]$ and few, self-loops aside, have their reverse."""
     source, target = edge_index[:, edge_index[0] != edge_index[1]]
     if source.numel() < FEWEST_ONE_WAY_EDGES:
         return False
@@ -207,72 +214,34 @@ def one_way(edge_index: Tensor) -> bool:
     return float(torch.isin(back, forth).double().mean()) < FEW_BOTH_WAYS
 
 
-def _real_matrix(x: Any) -> Tensor:
-    """Float32, dense or sparse CSR."""
+def _whole(values: Tensor, name: str, fix: str) -> Tensor:
+    """Integers as int64."""
+    if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
+        kind = str(values.dtype).removeprefix("torch.")
+        raise InputError(f"{name} holds {kind}, not integers: {fix}")
+    return values.long()
+
+
+def _numpy_or_scipy(x: Any) -> Any:
+    """Features, dense or sparse, in a form that scikit-learn reads."""
     if sp.issparse(x):
-        return _from_scipy(x)
-    sparse = isinstance(x, Tensor) and x.layout != torch.strided
-    matrix = x.detach().cpu() if sparse else as_tensor(x, "x")
-    if matrix.dtype.is_complex:
-        raise InputError("Complex data not supported: split x into real and imaginary columns")
-    if not sparse:
-        return matrix.to(torch.float32).contiguous()
-    if matrix.dim() != 2:
-        raise InputError(f"x has shape {list(matrix.shape)}: it must be [nodes, features]")
-    if matrix.dense_dim() or matrix.layout in (torch.sparse_bsr, torch.sparse_bsc):
-        raise InputError("x is sparse in blocks: convert it with .to_dense().to_sparse_csr()")
-    try:
-        return _from_torch(matrix)
-    except RuntimeError:
-        raise _damaged() from None
-
-
-def _from_scipy(x: Any) -> Tensor:
-    if x.dtype.kind not in "iufb":
-        raise InputError(f"x holds {x.dtype}: features are real numbers; convert them")
-    if x.ndim != 2:
-        raise InputError(f"x has shape {list(x.shape)}: it must be [nodes, features]")
-    with np.errstate(over="ignore"):
-        matrix = x.astype(np.float32)
-    try:
-        if hasattr(matrix, "check_format"):
-            matrix.check_format()
-        return from_scipy(matrix)
-    except (ValueError, RuntimeError):
-        raise _damaged() from None
-
-
-def _from_torch(matrix: Tensor) -> Tensor:
-    if matrix.layout == torch.sparse_coo:
-        coo = torch.sparse_coo_tensor(
-            matrix._indices(), matrix._values().float(), matrix.shape, check_invariants=True
-        )
-        matrix = coo.coalesce()
-    csr = matrix.to_sparse_csr()
-    return torch.sparse_csr_tensor(
-        csr.crow_indices().long(),
-        csr.col_indices().long(),
-        csr.values().float(),
-        csr.shape,
-        check_invariants=True,
-    )
-
-
-def _damaged() -> InputError:
-    return InputError(
-        "x is a damaged sparse matrix, its indices do not fit its shape: make it anew"
-    )
-
-
-def _not_finite(matrix: Tensor) -> InputError:
-    if matrix.layout == torch.sparse_csr:
-        wrong = matrix.col_indices()[~torch.isfinite(matrix.values())]
+        return x
+    if not isinstance(x, Tensor) or x.layout == torch.strided:
+        array = as_array(x, "x")
+        if array.dtype.kind not in "biufcO":
+            raise InputError(f"x holds {word_for(array)}: it must hold numbers")
+        return array
+    if x.dtype.is_complex or x.dim() != 2 or x.dense_dim():
+        raise InputError("x is a sparse tensor, but not a matrix of real numbers: convert it")
+    x = x.detach().cpu()
+    if x.layout == torch.sparse_coo:
+        place, values = x._indices().numpy(), x._values().float().numpy()
+        return sp.coo_matrix((values, place), shape=tuple(x.shape))
+    if x.layout == torch.sparse_csc:
+        parts, kind = (x.row_indices(), x.ccol_indices()), sp.csc_matrix
+    elif x.layout == torch.sparse_csr:
+        parts, kind = (x.col_indices(), x.crow_indices()), sp.csr_matrix
     else:
-        wrong = (~torch.isfinite(matrix)).nonzero()[:, 1]
-    columns = wrong.unique().tolist()
-    word = "column" if len(columns) == 1 else "columns"
-    return InputError(
-        "x holds NaN or infinity (or numbers beyond 3.4e38, where float32 ends) in "
-        f"{word} {listed(columns)}; entries in all: {wrong.numel():,}; replace them "
-        "before, for example by the column's mean"
-    )
+        raise InputError("x is sparse in blocks: convert it with .to_dense().to_sparse_csr()")
+    values = x.values().float().numpy()
+    return kind((values, *(part.numpy() for part in parts)), shape=tuple(x.shape))

@@ -1,8 +1,8 @@
 """What data a run was trained on: digests of a task's parts, and a rough one of its features.
 
 Features that are computed (spurious columns, structural ones) may differ in their last bits between
-machines and versions of torch. Sums of all features with pseudo-random signs tell that from other
-features: rounding moves them by a trifle of the features' norm, other features by much more.
+machines and versions of torch. Sums of all features with pseudo-random signs distinguish that from
+other features: rounding changes them by a tiny part of the features' norm, other features by more.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from canet.data.task import ShiftTask
+from torch_geometric.data import Data
 
 CHUNK = 2**22
 """Numbers that are looked at in one piece, so that memory does not double."""
@@ -72,25 +70,28 @@ class DataDigest:
         return all(abs(a - b) <= ROUNDING * self.feature_sums[-1] for a, b in pairs)
 
 
-def digest_task(task: ShiftTask) -> DataDigest:
-    """The digest of a task's data; a pass over all arrays."""
-    data = task.data
-    optional = [data[name] for name in ("batch",) if name in data]
-    environment = [data[name] for name in ("environment",) if name in data]
-    names = [task.metric, task.environments, [*task.splits()]]
+def digest_parts(
+    data: Data,
+    splits: Mapping[str, Tensor],
+    in_distribution: Tensor,
+    metric: str,
+    environments: tuple[str, ...],
+) -> DataDigest:
+    """The digest of the parts of a task; a pass over all arrays."""
+    batch, environment = ([data[k]] if k in data else [] for k in ("batch", "environment"))
     x = data.x
     parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
     return DataDigest(
-        graph=_sha256([data.edge_index, *optional], [task.num_nodes]),
+        graph=_sha256([data.edge_index, *batch], [data.y.numel()]),
         labels=_sha256([data.y, *environment]),
-        splits=_sha256([*task.splits().values(), task.in_distribution], names),
+        splits=_sha256([*splits.values(), in_distribution], [metric, environments, [*splits]]),
         features=_sha256(parts, [list(x.shape), str(x.layout)]),
         feature_sums=tuple(_sums(x)),
     )
 
 
 def _sha256(tensors: Iterable[Tensor], about: Any = None) -> str:
-    """Digest of tensors' types, shapes and contents, in the order given, and of what is said."""
+    """Digest of tensors' types, shapes and contents, in the order given, and of `about`."""
     digest = hashlib.sha256(json.dumps(about).encode())
     for tensor in tensors:
         digest.update(repr((str(tensor.dtype), tuple(tensor.shape))).encode())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from canet.data.arrays import as_array
+from canet.data.arrays import as_array, word_for
 from canet.errors import InputError
 
 LARGEST_WHOLE = 2**53  # from here on a float skips whole numbers
@@ -26,36 +26,31 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     values = as_array(y, name)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1:
-        one_hot = values.ndim == 2
-        mend = f"; from one-hot rows take {name}.argmax(dim=1)" if one_hot else ""
-        raise InputError(f"{name} has shape {list(values.shape)}: it needs one label a node{mend}")
-    if len(values) != num_nodes:
+    if values.shape != (num_nodes,):
+        hint = f"; one-hot rows become labels by {name}.argmax(1)" if values.ndim == 2 else ""
         raise InputError(
-            f"{name} has {len(values):,} labels and the graph {num_nodes:,} nodes: give one label "
-            "a node, -1 where it is unknown"
+            f"{name} has shape {list(values.shape)} and the graph {num_nodes:,} nodes: give one "
+            f"label per node, -1 where it is unknown{hint}"
         )
     if values.dtype == object:
         return _object_labels(values, name)
     if values.dtype.kind in "Ub":
         return Labels(values, np.ones(num_nodes, dtype=bool))
+    if values.dtype.kind not in "iuf":
+        raise InputError(f"{name} holds {word_for(values)}: labels are integers or strings")
     if values.dtype.kind == "f":
-        known = ~np.isnan(values)
         values = values.astype(np.float64)
-        wrong = known & ((np.abs(values) >= LARGEST_WHOLE) | (values != np.round(values)))
-        if wrong.any():
-            raise InputError(
-                f"Unknown label type: {name} holds {values[wrong][0]:g}, which is no class; labels "
-                "are integers or strings (cut a quantity into classes first)"
-            )
-        values = np.where(known, values, -1).astype(np.int64)
-        return Labels(values, values != -1)
-    if values.dtype.kind in "iu":
-        if values.size and values.max() >= 2**63:
-            raise InputError(f"{name} holds {values.max()}, which no int64 holds: give it as text")
-        values = values.astype(np.int64)
-        return Labels(values, values != -1)
-    raise InputError(f"{name} holds {values.dtype}, not labels: they are integers or strings")
+    known = ~np.isnan(values)
+    limit = LARGEST_WHOLE if values.dtype.kind == "f" else 2**63
+    wrong = known & ((values >= limit) | (values < -limit) | (values != np.round(values)))
+    if wrong.any():
+        raise InputError(
+            f"Unknown label type: {name} holds {values[wrong][0]:g}, which is not a class; labels "
+            "are integers or strings (divide a quantity into classes first)"
+        )
+    values = np.where(known, values, values.dtype.type(0)).astype(np.int64)
+    known &= values != -1
+    return Labels(np.where(known, values, -1), known)
 
 
 def _object_labels(values: np.ndarray, name: str) -> Labels:
@@ -68,13 +63,12 @@ def _object_labels(values: np.ndarray, name: str) -> Labels:
     (kind,) = kinds or {int}
     if kind is str:
         return Labels(np.where(known, values, "").astype(str), known)
-    unknown = kind(-1)
-    plain = np.array([kind(v) if k else unknown for v, k in zip(values, known, strict=True)])
+    plain = np.array([kind(v) if k else kind(-1) for v, k in zip(values, known, strict=True)])
     return Labels(plain, known & (plain != -1) if kind is int else known)
 
 
 def _is_missing(value: Any) -> bool:
-    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which need not be there
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which may not be installed
         return True
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
 
@@ -88,5 +82,5 @@ def _kind_of_label(value: Any, name: str) -> type:
     if (isinstance(value, int | np.integer) or whole) and abs(int(value)) < 2**63:
         return int
     raise InputError(
-        f"{name} holds {str(value)[:40]!r}, which is no label: they are integers or strings"
+        f"{name} holds {str(value)[:40]!r}, which is not a label: they are integers or strings"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 
 import torch
@@ -19,7 +19,7 @@ from canet.data.checks import (
     check_metric,
     check_nodes,
 )
-from canet.data.digest import DataDigest, digest_task
+from canet.data.digest import DataDigest, digest_parts
 from canet.data.labels import check_labels
 from canet.data.metrics import Metric
 from canet.errors import InputError
@@ -32,7 +32,7 @@ OWN_SPLITS = ("train", "valid", "test_id")
 class ShiftTask:
     """Node classification with a training distribution and shifted test sets.
 
-    Splits, protocol and metric are decided here, once, by `data_seed`. What is wrong is refused;
+    Splits, protocol and metric are decided here, once, by `data_seed`. Wrong input is rejected;
     masks, `y` of shape $[N, 1]$ and features of other types or layouts are converted.
 
     Args:
@@ -56,6 +56,7 @@ class ShiftTask:
         generator: How spurious columns were made: `shared`, as in the paper and where there are
             none, `redrawn` or `resampled`.
         left_out: Name → node ids of shifted nodes that the protocol never scores but a report may.
+        checked: Whether all parts have been checked already and have the final form.
     """
 
     name: str
@@ -74,15 +75,18 @@ class ShiftTask:
     features: str = "original"
     generator: str = "shared"
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
+    checked: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, checked: bool) -> None:
+        if checked:
+            return
         try:
             self._check()
         except InputError as error:
-            raise InputError(f"task '{self.name}': {error}") from None
+            raise InputError(f"task '{self.name}': {error}") from error
 
     def _check(self) -> None:
-        """Refuse what cannot be trained or scored, and bring the rest into one form."""
+        """Reject what cannot be trained or scored, and bring the rest into one form."""
         data = checked_data(self.data)
         n = data.y.numel()
         as_ids = {name: check_nodes(getattr(self, name), n, name) for name in OWN_SPLITS}
@@ -98,16 +102,14 @@ class ShiftTask:
         check_disjoint(splits, n)
         for split, nodes in splits.items():
             if (data.y[nodes] < 0).any():
-                raise InputError(f"split '{split}' holds nodes without label: leave them out")
+                raise InputError(f"split '{split}' has nodes without label: leave them out")
             if split in OWN_SPLITS and not mask[nodes].all():
                 raise InputError(
                     f"{split} has nodes outside in_distribution: they would be hidden from "
                     "training; widen the mask"
                 )
         check_classes(data.y[self.train], self.num_classes)
-        check_metric(self.metric, self.num_classes)
-        if self.metric == "roc_auc" and data.y[self.valid].unique().numel() < 2:
-            raise InputError("valid lacks a class, so roc_auc says nothing: add nodes of it")
+        check_metric(self.metric, self.num_classes, data.y[self.valid])
 
     @property
     def num_nodes(self) -> int:
@@ -123,8 +125,10 @@ class ShiftTask:
 
     @cached_property
     def digest(self) -> DataDigest:
-        """What tells this task's graph, features, labels and splits from others; computed once."""
-        return digest_task(self)
+        """Identifies this task's graph, features, labels and splits; computed once."""
+        return digest_parts(
+            self.data, self.splits(), self.in_distribution, self.metric, self.environments
+        )
 
     @property
     def has_environments(self) -> bool:
@@ -180,7 +184,7 @@ class ShiftTask:
 def checked_data(data: Data) -> Data:
     """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form.
 
-    What needs no conversion is shared with the given graph, which stays as it is.
+    The given graph stays as it is.
     """
     x = check_features(data.x)
     n = x.shape[0]

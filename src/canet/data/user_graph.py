@@ -1,4 +1,4 @@
-"""A graph of one's own → `ShiftTask`: what was given, what is made of it, and what is refused."""
+"""A graph of the user → `ShiftTask`: what is read from where, and what is rejected."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from canet.data.checks import (
     check_edges,
     check_features,
     check_groups,
+    check_metric,
     check_nodes,
     check_times,
     one_way,
@@ -30,8 +31,8 @@ VALIDATION_SHARE = 0.2
 
 
 @dataclass(frozen=True)
-class OwnGraph:
-    """A graph that passed the door.
+class UserGraph:
+    """A graph whose input has been checked.
 
     Args:
         x: Features $[N, D]$, float32, dense or sparse CSR.
@@ -49,21 +50,21 @@ class OwnGraph:
 
 
 @dataclass(frozen=True)
-class OwnTask:
-    """A task made of one's own graph, and the classes $[C]$ that its class ids stand for."""
+class UserTask:
+    """A task made of a user's graph, and the classes $[C]$ that its class ids stand for."""
 
     task: ShiftTask
     classes: np.ndarray
 
 
-def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> OwnGraph:
+def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> UserGraph:
     """Check features, edges and graph numbers of a PyG `Data`, which stays as it is.
 
     Args:
         data: Has `x` and `edge_index`.
         graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
-        undirected: Whether each edge is read both ways (True) or as it stands (False); None is as
-            it stands, with a warning where hardly an edge has its reverse.
+        undirected: Whether each edge is read both ways (True) or as as given (False); None is as
+            given, with a warning where few edges have their reverse.
     """
     if not isinstance(data, Data):
         raise InputError(
@@ -82,21 +83,21 @@ def open_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> 
         edges = to_undirected(edges, num_nodes=n)
     elif undirected is None and one_way(edges):
         warnings.warn(
-            "hardly an edge has its reverse: if the graph is undirected, say undirected=True (on "
+            "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
             "the command line --undirected), else undirected=False (--directed)",
             InputWarning,
             stacklevel=4,  # the caller of fit
         )
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
-        return OwnGraph(x, edges, None)
+        return UserGraph(x, edges, None)
     _, number = check_groups(numbers, n, "graph")
     if (number < 0).any():
         raise InputError("graph is missing for some nodes: give every node the number of its graph")
-    return OwnGraph(x, edges, number)
+    return UserGraph(x, edges, number)
 
 
-def own_task(
+def user_task(
     data: Any,
     train: Any = None,
     valid: Any = None,
@@ -107,8 +108,8 @@ def own_task(
     metric: str = "accuracy",
     undirected: bool | None = None,
     seed: int = 0,
-) -> OwnTask:
-    """The task of learning the labels of one's own graph.
+) -> UserTask:
+    """The task of learning the labels of a user's graph.
 
     What is not given is taken from the graph: `train_mask`, `val_mask`, `test_mask`,
     `environment`, `time`, `batch`. Nodes without label are in no set. Without a validation set, or
@@ -120,12 +121,12 @@ def own_task(
         train, valid: Masks or ids.
         environment: Integers or strings $[N]$.
         time: Numbers or dates $[N]$.
-        graph, undirected: As in `open_graph`.
+        graph, undirected: As in `read_user_graph`.
         metric: How predictions are scored.
         seed: Of the random validation set.
     """
-    own = open_graph(data, graph, undirected)
-    n = own.num_nodes
+    checked = read_user_graph(data, graph, undirected)
+    n = checked.num_nodes
     if data.get("y") is None:
         raise InputError(
             "fit requires y to be passed, but the target y is None: put the labels into data.y"
@@ -144,14 +145,16 @@ def own_task(
     if groups is not None:
         group_names, columns["environment"] = check_groups(groups, n, "environment")
         names = tuple(map(str, group_names))
-    if own.graph is not None:
-        columns["batch"] = own.graph
+    if checked.graph is not None:
+        columns["batch"] = checked.graph
+    y = class_ids(values, known, classes)
+    check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(
-        name="own graph",
+        name="user graph",
         data=Data(
-            x=own.x,
-            edge_index=own.edge_index,
-            y=class_ids(values, known, classes),
+            x=checked.x,
+            edge_index=checked.edge_index,
+            y=y,
             num_nodes=n,
             **columns,
         ),
@@ -159,12 +162,13 @@ def own_task(
         valid=splits["valid"],
         test_id=splits.get("test", torch.empty(0, dtype=torch.long)),
         test_ood={},
-        metric=metric,  # type: ignore[arg-type]  # the task checks it
+        metric=metric,  # type: ignore[arg-type]  # it was checked
         in_distribution=torch.ones(n, dtype=torch.bool),
-        shift="own",
+        shift="user graph",
         environments=names,
+        checked=True,
     )
-    return OwnTask(task, classes)
+    return UserTask(task, classes)
 
 
 def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Tensor:
@@ -175,8 +179,8 @@ def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Ten
     return y
 
 
-def read_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Class ids $[N]$ of labels by a model's classes, -1: unknown, or another; and the known."""
+def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
+    """Class ids $[N]$ of labels among a model's classes, -1: unknown, or another; and the known."""
     values, known = check_labels(y, num_nodes)
     text, texts = values.dtype.kind == "U", classes.dtype.kind == "U"
     if text != texts and known.any():
@@ -193,7 +197,7 @@ def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str,
         if chosen is not None:
             nodes = check_nodes(chosen, labelled.numel(), name)
             if name == "valid" and given["valid"] is None and not nodes.numel():
-                continue  # of a split column that names train and test only
+                continue  # from a split column that names train and test only
             sets[name] = nodes[labelled[nodes]]
     if not sets.get("test", labelled).numel():
         del sets["test"]
@@ -213,9 +217,9 @@ def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
     classes = np.unique(values[splits["train"].numpy()])
     if len(classes) < 2:
         unknown = values.dtype.kind == "i" and (values == -1).any()
-        hint = " (-1 is no class, it says that a label is unknown)" if unknown else ""
+        hint = " (-1 is not a class, it marks an unknown label)" if unknown else ""
         raise InputError(
-            f"train has one class only, {classes[0]}{hint}: it takes two or more to learn"
+            f"train has one class only, {classes[0]}{hint}: training needs two or more"
         )
     for name, nodes in splits.items():
         strange = np.setdiff1d(values[nodes.numpy()], classes)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.user_graph import read_classes
+from canet.data.user_graph import match_classes
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier, probabilities_of
 from canet.training.inference import GraphReader
@@ -136,7 +136,7 @@ def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
     """Place $[N]$ of each label among the classes; -1: no label, C: a label not among them."""
     if y is None:
         return np.full(num_nodes, -1)
-    numbers, known = read_classes(y, num_nodes, classes)
+    numbers, known = match_classes(y, num_nodes, classes)
     return np.where(known & (numbers.numpy() < 0), len(classes), numbers.numpy())
 
 

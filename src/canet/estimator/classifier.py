@@ -17,7 +17,7 @@ from torch import Tensor
 
 from canet.data.checks import check_features, check_nodes
 from canet.data.graph_files.encoding import Encoding
-from canet.data.user_graph import open_graph, own_task, read_classes
+from canet.data.user_graph import match_classes, read_user_graph, user_task
 from canet.errors import InputError, unknown_name
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
@@ -140,7 +140,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             changes["epochs"] = self.epochs
         settings = override(method_type.settings_type(), changes)
         seed = self._seed()
-        own = own_task(
+        own = user_task(
             data,
             train,
             valid,
@@ -184,7 +184,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             if data.method is not self.method_:
                 raise InputError("the graph was prepared by another model: prepare it with this")
             return data
-        own = open_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
+        own = read_user_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
         given = data.get("encoding")
         if given is not None and given != self.encoding_:
             fix = "read it with canet.read_graph(…, encoding=model.encoding_)"
@@ -245,7 +245,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         reader = self.prepare(data, graph)
         if reader.y is None:
             raise InputError("y is missing: scoring needs labels")
-        y, known = read_classes(reader.y, reader.own.num_nodes, self.classes_)
+        y, known = match_classes(reader.y, reader.own.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.methods import Method
 from canet.training import Trainer
@@ -116,7 +116,7 @@ def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
         seed: Of the sample.
     """
     task = trainer.task
-    own = OwnGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
+    own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     reader = GraphReader(method, own, prepared=trainer.fields.graph())
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import OOD_SETS, Subject, split_label
+from canet.paper.scope import Subject, split_label
 from canet.report.figures import (
     Style,
     draw_band,
@@ -84,7 +84,7 @@ class Ablation(Experiment):
         ]
 
     def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [OOD_MEAN, *OOD_SETS[subject.task], "test_id"]
+        splits = [OOD_MEAN, *DATASETS[subject.task].ood_sets, "test_id"]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
             full = self._jobs(subject, backbone, FULL)
@@ -108,7 +108,7 @@ class Ablation(Experiment):
 
     def _draw_parts(self, finished: Finished, subject: Subject, folder: Path) -> None:
         """A panel for each OOD set and backbone, a row for each variant."""
-        splits = OOD_SETS[subject.task]
+        splits = DATASETS[subject.task].ood_sets
         figure = new_figure(len(splits), 2, 5.2, 2.1)
         panels = figure.subplots(len(splits), 2, sharex="row", sharey=True, squeeze=False)
         for row, split in zip(panels, splits, strict=True):
@@ -121,7 +121,7 @@ class Ablation(Experiment):
                 tidy(axes, f"CaNet-{backbone_label(backbone)}, {split_label(split)}")
         figure.suptitle(subject.label, x=0.01, ha="left", fontsize="medium")
         for axes in panels[-1]:
-            axes.set_xlabel(f"OOD {METRIC_NAMES[CATALOG[subject.task].metric]} %")
+            axes.set_xlabel(f"OOD {METRIC_NAMES[DATASETS[subject.task].metric]} %")
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
 
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
@@ -132,13 +132,13 @@ class Ablation(Experiment):
                 places = finished.places(self._jobs(subject, backbone, variant))
                 histories = [place.read_metrics() for place in places]
                 words = f"{'with' if variant == FULL else 'without'} regulariser"
-                splits = OOD_SETS[subject.task]
+                splits = DATASETS[subject.task].ood_sets
                 ood = [np.mean([history[s] for s in splits], axis=0) for history in histories]
                 train = [np.array(history["train"]) for history in histories]
                 _draw_curve(axes, ood, Style(colour), f"OOD test, {words}")
                 _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
             tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
-        panels[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+        panels[0].set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
         share_legend(figure, panels[0], columns=4)
         save_figure(figure, folder, self.file_name(f"curves-{subject.task}"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
@@ -13,7 +13,7 @@ from canet.paper.contest import OURS, Contest, Entrant
 from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
-from canet.paper.scope import OOD_SETS, Subject, split_label
+from canet.paper.scope import Subject, split_label
 from canet.report.figures import QUIET, Style, draw_band, new_figure, save_figure, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.tables import Table
@@ -40,7 +40,7 @@ class Elliptic(Contest):
 
     def tables(self, finished: Finished) -> list[Table]:
         (subject,) = self.subjects
-        groups = (OOD_MEAN, *OOD_SETS[subject.task], "test_id")
+        groups = (OOD_MEAN, *DATASETS[subject.task].ood_sets, "test_id")
         main = self._table(finished, "", "OOD groups of time steps", groups)
         if subject.task != "elliptic":
             return [main]
@@ -68,7 +68,7 @@ class Elliptic(Contest):
         groups = [short_label(split) for split in _groups(subject)]
         panels[0, 0].set_xticks(range(len(groups)), groups)
         for axes in panels[:, 0]:
-            axes.set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+            axes.set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
         for axes in panels[-1]:
             axes.tick_params(axis="x", rotation=90)
         about = "time steps (shaded: left out by the paper); " if _left_out(subject) else ""
@@ -125,7 +125,7 @@ def _left_out(subject: Subject) -> tuple[str, ...]:
 def _groups(subject: Subject) -> list[str]:
     """Every group in the order of time."""
     left_out = _left_out(subject)
-    return [*left_out[:1], *OOD_SETS[subject.task], *left_out[1:]]
+    return [*left_out[:1], *DATASETS[subject.task].ood_sets, *left_out[1:]]
 
 
 def _draw_panel(

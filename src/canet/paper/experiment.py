@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.metrics import METRIC_NAMES
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope, Subject
@@ -72,7 +72,7 @@ class Experiment(ABC):
             "scores in percent, mean ± standard deviation."
         ]
         lines += [
-            f"{subject.label}: {METRIC_NAMES[CATALOG[subject.task].metric]}, "
+            f"{subject.label}: {METRIC_NAMES[DATASETS[subject.task].metric]}, "
             f"{len(self.scope.repeats(subject))} {subject.spread_over}."
             for subject in shown
         ]

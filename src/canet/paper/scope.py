@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from canet.data import CATALOG, file_status
+from canet.data import DATASETS, file_status
 from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
@@ -16,19 +16,7 @@ from canet.settings import override
 from canet.store import RunConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
-QUICK_EPOCHS = {"synthetic": 60, "cora": 40, "twitch": 30, "arxiv": 8, "elliptic": 30}
-ONE_SPLIT = ("arxiv", "elliptic")
-"""Tasks repeated on one split with other initialisations; others are repeated on other draws."""
-
 STAND_IN = "synthetic"
-SPURIOUS_OOD = ("ood/domain 4", "ood/domain 5", "ood/domain 6")
-OOD_SETS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("synthetic", "cora", "citeseer", "pubmed"), SPURIOUS_OOD),
-    "twitch": ("ood/ES", "ood/FR", "ood/EN"),
-    "arxiv": ("ood/2014-2015", "ood/2016-2017", "ood/2018-2020"),
-    "elliptic": tuple(f"ood/steps {first}-{first + 3}" for first in range(11, 43, 4)),
-}
-"""A task → the names of its OOD scores in result.json."""
 
 
 class Repeat(NamedTuple):
@@ -47,7 +35,7 @@ class Subject(NamedTuple):
 
     @property
     def spread_over(self) -> str:
-        return "runs on one split" if self.task in ONE_SPLIT else "draws of the data"
+        return "runs on one split" if DATASETS[self.task].one_split else "draws of the data"
 
 
 @dataclass(frozen=True)
@@ -73,7 +61,7 @@ class Scope:
         for method in self.methods:
             get_method(method)
         for task in self.tasks:
-            check_name("task", task, CATALOG)
+            check_name("task", task, DATASETS)
 
     def subjects(self, tasks: Sequence[str], quick_tasks: Sequence[str]) -> list[Subject]:
         """The tasks to run: with structural features, or another in their place, where need be."""
@@ -103,12 +91,12 @@ class Scope:
             if (task, features) in self.features_at_hand:
                 return features
         some = any(state != "missing" for state in states)
-        return "structural" if some and "structural" in CATALOG[task].features else "absent"
+        return "structural" if some and "structural" in DATASETS[task].features else "absent"
 
     def repeats(self, subject: Subject) -> list[Repeat]:
         """The repeats that a score is averaged over: draws of the data, or runs on one split."""
         numbers = range(QUICK_REPEATS if self.quick else REPEATS)
-        if subject.task in ONE_SPLIT:
+        if DATASETS[subject.task].one_split:
             return [Repeat(0, number) for number in numbers]
         return [Repeat(number, 0) for number in numbers]
 
@@ -131,7 +119,7 @@ class Scope:
         """One run with the settings of the preset but for `changes`."""
         changed = dict(changes or {})
         if self.quick:
-            changed["epochs"] = QUICK_EPOCHS.get(subject.task, QUICK_EPOCHS["cora"])
+            changed["epochs"] = DATASETS[subject.task].quick_epochs
         settings = _settings(subject.task, method, backbone, tuple(changed.items()))
         return RunConfig(
             task=subject.task,

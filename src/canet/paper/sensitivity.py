@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import OOD_SETS, Subject, split_label
+from canet.paper.scope import Subject, split_label
 from canet.report.figures import (
     MARKERS,
     Style,
@@ -85,7 +85,7 @@ class Sensitivity(Experiment):
         ]
 
     def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [*OOD_SETS[subject.task], OOD_MEAN, "test_id"]
+        splits = [*DATASETS[subject.task].ood_sets, OOD_MEAN, "test_id"]
         rows = [
             [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
             + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
@@ -110,7 +110,7 @@ class Sensitivity(Experiment):
         for row, backbone in zip(panels, backbones, strict=True):
             for axes, sweep in zip(row, SWEEPS, strict=True):
                 values = self._values(sweep)
-                for i, split in enumerate(OOD_SETS[subject.task][:LINES]):
+                for i, split in enumerate(DATASETS[subject.task].ood_sets[:LINES]):
                     jobs = [self._jobs(subject, backbone, sweep, value) for value in values]
                     scores = [finished.scores(some, split) for some in jobs]
                     style = Style(colours[i], MARKERS[i])
@@ -121,7 +121,7 @@ class Sensitivity(Experiment):
                 axes.minorticks_off()
                 title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
-            row[0].set_ylabel(f"{METRIC_NAMES[CATALOG[subject.task].metric]} %")
+            row[0].set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
         share_legend(figure, panels[0][0], "outside right center")
         figure.supxlabel("lines: means; bands: one standard deviation", fontsize="medium")
         save_figure(figure, folder, self.file_name(subject.task))

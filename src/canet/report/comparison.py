@@ -11,13 +11,12 @@ from functools import cached_property
 from statistics import mean
 from typing import Any
 
-from canet.data import CATALOG
+from canet.data import CENTRED, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.results import Result
 from canet.report.score import Score
-from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
@@ -274,7 +273,7 @@ def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
 def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
     config = comparison.config
     names = (config.task, config.protocol.replace("paper", ""), config.features)
-    return _order_of(config.task, tuple(CATALOG)), *names, config.inductive
+    return _order_of(config.task, tuple(DATASETS)), *names, config.inductive
 
 
 def _order_of(name: str, names: Sequence[str]) -> int:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from canet.data import CATALOG
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import DATASETS, GENERATORS
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings
 from canet.report.comparison import Comparison, Contestant, differences
@@ -79,7 +78,7 @@ def make_section(
 ) -> Section:
     """Everything about one comparison, its learning curves read through `histories`."""
     config = comparison.config
-    entry = CATALOG.get(config.task)
+    entry = DATASETS.get(config.task)
     metric = METRIC_NAMES[entry.metric] if entry else "score"
     marks = [config.protocol] if config.protocol != "paper" else []
     marks += [config.generator] if config.generator != GENERATORS[0] else []
@@ -119,7 +118,7 @@ def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
 
 def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
     config = comparison.config
-    entry = CATALOG.get(config.task)
+    entry = DATASETS.get(config.task)
     if comparison.is_structural:
         yield (
             "Structural features are computed from the graph alone, in place of the task's own. "

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from canet.data.benchmarks import sources
-from canet.data.benchmarks.raw import find
+from canet.data import DATASETS
+from canet.data.benchmarks.files import find
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
@@ -55,12 +55,11 @@ def compare_data(
 
 def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
     """The digest of a run's data as it is now; None where files are missing or cannot be read."""
-    files = sources.FILES.get(config.task)
-    if files is None:
+    dataset = DATASETS.get(config.task)
+    if dataset is None:
         return None
-    if config.features == "structural":
-        files = tuple(file for file in files if "feat" not in file.path)
-    if not all(find(file, data_root) for file in files):
+    features = None if config.features == "original" else config.features
+    if not all(find(file, data_root) for file in dataset.files_for(features)):
         return None
     try:
         return load_task_of(config, data_root).digest

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import load_task
-from canet.data.benchmarks.spurious import centred, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.methods import get_method
 from canet.settings import override
@@ -19,11 +18,6 @@ from canet.store.summary import Scored, summarise
 from canet.training import Trainer
 from canet.training.trainer import device_name, versions
 
-WITHOUT_SPURIOUS = "without spurious columns"
-"""Features of a blind model, which never sees what would mislead it."""
-CENTRED = "centred"
-"""Features of a control: each column less its mean over a domain."""
-_VIEWS = {WITHOUT_SPURIOUS: without_spurious_columns, CENTRED: centred}
 SAME_HARDWARE, OTHER_HARDWARE = 0.001, 0.5
 """Percentage points by which scores may differ from those of training, on the same device and
 version of torch, and on another, whose rounding moves a few nodes."""
@@ -82,15 +76,12 @@ def open_trainer(
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
     """The task of a run, as it was."""
-    view = _VIEWS.get(config.features)
-    features = None if view or config.features == "original" else config.features
-    task = load_task(
+    return load_task(
         config.task,
         data_root,
         config.data_seed,
         config.protocol,
-        features,
+        config.features,
         config.inductive,
         config.generator,
     )
-    return view(task) if view else task

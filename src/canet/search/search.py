@@ -20,7 +20,7 @@ from typing import Any
 import optuna
 from optuna.storages import BaseStorage
 
-from canet.data import CATALOG
+from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.presets import BEST
 from canet.runs.data import data_now
@@ -197,7 +197,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
         "backbone": base.backbone,
         "settings": _ordered(plan, ranked[0].params),
         "valid": ranked[0].value,
-        "metric": CATALOG[base.task].metric,
+        "metric": DATASETS[base.task].metric,
         "start": {"settings": plan.start, "valid": start[0] if start else None},
         "trials": len(done),
         "pruned": states.count("PRUNED"),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import OwnGraph
+from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Block, Graph, ReceptiveField, SparseMatrix
@@ -26,7 +26,7 @@ class GraphReader:
     """
 
     def __init__(
-        self, method: Method, own: OwnGraph, y: Any = None, prepared: Graph | None = None
+        self, method: Method, own: UserGraph, y: Any = None, prepared: Graph | None = None
     ) -> None:
         self.method, self.own, self.y = method, own, y
         operators = method.model.operators
@@ -56,7 +56,7 @@ class GraphReader:
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
         """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$."""
-        return GraphReader(self.method, OwnGraph(self.own.x, edge_index, graph))
+        return GraphReader(self.method, UserGraph(self.own.x, edge_index, graph))
 
     @property
     def _device(self) -> torch.device:

@@ -31,7 +31,7 @@ def test_second_call_reads_the_copy(fresh_cache: Path) -> None:
     for _ in range(2):
         check(processed("name", "identity", build))
     assert build.calls == 1
-    assert [p.name[:5] for p in (fresh_cache / "processed").iterdir()] == ["name-"]
+    assert len(list((fresh_cache / "processed").glob("name-*.npz"))) == 1
 
 
 def test_other_identity_is_another_copy(fresh_cache: Path) -> None:
@@ -41,47 +41,22 @@ def test_other_identity_is_another_copy(fresh_cache: Path) -> None:
     assert build.calls == len(list((fresh_cache / "processed").iterdir())) == 2
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
-def test_damaged_copy_is_made_anew(damage: str, fresh_cache: Path) -> None:
+@pytest.mark.parametrize("change", ["cut", "flipped", "empty", "other arrays"])
+def test_changed_copy_is_made_again(change: str, fresh_cache: Path) -> None:
     build = Builder()
     processed("name", "identity", build)
     (path,) = (fresh_cache / "processed").iterdir()
     intact = path.read_bytes()
     flipped = bytearray(intact)
     flipped[1000] ^= 255
-    path.write_bytes(
-        {"cut": intact[:2000], "flipped": bytes(flipped), "empty": b"", "text": b"no"}[damage]
-    )
-    check(processed("name", "identity", build))
-    assert build.calls == 2
-    check(processed("name", "identity", build))
-    assert build.calls == 2
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"a": np.arange(1000)},
-        {"a": np.arange(1000), "b": np.ones((3, 2), dtype=np.float32)},
-        {"a": np.arange(1000), "b": np.ones((2, 3))},
-        {"a": np.arange(1, 1001), "b": np.ones((2, 3), dtype=np.float32)},
-        {"a": np.arange(1000), "b": np.ones((2, 3), dtype=np.float32), "c": np.ones(1)},
-        {"a": np.array([{}, []], dtype=object)},
-    ],
-    ids=["key", "shape", "type", "content", "more", "objects"],
-)
-@pytest.mark.parametrize("with_digest", [True, False])
-def test_a_copy_with_other_arrays_is_made_anew(
-    wrong: Arrays, with_digest: bool, fresh_cache: Path
-) -> None:
-    build = Builder()
-    processed("name", "identity", build)
-    (path,) = (fresh_cache / "processed").iterdir()
-    with np.load(path) as intact:
-        digest = {"digest": intact["digest"]} if with_digest else {}
-    np.savez(path, **wrong, **digest)  # type: ignore[arg-type]
-    check(processed("name", "identity", build))
-    assert build.calls == 2
+    if change == "other arrays":
+        np.savez(path, a=np.arange(1, 1001), b=np.ones((2, 3), dtype=np.float32))
+    else:
+        path.write_bytes({"cut": intact[:2000], "flipped": bytes(flipped), "empty": b""}[change])
+    for _ in range(2):
+        check(processed("name", "identity", build))
+        assert build.calls == 2
+    assert path.read_bytes() == intact
 
 
 MAKER = """
@@ -92,12 +67,10 @@ from canet.data.benchmarks.processed import processed
 def build():
     print("building", flush=True)
     sys.stdin.readline()
-    return {"a": np.arange(1000), "b": np.ones((2, 3), dtype=np.float32)}
+    return {"a": np.arange(1000)}
 
 for _ in range(50):
-    arrays = processed("name", "identity", build)
-    assert arrays["a"].tolist() == list(range(1000))
-    assert sorted(arrays) == ["a", "b"]
+    assert processed("name", "identity", build)["a"].tolist() == list(range(1000))
 """
 
 

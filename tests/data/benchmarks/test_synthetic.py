@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import torch
 
-from canet.data.benchmarks.spurious import without_spurious_columns
-from canet.data.benchmarks.synthetic import NUM_WORDS, synthetic_task
+from canet.data import WITHOUT_SPURIOUS, load_task
+from canet.data.benchmarks.synthetic import NUM_WORDS
 from canet.data.task import ShiftTask
 from canet.training import Trainer
 
 
 @pytest.fixture(scope="module")
 def task() -> ShiftTask:
-    return synthetic_task()
+    return load_task("synthetic")
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def parts(task: ShiftTask) -> list[torch.Tensor]:
 
 def test_seed_and_protocol_decide_every_bit(task: ShiftTask) -> None:
     torch.manual_seed(99)
-    same = synthetic_task(data_seed=0, protocol="paper")
+    same = load_task("synthetic", data_seed=0, protocol="paper")
     assert all(a.equal(b) for a, b in zip(parts(task), parts(same), strict=True))
-    other = synthetic_task(data_seed=1)
+    other = load_task("synthetic", data_seed=1)
     assert not any(a.equal(b) for a, b in zip(parts(task)[1:5], parts(other)[1:5], strict=True))
     assert not task.train.equal(other.train)
 
@@ -72,13 +72,13 @@ def test_no_file_is_read_or_written_and_no_network_used(monkeypatch: pytest.Monk
     monkeypatch.setattr(io, "open", refuse)
     monkeypatch.setattr(Path, "open", refuse)
     monkeypatch.setattr(socket, "socket", refuse)
-    synthetic_task()
+    load_task("synthetic")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_gcn_without_the_spurious_columns_scores_84_to_92_on_unseen_nodes() -> None:
-    task = without_spurious_columns(synthetic_task(protocol="disjoint"))
+    task = load_task("synthetic", protocol="disjoint", features=WITHOUT_SPURIOUS)
     assert task.num_features == NUM_WORDS
     run = Trainer(task, "erm", "gcn", device="cpu", epochs=100).run()
     for name in ("test_id", "ood/domain 4", "ood/domain 5", "ood/domain 6"):

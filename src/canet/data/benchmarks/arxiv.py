@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from canet.data.benchmarks import sources, structural
+from canet.data.benchmarks import structural
+from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
+from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.raw import RawFiles, obtain
 from canet.data.benchmarks.tables import read_table
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
@@ -30,15 +31,72 @@ PERIODS = {
     "2016-2017": 2017,
     "2018-2020": 2020,
 }
-"""Environments: name of the period → its last year. The last three are the OOD test sets."""
+"""Environments: name of the period → its last year."""
+OOD_PERIODS = [name for name, last_year in PERIODS.items() if last_year >= FIRST_OOD_YEAR]
+
+URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+SHA256 = {
+    "edge": None,
+    "node-feat": None,
+    "node-label": "b06e7cf75d909de66ce49bc4188a6dc525224f85dd6dcb36137de3d9321830d1",
+    "node_year": "fb97e19d6003deb09197f6df6b10ea1ab86ee49d98885836c3c857ab58d897f3",
+    "num-node-list": "9aa60a342efd209408933ace51e6b0a814e81c2894a993c44f9b173e477e2e82",
+    "num-edge-list": "430f1e00ae204bbb3208c5f494ab70170e9f2995fd3548d1754a74a8f59250d1",
+}
+"""Raw table → the checksum of its file, where it is known."""
 
 
-def arxiv_task(
-    data_root: Path | None, data_seed: int, features: str | None, inductive: bool
-) -> ShiftTask:
+class Arxiv(Dataset):
     """The citation network; a node's environment is its period of publication."""
-    arrays = _read(data_root, features, inductive)
-    return make_task(arrays, data_seed, features or "original")
+
+    name = "arxiv"
+    description = "citations among computer-science papers by year: subject of a paper"
+    shift = "time attributes"
+    metric = "accuracy"
+    ood_sets = tuple(f"ood/{name}" for name in OOD_PERIODS)
+    files = tuple(
+        RawFile(path, URL, sha256, (path,))
+        for kind, sha256 in SHA256.items()
+        for path in [f"arxiv/raw/{kind}.csv.gz"]
+    )
+    statistics = Statistics(nodes=169343, edges=1166243, classes=40, features=128)
+    features = ("structural",)
+    one_split = True
+    quick_epochs = 8
+    shared_settings = {"direction": "against"}
+    canet_settings = {
+        "gcn": {
+            "weight_decay": 5e-4,
+            "tau": 1.0,
+            "dropout": 0.2,
+            "estimator": "node",
+            "propagation": "sum",
+            "direction": "against",
+        },
+        "gat": {"weight_decay": 5e-5, "tau": 2.0, "dropout": 0.2, "direction": "against"},
+    }
+
+    def load(self, request: Request) -> ShiftTask:
+        inductive = request.inductive
+        raw = obtain(self.files_for(request.features), request.data_root)
+        if request.features is None:
+            arrays = processed("arxiv", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
+        else:
+            arrays = processed(
+                "arxiv-structural",
+                f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
+                lambda: _parse_structural(raw, inductive),
+            )
+        return make_task(arrays, request.data_seed, request.features or "original")
+
+    def files_for(self, features: str | None) -> tuple[RawFile, ...]:
+        """Structural features need no features file."""
+        return tuple(f for f in self.files if features is None or "node-feat" not in f.path)
+
+    def read_graph(self, data_root: Path | None) -> Arrays:
+        """The parsed graph alone, which needs no features file."""
+        raw = obtain(self.files_for("structural"), data_root)
+        return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse_graph(raw))
 
 
 def make_task(arrays: Arrays, data_seed: int, features: str) -> ShiftTask:
@@ -50,7 +108,7 @@ def make_task(arrays: Arrays, data_seed: int, features: str) -> ShiftTask:
         in_distribution.nonzero().flatten(), torch.Generator().manual_seed(data_seed)
     )
     return ShiftTask(
-        name="arxiv",
+        name=Arxiv.name,
         data=Data(
             x=torch.from_numpy(arrays["x"]),
             edge_index=torch.from_numpy(arrays["edge_index"]),
@@ -61,41 +119,15 @@ def make_task(arrays: Arrays, data_seed: int, features: str) -> ShiftTask:
         valid=valid,
         test_id=test_id,
         test_ood={
-            name: (period == index).nonzero().flatten()
-            for index, (name, last_year) in enumerate(PERIODS.items())
-            if last_year >= FIRST_OOD_YEAR
+            name: (period == list(PERIODS).index(name)).nonzero().flatten() for name in OOD_PERIODS
         },
-        metric="accuracy",
+        metric=Arxiv.metric,
         in_distribution=in_distribution,
-        shift="time attributes",
+        shift=Arxiv.shift,
         environments=tuple(PERIODS),
         data_seed=data_seed,
         features=features,
     )
-
-
-def read_graph(data_root: Path | None) -> Arrays:
-    """The parsed graph alone, which needs no features file."""
-    raw = _without_features(data_root)
-    return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse_graph(raw))
-
-
-def _read(data_root: Path | None, features: str | None, inductive: bool) -> Arrays:
-    """Parsed graph with its own features, or with structural ones and no features file."""
-    if features is None:
-        raw = obtain(sources.FILES["arxiv"], data_root)
-        return processed("arxiv", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-    raw = _without_features(data_root)
-    return processed(
-        "arxiv-structural",
-        f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
-        lambda: _parse_structural(raw, inductive),
-    )
-
-
-def _without_features(data_root: Path | None) -> RawFiles:
-    files = [file for file in sources.FILES["arxiv"] if "node-feat" not in file.path]
-    return obtain(files, data_root)
 
 
 def _parse(raw: RawFiles) -> Arrays:

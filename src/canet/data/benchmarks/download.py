@@ -1,4 +1,4 @@
-"""Downloads that resume, are checked, and appear as complete files or not at all."""
+"""Downloads into the cache, by pooch: files appear there verified and complete, or not at all."""
 
 from __future__ import annotations
 
@@ -7,172 +7,106 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from email.message import Message
-from http.client import HTTPException
-from pathlib import Path, PurePosixPath
-from typing import NamedTuple
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-from canet.data.benchmarks.sources import Known
+import pooch
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
+
+from canet.data.benchmarks.dataset import RawFile
 from canet.errors import CanetError
-from canet.util.files import atomic_path, sha256
+from canet.util.files import cache_dir, sha256
 from canet.util.locks import exclusive_lock
-from canet.util.progress import Display
 
 TIMEOUT = 60.0  # seconds without any answer
 CHUNK = 1 << 18
 
 
-class Member(NamedTuple):
-    """A file to take out of an archive: where to, its possible names there, what it must be."""
+def download(files: Sequence[RawFile]) -> None:
+    """Fetch files into the cache, each archive once for all of its members.
 
-    target: Path
-    names: tuple[str, ...]
-    known: Known | None
+    One process at a time works in the folder of a data set: the next one finds the files there.
+    """
+    by_url: dict[str, list[RawFile]] = {}
+    for file in files:
+        assert file.url is not None
+        by_url.setdefault(file.url, []).append(file)
+    for url, group in by_url.items():
+        folder = cache_dir() / Path(group[0].path).parts[0]
+        try:
+            with exclusive_lock(folder):
+                missing = [file for file in group if not (cache_dir() / file.path).is_file()]
+                if missing:
+                    _fetch(url, missing, folder / ".download")
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise CanetError(
+                f"cannot download {url} into '{folder}' ({' '.join(str(error).split())}): try "
+                f"again, set CANET_CACHE to another folder, or place {group[0].path} by hand below "
+                "--data-root/CANET_DATA_ROOT"
+            ) from error
+
+
+def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
+    """Download one address into the folder `scratch`, and move its files into the cache."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    pooch.get_logger().setLevel("WARNING")
+    packed = bool(files[0].members)
+    try:
+        with _progress_bar(url.rpartition("/")[2]) as bar:
+            pooch.retrieve(
+                url,
+                known_hash=None,  # of a file in an archive only the content is known
+                fname="file",
+                path=scratch,
+                processor=pooch.Unzip() if packed else None,
+                downloader=pooch.HTTPDownloader(bar, CHUNK, timeout=TIMEOUT),
+            )
+        for file in files:
+            names = [f"file.unzip/{member}" for member in file.members] if packed else ["file"]
+            found = next((p for name in names if (p := scratch / name).is_file()), None)
+            if found is None:
+                raise CanetError(f"{url} does not contain '{file.members[0]}'")
+            if file.sha256 not in (None, sha256(found)):
+                raise CanetError(
+                    f"checksum mismatch: what {url} sent is not the published {file.path}; try "
+                    "again, or place that file below --data-root/CANET_DATA_ROOT"
+                )
+            target = cache_dir() / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            found.replace(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@dataclass
+class _Bar:
+    """A bar of rich as pooch drives it."""
+
+    progress: Progress
+    task: TaskID
+    total: int = 0
+
+    def update(self, size: int) -> None:
+        self.progress.update(self.task, total=self.total or None, advance=size)
+
+    def reset(self) -> None:
+        self.progress.reset(self.task)
+
+    def close(self) -> None:
+        pass
 
 
 @contextmanager
-def downloading_into(folder: Path) -> Iterator[None]:
-    """Keep other processes out while downloading: two that share a `.part` would spoil it."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(exclusive_lock(folder))
-        except OSError as error:
-            raise CanetError(
-                f"cannot write to '{folder}' ({error.strerror}): set CANET_CACHE to another folder"
-            ) from error
-        yield
-
-
-def download(url: str, target: Path, known: Known | None, by_hand: str) -> None:
-    """Fetch `url` as `target`; `by_hand` is what to place below a data root where that fails.
-
-    What has arrived of a broken-off transfer stays beside it in a `.part` file, from which the next
-    call goes on. A complete file that is not the `known` one is deleted. Whoever calls this is
-    `downloading_into` the folder.
-    """
-    part = target.with_name(f"{target.name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _transfer(url, part)
-        _check(part, known, url)
-        part.replace(target)
-    except (OSError, HTTPException) as error:
-        reason = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
-        raise CanetError(
-            f"cannot download {url} ({reason}): run again to go on, or place {by_hand} by hand "
-            "below --data-root/CANET_DATA_ROOT"
-        ) from error
-
-
-def download_members(url: str, archive: Path, members: Sequence[Member], by_hand: str) -> None:
-    """Fetch the zip archive `url` as `archive`, take `members` out, and delete it again."""
-    download(url, archive, None, by_hand)
-    try:
-        extract(archive, members)
-    finally:
-        archive.unlink()
-
-
-def extract(archive: Path, members: Sequence[Member]) -> None:
-    """Take `members`, and nothing else, out of a zip archive; each appears complete or not."""
-    try:
-        with zipfile.ZipFile(archive) as content:
-            names = content.namelist()
-            for name in names:
-                if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                    raise CanetError(
-                        f"archive '{archive}' is refused: its member '{name}' points outside: get "
-                        "the official one"
-                    )
-            for member in members:
-                held = [name for name in member.names if name in names]
-                if not held:
-                    raise CanetError(
-                        f"archive '{archive}' holds no '{member.names[0]}': place that file by "
-                        f"hand as '{member.target}'"
-                    )
-                with atomic_path(member.target) as temporary:
-                    _check_room(content.getinfo(held[0]), archive)
-                    with content.open(held[0]) as source, temporary.open("wb") as file:
-                        shutil.copyfileobj(source, file, CHUNK)
-                    _check(temporary, member.known, f"{archive.name}:{held[0]}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise CanetError(f"archive '{archive}' is damaged ({error}): download it again") from error
-    except OSError as error:
-        raise CanetError(
-            f"cannot take files out of '{archive}' ({error}): make room, or set CANET_CACHE to "
-            "another folder"
-        ) from error
-
-
-def _check_room(member: zipfile.ZipInfo, archive: Path) -> None:
-    """Refuse a member that says it is larger than the disk before it fills it."""
-    free = shutil.disk_usage(archive.parent).free
-    if member.file_size > free:
-        raise CanetError(
-            f"'{member.filename}' of '{archive}' takes {member.file_size / 2**30:,.1f} GiB and "
-            f"{free / 2**30:,.1f} GiB of the disk are free: get the official archive, or make room"
-        )
-
-
-def _transfer(url: str, part: Path) -> None:
-    """Append to `part` what is missing of `url`; write it anew where the server cannot resume."""
-    done = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": "canet"} | ({"Range": f"bytes={done}-"} if done else {})
-    try:
-        response = urlopen(Request(url, headers=headers), timeout=TIMEOUT)
-    except HTTPError as error:
-        error.close()
-        if error.code != 416 or not done:
-            raise
-        # Nothing follows what we have: it is all of the file, or not a part of this file.
-        if _total(error.headers) != done:
-            part.unlink()
-            _transfer(url, part)
-        return
-    with response:
-        resumes = response.status == 206
-        length = response.headers.get("Content-Length", "")
-        whole = int(length) if length.isdecimal() else None
-        total = _total(response.headers) if resumes else whole
-        quiet = total is None or not (sys.stderr and sys.stderr.isatty())
-        megabytes = Display(_megabytes(total or 0), unit="MB", quiet=quiet)
-        with part.open("ab" if resumes else "wb") as file, megabytes as display:
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                display.update(_megabytes(file.tell()), text=part.stem)
-    if total is not None and part.stat().st_size < total:
-        raise ConnectionError(
-            f"the transfer broke off after {part.stat().st_size} of {total} bytes"
-        )
-
-
-def _megabytes(size: int) -> int:
-    return -(-size // 2**20)
-
-
-def _total(headers: Message) -> int | None:
-    """Size of the whole file from `Content-Range: bytes 5-9/10` or `bytes */10`."""
-    total = headers.get("Content-Range", "").rpartition("/")[2]
-    return int(total) if total.isdecimal() else None
-
-
-def _check(path: Path, known: Known | None, origin: str) -> None:
-    """Delete `path` and raise if it is not the `known` file."""
-    if known is None:
-        return
-    size = path.stat().st_size
-    if size != known.size:
-        cause = f"has {size} bytes instead of {known.size}"
-    elif sha256(path) != known.sha256:
-        cause = "has another SHA-256 than the published file"
-    else:
-        return
-    path.unlink()
-    raise CanetError(
-        f"{origin} {cause} and was deleted: run again, or place the published file below "
-        "--data-root/CANET_DATA_ROOT"
-    )
+def _progress_bar(name: str) -> Iterator[_Bar]:
+    """A bar on a terminal, and nothing elsewhere."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not (sys.stderr and sys.stderr.isatty()),
+    ) as progress:
+        yield _Bar(progress, progress.add_task(name, total=None))

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.benchmarks import sources, structural
+from canet.data.benchmarks import structural
+from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
+from canet.data.benchmarks.files import RawFiles, find, obtain
 from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.raw import RawFiles, find, obtain
 from canet.data.benchmarks.tables import read_table
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
@@ -33,81 +34,124 @@ OOD_STEPS = [range(first, first + 4) for first in range(11, 43, 4)]
 LEFT_OUT_STEPS = [range(6, 11), range(43, 50)]
 """Later time steps, counted from 1: scored in eight groups of four, or never scored."""
 
+URL = "https://data.pyg.org/datasets/elliptic/{}.zip"
 CLASSES, EDGES, FEATURES = (
-    f"elliptic/raw/elliptic_txs_{kind}.csv" for kind in ("classes", "edgelist", "features")
-)
-
-
-def elliptic_task(
-    data_root: Path | None, data_seed: int, features: str | None, inductive: bool
-) -> ShiftTask:
-    """The transaction graph; a node's environment is its snapshot, counted from 0."""
-    arrays = _read(data_root, features, inductive)
-    step, y = torch.from_numpy(arrays["step"]), torch.from_numpy(arrays["y"])
-
-    def labelled(steps: range) -> Tensor:
-        return ((step >= steps.start) & (step < steps.stop) & (y >= 0)).nonzero().flatten()
-
-    def named(groups: Iterable[range]) -> dict[str, Tensor]:
-        return {f"steps {steps.start}-{steps.stop - 1}": labelled(steps) for steps in groups}
-
-    train, valid, test_id = split_50_25_25(
-        labelled(range(1, NUM_ID_STEPS + 1)), torch.Generator().manual_seed(data_seed)
-    )
-    return ShiftTask(
-        name="elliptic",
-        data=Data(
-            x=torch.from_numpy(arrays["x"]),
-            edge_index=torch.from_numpy(arrays["edge_index"]),
-            y=y,
-            environment=step - 1,
+    RawFile(f"elliptic/raw/{name}", URL.format(name), sha256, (name,))
+    for name, sha256 in (
+        (
+            "elliptic_txs_classes.csv",
+            "93e2e7b2405c735ba752bf6ba06b947561deddd1f5a8fc91e46f6a4c0e439493",
         ),
-        train=train,
-        valid=valid,
-        test_id=test_id,
-        test_ood=named(OOD_STEPS),
-        left_out=named(LEFT_OUT_STEPS),
-        metric="macro_f1",
-        in_distribution=step <= NUM_ID_STEPS,
-        shift="dynamic snapshots",
-        environments=tuple(f"step {number}" for number in range(1, NUM_STEPS + 1)),
-        data_seed=data_seed,
-        features=features or "original",
+        (
+            "elliptic_txs_edgelist.csv",
+            "a35053ba68a98e4382cae2ba65b9d9e36b23b6439e02dff084971b1b72a5156e",
+        ),
+        ("elliptic_txs_features.csv", None),
     )
+)
+TIME_STEPS = RawFile("elliptic/time_steps.csv")
+"""The time step of every transaction, for use without the large features file."""
 
 
-def _read(data_root: Path | None, features: str | None, inductive: bool) -> Arrays:
-    """Parsed graph with its own features, or with structural ones and only its time steps."""
-    files = {file.path: file for file in sources.FILES["elliptic"]}
-    if features is None:
-        raw = obtain(list(files.values()), data_root)
-        return processed("elliptic", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-    timed = [file for file in (sources.TIME_STEPS, files[FEATURES]) if find(file, data_root)]
-    if not timed:
-        raise CanetError(
-            f"elliptic needs its time steps: place '{sources.TIME_STEPS.path}' or '{FEATURES}' "
-            "below --data-root/CANET_DATA_ROOT, or load it once with its own features"
+class Elliptic(Dataset):
+    """The transaction graph; a node's environment is its snapshot, counted from 0."""
+
+    name = "elliptic"
+    description = "flows among Bitcoin transactions in 49 time steps: illicit or licit"
+    shift = "dynamic snapshots"
+    metric = "macro_f1"
+    ood_sets = tuple(f"ood/steps {steps.start}-{steps.stop - 1}" for steps in OOD_STEPS)
+    files = (FEATURES, EDGES, CLASSES)
+    statistics = Statistics(nodes=203769, edges=234355, classes=2, features=165)
+    features = ("structural",)
+    one_split = True
+    quick_epochs = 30
+    shared_settings = {"direction": "against", "loss": "binary_cross_entropy"}
+    canet_settings = {
+        "gcn": {
+            "weight_decay": 1e-3,
+            "tau": 1.0,
+            "dropout": 0.2,
+            "num_layers": 3,
+            "hidden": 32,
+            "estimator": "node",
+            "propagation": "sum",
+            **shared_settings,
+        },
+        "gat": {"weight_decay": 5e-4, "tau": 2.0, "dropout": 0.1, **shared_settings},
+    }
+
+    def load(self, request: Request) -> ShiftTask:
+        arrays = self._read(request)
+        step, y = torch.from_numpy(arrays["step"]), torch.from_numpy(arrays["y"])
+
+        def labelled(steps: range) -> Tensor:
+            return ((step >= steps.start) & (step < steps.stop) & (y >= 0)).nonzero().flatten()
+
+        def named(groups: Iterable[range]) -> dict[str, Tensor]:
+            return {f"steps {steps.start}-{steps.stop - 1}": labelled(steps) for steps in groups}
+
+        train, valid, test_id = split_50_25_25(
+            labelled(range(1, NUM_ID_STEPS + 1)), torch.Generator().manual_seed(request.data_seed)
         )
-    raw = obtain([files[CLASSES], files[EDGES], timed[0]], data_root)
-    return processed(
-        "elliptic-structural",
-        f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
-        lambda: _parse_structural(raw, inductive),
-    )
+        return ShiftTask(
+            name=self.name,
+            data=Data(
+                x=torch.from_numpy(arrays["x"]),
+                edge_index=torch.from_numpy(arrays["edge_index"]),
+                y=y,
+                environment=step - 1,
+            ),
+            train=train,
+            valid=valid,
+            test_id=test_id,
+            test_ood=named(OOD_STEPS),
+            left_out=named(LEFT_OUT_STEPS),
+            metric=self.metric,
+            in_distribution=step <= NUM_ID_STEPS,
+            shift=self.shift,
+            environments=tuple(f"step {number}" for number in range(1, NUM_STEPS + 1)),
+            data_seed=request.data_seed,
+            features=request.features or "original",
+        )
+
+    def files_for(self, features: str | None) -> tuple[RawFile, ...]:
+        """Structural features need the time steps too, from either file that has them."""
+        return self.files if features is None else (CLASSES, EDGES)
+
+    def _read(self, request: Request) -> Arrays:
+        """Parsed graph with its own features, or with structural ones and only its time steps."""
+        root, inductive = request.data_root, request.inductive
+        files = self.files_for(request.features)
+        if request.features is None:
+            raw = obtain(files, root)
+            return processed("elliptic", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
+        timed = [file for file in (TIME_STEPS, FEATURES) if find(file, root)]
+        if not timed:
+            raise CanetError(
+                f"elliptic needs its time steps: place '{TIME_STEPS.path}' or '{FEATURES.path}' "
+                "below --data-root/CANET_DATA_ROOT, or load it once with its own features"
+            )
+        raw = obtain([*files, timed[0]], root)
+        return processed(
+            "elliptic-structural",
+            f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
+            lambda: _parse_structural(raw, inductive),
+        )
 
 
 def _parse(raw: RawFiles) -> Arrays:
     graph, transactions = _parse_graph(raw)
-    table = _by_transaction(raw.paths[FEATURES], 2 + NUM_FEATURES, False, transactions)
+    table = _by_transaction(raw.paths[FEATURES.path], 2 + NUM_FEATURES, False, transactions)
     return graph | {"step": table[:, 1].astype(np.int64), "x": table[:, 2:].astype(np.float32)}
 
 
 def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
     graph, transactions = _parse_graph(raw)
-    if FEATURES in raw.paths:
-        table = _by_transaction(raw.paths[FEATURES], 2 + NUM_FEATURES, False, transactions)
+    if FEATURES.path in raw.paths:
+        table = _by_transaction(raw.paths[FEATURES.path], 2 + NUM_FEATURES, False, transactions)
     else:
-        table = _by_transaction(raw.paths[sources.TIME_STEPS.path], 2, True, transactions)
+        table = _by_transaction(raw.paths[TIME_STEPS.path], 2, True, transactions)
     step = table[:, 1].astype(np.int64)
     known = step <= NUM_ID_STEPS if inductive else np.ones(len(step), dtype=bool)
     edge_index = torch.from_numpy(graph["edge_index"])
@@ -117,7 +161,7 @@ def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
 
 def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
     """Edges $[2, E]$ and labels $[N]$, and the transactions $[N]$ in the order of the nodes."""
-    path = raw.paths[CLASSES]
+    path = raw.paths[CLASSES.path]
     try:
         rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()[1:]]
         transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
@@ -126,8 +170,8 @@ def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
         raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
     if not rows:
         raise CanetError(f"'{path}' names no transaction: replace it")
-    ends = read_table(raw.paths[EDGES], 2, np.int64, header=True)
-    edge_index = _positions(transactions, ends.T, raw.paths[EDGES])
+    ends = read_table(raw.paths[EDGES.path], 2, np.int64, header=True)
+    edge_index = _positions(transactions, ends.T, raw.paths[EDGES.path])
     return {"edge_index": edge_index, "y": y}, transactions
 
 

@@ -12,22 +12,20 @@ import io
 import pickle
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 from torch_geometric.utils import coalesce, remove_self_loops
 
-from canet.data.benchmarks import sources
+from canet.data.benchmarks.dataset import RawFile, Request, Statistics
+from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
-from canet.data.benchmarks.raw import RawFiles, obtain
-from canet.data.benchmarks.spurious import spurious_task
+from canet.data.benchmarks.spurious import BaseGraph, SpuriousDataset
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, first_line
+from canet.errors import CanetError
 from canet.util.sparse import from_scipy
 
 READER_VERSION = 1
@@ -43,47 +41,133 @@ ALLOWED: dict[tuple[str, str], Any] = {
 """All that the published pickles name, under the names of the time they were written."""
 
 
-@dataclass(frozen=True)
-class PlanetoidGraph:
-    """One citation graph.
+URL = "https://github.com/kimiyoung/planetoid/raw/master/data/"
+SHA256 = {
+    "cora allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "cora ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "cora tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "cora ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "cora graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "cora test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "citeseer allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "citeseer ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "citeseer tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "citeseer ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "citeseer graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "citeseer test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+    "pubmed allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "pubmed ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "pubmed tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "pubmed ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "pubmed graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "pubmed test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+}
+"""Graph and part of it → the checksum of its file. The published `x` and `y` are not here: they
+repeat rows of `allx` and `ally`."""
 
-    Args:
-        x: Bag of words, rows sum to one or are all zero, sparse CSR $[N, D]$.
-        edge_index: Both directions of every edge, without duplicates and self-loops, $[2, E]$.
-        y: Class ids $[N]$.
-        num_listed_edges: Half the entries of the raw adjacency lists, duplicates and self-loops
-            included: the count that publications give.
-    """
 
-    x: Tensor
-    edge_index: Tensor
-    y: Tensor
-    num_listed_edges: int
-
-
-def planetoid_task(
-    name: str, data_root: Path | None, data_seed: int, protocol: str, generator: str = "shared"
-) -> ShiftTask:
-    """`cora`, `citeseer` or `pubmed` in six domains."""
-    graph = read_planetoid(name, data_root)
-    return spurious_task(name, graph.x, graph.edge_index, graph.y, data_seed, protocol, generator)
-
-
-def read_planetoid(name: str, data_root: Path | None) -> PlanetoidGraph:
-    """The graph `name`, parsed or from its processed copy."""
-    raw = obtain(sources.FILES[name], data_root)
-    arrays = processed(name, f"{READER_VERSION} {raw.digest}", lambda: _parse(name, raw))
-    parts = (arrays["values"], arrays["columns"], arrays["rows"])
-    return PlanetoidGraph(
-        x=from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"]))),
-        edge_index=torch.from_numpy(arrays["edge_index"]),
-        y=torch.from_numpy(arrays["y"]),
-        num_listed_edges=int(arrays["num_listed_edges"]),
+def raw_files(name: str) -> tuple[RawFile, ...]:
+    """The files of one graph."""
+    return tuple(
+        RawFile(f"planetoid/{file}", URL + file, sha256)
+        for place, sha256 in SHA256.items()
+        if place.startswith(f"{name} ")
+        for file in [f"ind.{place.replace(' ', '.')}"]
     )
 
 
+class Planetoid(SpuriousDataset):
+    """One citation graph.
+
+    Features are a bag of words whose rows sum to one or are all zero. Edges have both directions,
+    without duplicates and self-loops.
+    """
+
+    def read(self, request: Request) -> BaseGraph:
+        arrays = self._arrays(request.data_root)
+        parts = (arrays["values"], arrays["columns"], arrays["rows"])
+        return BaseGraph(
+            x=from_scipy(sp.csr_matrix(parts, shape=tuple(arrays["shape"]))),
+            edge_index=torch.from_numpy(arrays["edge_index"]),
+            y=torch.from_numpy(arrays["y"]),
+        )
+
+    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
+        """Edges are half the entries of the raw adjacency lists, duplicates and self-loops
+        included: the count that publications give.
+        """
+        listed = int(self._arrays(data_root)["num_listed_edges"])
+        return super().count(task, data_root)._replace(edges=listed)
+
+    def _arrays(self, data_root: Path | None) -> Arrays:
+        """The graph, parsed or from its processed copy."""
+        raw = obtain(self.files, data_root)
+        return processed(self.name, f"{READER_VERSION} {raw.digest}", lambda: self._parse(raw))
+
+    def _parse(self, raw: RawFiles) -> Arrays:
+        def part(kind: str) -> Any:
+            (file,) = (file for file in self.files if file.path.endswith(f".{kind}"))
+            return load_pickle(raw.paths[file.path], file.sha256)
+
+        test = np.loadtxt(raw.paths[f"planetoid/ind.{self.name}.test.index"], dtype=np.int64)
+        x, y = _arrange(part("allx"), part("tx"), test), _arrange(part("ally"), part("ty"), test)
+        totals = np.asarray(x.sum(axis=1)).ravel()
+        x = sp.diags_array(1 / np.where(totals > 0, totals, 1)).dot(x).tocsr()
+        x.sort_indices()
+
+        neighbours = part("graph")
+        lengths = [len(listed) for listed in neighbours.values()]
+        listed = np.stack(
+            [np.repeat(list(neighbours), lengths), np.concatenate(list(neighbours.values()))]
+        )
+        edge_index, _ = remove_self_loops(torch.from_numpy(listed.astype(np.int64)))
+        edge_index = coalesce(edge_index, num_nodes=x.shape[0], sort_by_row=False)
+        return {
+            "values": x.data.astype(np.float32),
+            "columns": x.indices,
+            "rows": x.indptr,
+            "shape": np.array(x.shape),
+            "edge_index": edge_index.numpy(),
+            "y": y.toarray().argmax(axis=1),
+            "num_listed_edges": np.array(sum(lengths) // 2),
+        }
+
+
+class Cora(Planetoid):
+    name = "cora"
+    description = "Cora citations, six domains with spurious features"
+    files = raw_files("cora")
+    statistics = Statistics(nodes=2708, edges=5429, classes=7, features=1433)
+    canet_settings = {
+        "gcn": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.2},
+        "gat": {"weight_decay": 0.0, "tau": 3.0, "dropout": 0.2},
+    }
+
+
+class Citeseer(Planetoid):
+    name = "citeseer"
+    description = "Citeseer citations, six domains with spurious features"
+    files = raw_files("citeseer")
+    statistics = Statistics(nodes=3327, edges=4732, classes=6, features=3703)
+    canet_settings = {
+        "gcn": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.1},
+        "gat": {"weight_decay": 0.0, "tau": 3.0, "dropout": 0.2},
+    }
+
+
+class Pubmed(Planetoid):
+    name = "pubmed"
+    description = "Pubmed citations, six domains with spurious features"
+    files = raw_files("pubmed")
+    statistics = Statistics(nodes=19717, edges=44338, classes=3, features=500)
+    canet_settings = {
+        "gcn": {"weight_decay": 5e-5, "tau": 2.0, "dropout": 0.2},
+        "gat": {"weight_decay": 5e-5, "tau": 1.0, "dropout": 0.2},
+    }
+
+
 def load_pickle(path: Path, digest: str | None) -> Any:
-    """Unpickle a published file, or refuse it if its SHA-256 is not `digest`."""
+    """Unpickle a published file, or reject it if its SHA-256 is not `digest`."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise CanetError(
@@ -92,47 +176,14 @@ def load_pickle(path: Path, digest: str | None) -> Any:
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # dtypes spelt as in old pickles
-        try:
-            return _Unpickler(io.BytesIO(content), encoding="latin1").load()
-        except Exception as error:  # what is damaged fails in many ways
-            raise CanetError(f"'{path}' is not opened: {first_line(error)}; replace it") from error
+        return _Unpickler(io.BytesIO(content), encoding="latin1").load()
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it names '{module}.{name}', which no data file needs")
+            raise CanetError(f"a pickle names '{module}.{name}', which no data file needs")
         return ALLOWED[module, name]
-
-
-def _parse(name: str, raw: RawFiles) -> Arrays:
-    def part(kind: str) -> Any:
-        path = f"planetoid/ind.{name}.{kind}"
-        known = sources.KNOWN.get(path)
-        return load_pickle(raw.paths[path], known.sha256 if known else None)
-
-    test = np.loadtxt(raw.paths[f"planetoid/ind.{name}.test.index"], dtype=np.int64)
-    x, y = _arrange(part("allx"), part("tx"), test), _arrange(part("ally"), part("ty"), test)
-    totals = np.asarray(x.sum(axis=1)).ravel()
-    x = sp.diags_array(1 / np.where(totals > 0, totals, 1)).dot(x).tocsr()
-    x.sort_indices()
-
-    neighbours = part("graph")
-    lengths = [len(listed) for listed in neighbours.values()]
-    listed = np.stack(
-        [np.repeat(list(neighbours), lengths), np.concatenate(list(neighbours.values()))]
-    )
-    edge_index, _ = remove_self_loops(torch.from_numpy(listed.astype(np.int64)))
-    edge_index = coalesce(edge_index, num_nodes=x.shape[0], sort_by_row=False)
-    return {
-        "values": x.data.astype(np.float32),
-        "columns": x.indices,
-        "rows": x.indptr,
-        "shape": np.array(x.shape),
-        "edge_index": edge_index.numpy(),
-        "y": y.toarray().argmax(axis=1),
-        "num_listed_edges": np.array(sum(lengths) // 2),
-    }
 
 
 def _arrange(known: Any, test: Any, test_index: np.ndarray) -> sp.csr_array:

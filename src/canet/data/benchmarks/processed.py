@@ -1,22 +1,23 @@
-"""Processed copies: what was once parsed or computed from raw files is read back in an instant."""
+"""Processed copies: what was parsed or computed from raw files once is read back quickly."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 
 import numpy as np
 
-from canet.util.files import atomic_path, cache_dir
+from canet.util.files import cache_dir, digest_of, sha256, write_bytes
 
 Arrays = dict[str, np.ndarray]
-DIGEST = "digest"
-"""The array of a copy that holds the SHA-256 of the others."""
 
 
 def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
-    """The arrays that `build` makes, from the cache where an intact copy lies.
+    """The arrays that `build` makes, from the cache where there is an intact copy.
+
+    The name of a copy ends with its SHA-256. A copy that was changed is made again.
 
     Args:
         name: Start of the file name, such as `cora`.
@@ -25,34 +26,15 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
         build: Makes the arrays (no object arrays).
     """
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    path = cache_dir() / "processed" / f"{name}-{key}.npz"
-    kept = _read(path)
-    if kept is not None:
-        return kept
+    folder = cache_dir() / "processed"
+    for path in folder.glob(f"{name}-{key}-*.npz"):
+        if sha256(path) == path.stem.rpartition("-")[2]:
+            with np.load(path, allow_pickle=False) as arrays:
+                return dict(arrays)
     built = build()
-    try:
-        with atomic_path(path) as temporary, temporary.open("wb") as target:
-            np.savez(target, **built, **{DIGEST: _digest(built)})  # type: ignore[arg-type]
-    except OSError:
-        pass  # a cache that cannot be written costs time, not the result
+    content = io.BytesIO()
+    np.savez(content, **built)  # type: ignore[arg-type]
+    copy = content.getvalue()
+    with suppress(OSError):  # a cache that cannot be written costs time, not the result
+        write_bytes(folder / f"{name}-{key}-{digest_of(copy)}.npz", copy)
     return built
-
-
-def _read(path: Path) -> Arrays | None:
-    """The arrays of an intact copy; None where there is none."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive)
-        written = arrays.pop(DIGEST)
-    except Exception:  # absent, or damaged, which fails in many ways
-        return None
-    return arrays if np.array_equal(written, _digest(arrays)) else None
-
-
-def _digest(arrays: Arrays) -> np.ndarray:
-    """SHA-256 of names, types, shapes and contents as bytes $[32]$, whatever their order."""
-    digest = hashlib.sha256()
-    for name, array in sorted(arrays.items()):
-        digest.update(repr((name, array.dtype.str, array.shape)).encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return np.frombuffer(digest.digest(), dtype=np.uint8)

@@ -1,7 +1,7 @@
 """Spurious features over six domains: how the paper makes a shift on a graph that has none.
 
 Every domain is a disjoint copy of one graph with the same base features and labels, and ten more
-columns that tell the label in a way that changes from domain to domain:
+columns that reveal the label in a way that changes from domain to domain:
 
     x̃_v^(i) = GCN(onehot(y), A)_v + W onehot(i) + noise,   x_v^(i) = [x_v ‖ x̃_v^(i)]
 
@@ -9,17 +9,19 @@ Domains 1-3 are in distribution, 4-6 are not. Three generators:
 
 - `shared`, the paper's: the label network is drawn once per data seed and the same in all domains,
   so that whoever removes a domain's offset can read the label off these columns.
-- `redrawn`: each domain has a label network of its own. Only ignoring the columns wins.
-- `resampled`: besides, each domain has its own nodes, a region of the graph, so that no column is
-  the same in all domains and nothing can be told by that.
+- `redrawn`: each domain has its own label network. Only ignoring the columns wins.
+- `resampled`: in addition each domain has its own nodes, a region of the graph, so that no column
+  is the same in all domains.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,24 +31,31 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data.benchmarks.dataset import (
+    CENTRED,
+    GENERATORS,
+    PROTOCOLS,
+    WITHOUT_SPURIOUS,
+    Dataset,
+    Request,
+    Statistics,
+)
 from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, check_name
+from canet.errors import CanetError
 from canet.util.sparse import from_scipy, to_scipy
 
 NUM_DOMAINS = 6
 NUM_ID_DOMAINS = 3
 NUM_SPURIOUS = 10
 NOISE_STD = 0.1
-PROTOCOLS = ("paper", "disjoint")
 DOMAIN_NAMES = tuple(f"domain {i + 1}" for i in range(NUM_DOMAINS))
 
 
 def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = False) -> Tensor:
     """The spurious block of every domain, $[6, N, 10]$, for labels $[N]$ and edges $[2, E]$.
 
-    `redrawn` draws the label network anew for each domain.
+    `redrawn` draws another label network for each domain.
     """
     with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
@@ -84,22 +93,60 @@ def single_precision() -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
+class BaseGraph(NamedTuple):
+    """The graph that domains are made of.
+
+    Args:
+        x: Base features, sparse CSR $[N, D]$.
+        edge_index: Edges $[2, E]$.
+        y: Labels $[N]$.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    y: Tensor
+
+
+class SpuriousDataset(Dataset):
+    """Base of the data sets with spurious features: a subclass reads one graph."""
+
+    shift = "spurious features"
+    metric = "accuracy"
+    ood_sets = tuple(f"ood/{name}" for name in DOMAIN_NAMES[NUM_ID_DOMAINS:])
+    protocols = PROTOCOLS
+    generators = GENERATORS
+    features = (WITHOUT_SPURIOUS, CENTRED)
+    domains = NUM_DOMAINS
+    spurious = NUM_SPURIOUS
+
+    def read(self, request: Request) -> BaseGraph:
+        """The graph without domains."""
+        raise NotImplementedError
+
+    def load(self, request: Request) -> ShiftTask:
+        graph = self.read(request)
+        task = spurious_task(
+            self.name, graph, request.data_seed, request.protocol, request.generator
+        )
+        if request.features == WITHOUT_SPURIOUS:
+            return without_spurious_columns(task)
+        return centred(task) if request.features == CENTRED else task
+
+    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
+        """The statistics of one domain."""
+        whole = super().count(task, data_root)
+        nodes, edges = whole.nodes // NUM_DOMAINS, whole.edges // (2 * NUM_DOMAINS)
+        return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
+
+
 def spurious_task(
-    name: str,
-    x: Tensor,
-    edge_index: Tensor,
-    y: Tensor,
-    data_seed: int,
-    protocol: str,
-    generator: str = "shared",
+    name: str, graph: BaseGraph, data_seed: int, protocol: str, generator: str = "shared"
 ) -> ShiftTask:
     """Six domain copies, or regions, of a graph as a task.
 
     Args:
         name: Name of the task.
-        x: Base features, sparse CSR $[N, D]$.
-        edge_index: Edges $[2, E]$.
-        y: Labels $[N]$.
+        graph: The base graph.
         data_seed: Seed of the random networks, the noise and the split.
         protocol: `paper` splits the 3N in-distribution copies at random, so that a test node has
             training copies with the same base features and label. `disjoint` splits node
@@ -107,97 +154,96 @@ def spurious_task(
         generator: `shared`, `redrawn` or `resampled`; the last has no copies, so that its protocol
             is `disjoint`.
     """
-    check_name("protocol", protocol, PROTOCOLS)
-    check_name("generator", generator, GENERATORS)
     if generator == "resampled":
         if protocol != "disjoint":
-            raise CanetError("resampled domains share no node: say --protocol disjoint")
-        return resampled_task(name, x, edge_index, y, data_seed)
+            raise CanetError("resampled domains share no node: use --protocol disjoint")
+        return resampled_task(name, graph, data_seed)
+    x, edge_index, y = graph
     n = y.numel()
     spurious = spurious_columns(y, edge_index, data_seed, generator == "redrawn")
     base = to_scipy(x)
     offsets = n * torch.arange(NUM_DOMAINS)
-    domain = torch.arange(NUM_DOMAINS).repeat_interleave(n)
-    data = Data(
-        x=from_scipy(sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious])),
-        edge_index=(edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
-        y=y.repeat(NUM_DOMAINS),
-        environment=domain,
-        num_nodes=n * NUM_DOMAINS,
-    )
     splitter = torch.Generator().manual_seed(data_seed)
-    id_offsets, ood_offsets = offsets[:NUM_ID_DOMAINS], offsets[NUM_ID_DOMAINS:]
     if protocol == "paper":
-        train, valid, test_id = split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)
+        splits = split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)
         test_nodes = torch.arange(n)
     else:
         identities = split_50_25_25(torch.arange(n), splitter)
-        train, valid, test_id = ((ids + id_offsets[:, None]).flatten() for ids in identities)
-        test_nodes = identities[2]
-    return ShiftTask(
-        name=name,
-        data=data,
-        train=train,
-        valid=valid,
-        test_id=test_id,
-        test_ood={
-            name: test_nodes + offset
-            for name, offset in zip(
-                DOMAIN_NAMES[NUM_ID_DOMAINS:], ood_offsets.tolist(), strict=True
-            )
-        },
-        metric="accuracy",
-        in_distribution=domain < NUM_ID_DOMAINS,
-        shift="spurious features",
-        environments=DOMAIN_NAMES,
+        train, valid, test_id = (
+            (ids + offsets[:NUM_ID_DOMAINS, None]).flatten() for ids in identities
+        )
+        splits, test_nodes = (train, valid, test_id), identities[2]
+    return _make_task(
+        name,
+        x=sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious]),
+        edge_index=(edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
+        y=y.repeat(NUM_DOMAINS),
+        domain=torch.arange(NUM_DOMAINS).repeat_interleave(n),
+        splits=splits,
+        ood=[test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:].tolist()],
         protocol=protocol,
         data_seed=data_seed,
         generator=generator,
     )
 
 
-def resampled_task(
-    name: str, x: Tensor, edge_index: Tensor, y: Tensor, data_seed: int
-) -> ShiftTask:
+def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
     """Six regions of a graph, cut apart, each with its own label network and offset.
 
-    Regions are drawn again until those in distribution hold training nodes of every class.
+    Regions are drawn again until those in distribution have training nodes of every class.
     """
+    x, edge_index, y = graph
     generator = torch.Generator().manual_seed(data_seed)
     random = np.random.default_rng(data_seed)
     while True:
         domain = grow_regions(edge_index, y.numel(), random)
-        in_distribution = domain < NUM_ID_DOMAINS
-        ids = in_distribution.nonzero().flatten()
-        train, valid, test_id = split_50_25_25(ids, generator)
-        if y[train].unique().numel() == y.unique().numel():
+        ids = (domain < NUM_ID_DOMAINS).nonzero().flatten()
+        splits = split_50_25_25(ids, generator)
+        if y[splits[0]].unique().numel() == y.unique().numel():
             break
     inside = edge_index[:, domain[edge_index[0]] == domain[edge_index[1]]]
     columns = spurious_columns(y, inside, data_seed, redrawn=True)
     own = columns[domain, torch.arange(y.numel())]
+    return _make_task(
+        name,
+        x=sp.hstack([to_scipy(x), own.numpy()]).tocsr(),
+        edge_index=inside,
+        y=y,
+        domain=domain,
+        splits=splits,
+        ood=[(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)],
+        protocol="disjoint",
+        data_seed=data_seed,
+        generator="resampled",
+    )
+
+
+def _make_task(
+    name: str,
+    x: sp.spmatrix,
+    edge_index: Tensor,
+    y: Tensor,
+    domain: Tensor,
+    splits: tuple[Tensor, Tensor, Tensor],
+    ood: Sequence[Tensor],
+    **provenance: Any,
+) -> ShiftTask:
+    """A task whose environments are the domains $[N]$."""
+    train, valid, test_id = splits
     return ShiftTask(
         name=name,
         data=Data(
-            x=from_scipy(sp.hstack([to_scipy(x), own.numpy()]).tocsr()),
-            edge_index=inside,
-            y=y,
-            environment=domain,
-            num_nodes=y.numel(),
+            x=from_scipy(x), edge_index=edge_index, y=y, environment=domain, num_nodes=y.numel()
         ),
         train=train,
         valid=valid,
         test_id=test_id,
-        test_ood={
-            DOMAIN_NAMES[i]: (domain == i).nonzero().flatten()
-            for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)
-        },
-        metric="accuracy",
-        in_distribution=in_distribution,
-        shift="spurious features",
+        test_ood=dict(zip(DOMAIN_NAMES[NUM_ID_DOMAINS:], ood, strict=True)),
+        metric=SpuriousDataset.metric,
+        in_distribution=domain < NUM_ID_DOMAINS,
+        shift=SpuriousDataset.shift,
         environments=DOMAIN_NAMES,
-        protocol="disjoint",
-        data_seed=data_seed,
-        generator="resampled",
+        **provenance,
     )
 
 
@@ -223,9 +269,9 @@ def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator
 
 
 def centred(task: ShiftTask) -> ShiftTask:
-    """The same task with every column centred in each domain: a control, and no cure.
+    """The same task with every column centred in each domain: a control, not a method.
 
-    Under `shared` it removes the offsets, and the block tells the label in every domain alike.
+    Under `shared` it removes the offsets, and the columns reveal the label in every domain alike.
     """
     x = torch.from_numpy(to_scipy(task.data.x).toarray())
     for domain in range(NUM_DOMAINS):
@@ -233,16 +279,16 @@ def centred(task: ShiftTask) -> ShiftTask:
         x[nodes] -= x[nodes].mean(dim=0)
     data = task.data.clone()
     data.x = x
-    return replace(task, data=data, features="centred")
+    return replace(task, data=data, features=CENTRED, checked=True)
 
 
 def without_spurious_columns(task: ShiftTask) -> ShiftTask:
     """The same task with the base features alone: what a model reaches that is never misled.
 
-    That is no upper bound under `shared`, where the block tells the label to whoever removes its
-    offset: see `centred`.
+    That is not an upper bound under `shared`, where the columns reveal the label once their offset
+    is removed: see `centred`.
     """
     base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
     data = task.data.clone()
     data.x = from_scipy(base)
-    return replace(task, data=data, features="without spurious columns")
+    return replace(task, data=data, features=WITHOUT_SPURIOUS, checked=True)

@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from canet.data.benchmarks.spurious import spurious_task
-from canet.data.task import ShiftTask
+from canet.data.benchmarks.dataset import Request
+from canet.data.benchmarks.spurious import BaseGraph, SpuriousDataset
 from canet.util.sparse import from_scipy
 
 NUM_USERS = 1500
@@ -25,23 +25,19 @@ WORDS_PER_USER = 40
 TOPICAL_SHARE = 0.12  # of a user's words
 
 
-def synthetic_task(
-    data_seed: int = 0, protocol: str = "paper", generator: str = "shared"
-) -> ShiftTask:
-    """The embedded task, fixed by its seed."""
-    random = np.random.default_rng(data_seed)
-    group = random.integers(NUM_GROUPS, size=NUM_USERS)
-    edge_index = _friendships(group, random)
-    x = from_scipy(_bags_of_words(group, random))
-    return spurious_task(
-        "synthetic",
-        x,
-        torch.from_numpy(edge_index),
-        torch.from_numpy(group),
-        data_seed,
-        protocol,
-        generator,
-    )
+class Synthetic(SpuriousDataset):
+    """The embedded task; its graph too is drawn by the seed."""
+
+    name = "synthetic"
+    description = "embedded random graph, six domains with spurious features; needs no files"
+    quick_epochs = 60
+
+    def read(self, request: Request) -> BaseGraph:
+        random = np.random.default_rng(request.data_seed)
+        group = random.integers(NUM_GROUPS, size=NUM_USERS)
+        edge_index = torch.from_numpy(_friendships(group, random))
+        x = from_scipy(_bags_of_words(group, random))
+        return BaseGraph(x, edge_index, torch.from_numpy(group))
 
 
 def _friendships(group: np.ndarray, random: np.random.Generator) -> np.ndarray:

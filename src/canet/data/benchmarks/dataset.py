@@ -1,0 +1,111 @@
+"""What a data set is: how its task is loaded, and the facts that others need to know about it.
+
+Importing this file is cheap: it needs no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from canet.data.metrics import Metric
+    from canet.data.task import ShiftTask
+
+PROTOCOLS = ("paper", "disjoint")
+GENERATORS = ("shared", "redrawn", "resampled")
+"""How tasks with spurious features can be split, and how their spurious columns can be made."""
+WITHOUT_SPURIOUS = "without spurious columns"
+"""Features of a control that never sees the columns that would mislead it."""
+CENTRED = "centred"
+"""Features of a control: each column minus its mean over a domain."""
+
+
+class RawFile(NamedTuple):
+    """One official file.
+
+    `path` is its place below a data root. `url` is its official address, or that of a zip archive
+    that contains it under one of the names in `members`. A file without address is never
+    downloaded. A file without `sha256` is not verified.
+    """
+
+    path: str
+    url: str | None = None
+    sha256: str | None = None
+    members: tuple[str, ...] = ()
+
+
+class Statistics(NamedTuple):
+    """Size of a graph. Where a task has domains: of one domain, without the spurious features,
+    and with both directions of an edge counted once.
+    """
+
+    nodes: int
+    edges: int
+    classes: int
+    features: int
+
+
+class Request(NamedTuple):
+    """What of a task to load; see `load_task`."""
+
+    data_root: Path | None
+    data_seed: int
+    protocol: str
+    features: str | None
+    inductive: bool
+    generator: str
+
+
+class Dataset:
+    """Base of the data sets: a subclass defines `load` and describes itself.
+
+    Attributes:
+        name: Name in the catalogue.
+        description: One line for listings.
+        shift, metric: As in `ShiftTask`.
+        ood_sets: Names of the OOD scores in results, such as `ood/ES`.
+        files: The official files.
+        statistics: Size according to the official files; None for a task that needs no files.
+        protocols: Ways to split it.
+        generators: Ways to make its spurious columns.
+        features: Feature sets it offers in addition to its own.
+        domains: Number of copies of the graph.
+        spurious: Number of columns that are added to the features.
+        one_split: Whether experiments repeat runs on one split, as is usual for large graphs, and
+            not on other draws of the data.
+        quick_epochs: Epochs of a run that only tries an experiment out.
+        shared_settings: Settings that all methods share on this task.
+        canet_settings: Backbone → the settings that CaNet's authors published.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    shift: ClassVar[str]
+    metric: ClassVar[Metric]
+    ood_sets: ClassVar[tuple[str, ...]]
+    files: ClassVar[tuple[RawFile, ...]] = ()
+    statistics: ClassVar[Statistics | None] = None
+    protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
+    generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]
+    features: ClassVar[tuple[str, ...]] = ()
+    domains: ClassVar[int] = 1
+    spurious: ClassVar[int] = 0
+    one_split: ClassVar[bool] = False
+    quick_epochs: ClassVar[int] = 40
+    shared_settings: ClassVar[Mapping[str, Any]] = {}
+    canet_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def load(self, request: Request) -> ShiftTask:
+        """The task, with the raw files downloaded where they are missing."""
+        raise NotImplementedError
+
+    def files_for(self, features: str | None) -> tuple[RawFile, ...]:
+        """The files that `load` reads for a feature set."""
+        return self.files
+
+    def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
+        """The statistics of a loaded task."""
+        edges = int(task.data.edge_index.shape[1])
+        return Statistics(task.num_nodes, edges, task.num_classes, task.num_features)

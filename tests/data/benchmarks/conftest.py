@@ -1,0 +1,64 @@
+"""A local server that stands for the places where data sets are published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+
+import pytest
+
+
+class Server(ThreadingHTTPServer):
+    """Serves `files`; can break off the next answers, or hold them until it may `go_on`."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files: dict[str, bytes] = {}
+        self.break_after: list[int] = []
+        self.hold_after: list[int] = []
+        self.go_on = Event()
+        self.asked: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        content = self.server.files.get(self.path)
+        if content is None:
+            return self.send_error(404)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        end = self.server.break_after.pop(0) if self.server.break_after else len(content)
+        pause = self.server.hold_after.pop(0) if self.server.hold_after else end
+        self.wfile.write(content[:pause])
+        if pause < end:
+            self.server.go_on.wait(60)
+            with suppress(ConnectionError):
+                self.wfile.write(content[pause:end])
+        return None
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.go_on.set()
+        server.shutdown()
+        thread.join()

@@ -1,0 +1,116 @@
+"""Where raw files are looked for, what is verified, and that a data root is only read."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from canet.data import DATASETS, load_task
+from canet.data.benchmarks.dataset import RawFile
+from canet.data.benchmarks.files import obtain, search_roots, status
+from canet.errors import CanetError
+from canet.util.files import digest_of
+
+FILE = RawFile("set/raw/file.csv", "http://invalid.invalid/file.csv")
+
+
+def place(root: Path, content: str = "1,2\n") -> Path:
+    path = root / FILE.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    return path
+
+
+def listing(root: Path) -> dict[str, tuple[int, int]]:
+    return {
+        str(path.relative_to(root)): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+    }
+
+
+def test_roots_are_the_given_one_then_the_environment_then_the_cache(
+    tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert search_roots(None) == [fresh_cache]
+    monkeypatch.setenv("CANET_DATA_ROOT", str(tmp_path))
+    assert search_roots(None) == [tmp_path, fresh_cache]
+    other = tmp_path / "other"
+    other.mkdir()
+    assert search_roots(other) == [other, fresh_cache]
+
+
+def test_data_root_that_is_not_a_folder_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(CanetError, match="nowhere"):
+        search_roots(tmp_path / "nowhere")
+
+
+def test_digest_follows_the_content(tmp_path: Path, fresh_cache: Path) -> None:
+    root = tmp_path / "raw"
+    place(root)
+    first = obtain([FILE], root).digest
+    assert obtain([FILE], root).digest == first
+    place(root, "1,3\n")
+    assert obtain([FILE], root).digest != first
+
+
+def test_file_that_is_not_the_published_one_is_changed(fresh_cache: Path) -> None:
+    published = FILE._replace(sha256=digest_of(b"1,2\n"))
+    assert status(published, None).state == "missing"
+    path = place(fresh_cache)
+    assert status(published, None).state == "present"
+    obtain([published], None)
+    place(fresh_cache, "1,3\n")
+    assert status(published, None).state == "changed"
+    with pytest.raises(CanetError, match=str(path)):
+        obtain([published], None)
+
+
+def test_missing_file_is_looked_up_in_the_cache(tmp_path: Path, fresh_cache: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    path = place(fresh_cache)
+    assert obtain([FILE], tmp_path / "raw").paths == {FILE.path: path}
+
+
+def test_file_without_address_says_where_to_place_it(fresh_cache: Path) -> None:
+    with pytest.raises(CanetError, match=r"set/none.*CANET_DATA_ROOT"):
+        obtain([RawFile("set/none")], None)
+
+
+def test_loading_never_writes_into_the_data_root(small_root: Path, fresh_cache: Path) -> None:
+    before = listing(small_root)
+    for name in ("twitch", "arxiv", "elliptic"):
+        load_task(name, small_root)
+    assert listing(small_root) == before
+    assert sorted(path.name for path in fresh_cache.iterdir()) == ["processed"]
+
+
+def test_loading_real_files_never_writes_into_the_data_root(
+    data_root: Path, tmp_path: Path, fresh_cache: Path
+) -> None:
+    root = tmp_path / "raw"
+    for file in DATASETS["cora"].files:
+        (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(data_root / file.path, root / file.path)
+    before = listing(root)
+    load_task("cora", root)
+    assert listing(root) == before
+
+
+def test_loading_works_without_a_cache_that_can_be_written(
+    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CANET_CACHE", str(tmp_path / "file" / "below"))
+    assert load_task("twitch", small_root).num_nodes == 120
+
+
+def test_processed_copy_is_used_and_made_again_when_changed(
+    small_root: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = load_task("twitch", small_root)
+    (copy,) = (fresh_cache / "processed").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr("canet.data.benchmarks.twitch.read_region", None)
+        assert load_task("twitch", small_root).data.y.equal(first.data.y)
+    copy.write_bytes(copy.read_bytes()[:-100])
+    assert load_task("twitch", small_root).data.y.equal(first.data.y)
