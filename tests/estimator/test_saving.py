@@ -1,0 +1,50 @@
+"""What cannot be loaded says why: a mismatch, a missing file, another version, or a bug of ours."""
+
+from pathlib import Path
+
+import pytest
+
+import canet
+from canet.errors import ChecksumError, MissingFileError, VersionError
+from canet.estimator.reference import Reference
+from canet.store.model_folder import ModelFolder
+from canet.store.sealed import CONTENT
+from tests.own_graphs import own_graph
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    classifier = canet.NodeClassifier("erm", epochs=1, hidden=4, device="cpu", verbose=0)
+    classifier.fit(own_graph()).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_missing_file_and_a_changed_one_are_told_apart(saved: Path) -> None:
+    (weights,) = saved.glob("weights-*")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ChecksumError, match="weights"):
+        canet.load(saved)
+    weights.unlink()
+    with pytest.raises(MissingFileError, match="weights"):
+        canet.load(saved)
+
+
+@pytest.mark.parametrize("entry", ["settings", "params"])
+def test_a_setting_that_this_version_does_not_know_is_named(entry: str, saved: Path) -> None:
+    place = ModelFolder(saved)
+    content = place.read_record()[CONTENT]
+    content[entry]["sparkle"] = 3
+    place.write_record(place.files, content)
+    with pytest.raises(VersionError, match="sparkle"):
+        canet.load(saved)
+
+
+def test_a_bug_is_not_reported_as_a_problem_of_the_file(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("our mistake")
+
+    monkeypatch.setattr(Reference, "from_tensors", fail)
+    with pytest.raises(TypeError, match="our mistake"):
+        canet.load(saved)
