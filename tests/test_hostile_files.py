@@ -24,7 +24,7 @@ from canet.data.benchmarks.raw import obtain, status
 from canet.data.benchmarks.sources import RawFile
 from canet.data.graph_files import inspect_graph
 from canet.errors import CanetError
-from canet.paper.page import write_report
+from canet.paper.paper_report import write_report
 from canet.presets import collect, read_settings
 from canet.report import embedded
 from canet.report.results import find_results

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.pictures import draw_growth, draw_ratios, short_number
-from benchmarks.results import Results
 from matplotlib.figure import Figure
 
 from benchmarks import pictures
+from benchmarks.pictures import draw_growth, draw_ratios, short_number
+from benchmarks.results import Results
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from canet.cli import demonstration as demo
-from canet.cli.demonstration import CONTESTANTS, run_demo
+from canet.cli.demonstration import CONTENDERS, run_demo
 from canet.data.benchmarks import synthetic
 from canet.report.figures import DemoLine
 from canet.runs.evaluate import evaluate_runs
@@ -50,20 +50,20 @@ def shown(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(folder, text.getvalue())
 
 
-def test_demo_tells_in_distribution_beside_shift_for_every_contestant(shown: Shown) -> None:
+def test_demo_tells_in_distribution_beside_shift_for_every_contender(shown: Shown) -> None:
     assert "mean ± std over 2 draws" in shown.text
     summaries = evaluate_runs(shown.folder, "cpu")
-    for contestant in CONTESTANTS:
-        features = "original" if contestant.sees_spurious else "without spurious columns"
+    for contender in CONTENDERS:
+        features = "original" if contender.sees_spurious else "without spurious columns"
         scores = [
             summary["scores"]
             for summary in summaries
-            if (summary["method"], summary["features"]) == (contestant.method, features)
+            if (summary["method"], summary["features"]) == (contender.method, features)
         ]
         in_distribution = [s["test_id"]["mean"] for s in scores]
         shifted = [s["test_ood_mean"]["mean"] for s in scores]
-        assert shown.row(contestant.label) == [
-            contestant.label,
+        assert shown.row(contender.label) == [
+            contender.label,
             f"{mean(in_distribution):.1f} ± {stdev(in_distribution):.1f}",
             f"{mean(shifted):.1f} ± {stdev(shifted):.1f}",
             f"{mean(in_distribution) - mean(shifted):.1f}",
@@ -90,7 +90,7 @@ def test_demo_tells_who_is_above_and_whether_by_more_than_the_spread(
     scores = (erm, ours, [99.0, 99.0])
     lines = [
         DemoLine(c.label, c.colour, [90.0, 90.0], ood, np.zeros((2, 1)))
-        for c, ood in zip(CONTESTANTS, scores, strict=True)
+        for c, ood in zip(CONTENDERS, scores, strict=True)
     ]
     assert demo.verdict(lines) == f"Under shift {text}"
 
@@ -105,8 +105,8 @@ def test_demo_draws_a_picture(shown: Shown) -> None:
         assert image.width > image.height > 400
 
 
-def test_demo_keeps_one_run_for_each_contestant_and_draw(shown: Shown) -> None:
-    assert len(list(shown.folder.glob("*/done"))) == len(CONTESTANTS) * 2
+def test_demo_keeps_one_run_for_each_contender_and_draw(shown: Shown) -> None:
+    assert len(list(shown.folder.glob("*/done"))) == len(CONTENDERS) * 2
 
 
 def test_second_demo_reads_the_finished_runs_and_tells_the_same(
@@ -133,7 +133,7 @@ def test_quiet_demo_prints_nothing_and_draws(
 def test_interrupted_demo_goes_on_with_the_run_it_was_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "CONTESTANTS", CONTESTANTS[:1])
+    monkeypatch.setattr(demo, "CONTENDERS", CONTENDERS[:1])
     monkeypatch.setattr(demo, "draw_demo", lambda *_: None)
     train, trained = Trainer.run, []
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.backbones import COMPARED, Backbones
 
 from canet.paper import EXPERIMENTS
 from canet.paper.finished import Finished
 from canet.paper.reproduce import choose
 from canet.paper.scope import Scope
 from canet.store import RunConfig
+from experiments.backbones import COMPARED, Backbones
 from tests.paper.made_up import names, write_runs
 
 

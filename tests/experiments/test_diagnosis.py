@@ -6,6 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from canet.data.benchmarks import synthetic
+from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.paper import Scope
+from canet.report.score import Score
+from canet.runs.evaluate import open_trainer
+from canet.store import RunFolder
+from canet.training import Trainer
 from experiments.diagnosis import (
     BASE,
     ESTIMATES,
@@ -17,14 +25,6 @@ from experiments.diagnosis import (
     examine,
     part,
 )
-
-from canet.data.benchmarks import synthetic
-from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.paper import Scope
-from canet.report.score import Score
-from canet.runs.evaluate import open_trainer
-from canet.store import RunFolder
-from canet.training import Trainer
 from tests.paper.made_up import write_runs
 
 

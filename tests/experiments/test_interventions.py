@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.interventions import ARMS, VARIANTS, Interventions
 
 from canet.data.benchmarks.catalog import GENERATORS
 from canet.paper import Finished, Scope
 from canet.report.score import Score
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
+from experiments.interventions import CONTENDERS, VARIANTS, Interventions
 from tests.paper.made_up import names, write_runs
 
 
@@ -48,7 +48,7 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
         table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
     }
     scores = tables["interventions-quick"]
-    assert list(scores.columns[3:]) == [arm.label for arm in ARMS]
+    assert list(scores.columns[3:]) == [contender.label for contender in CONTENDERS]
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.protocols import BLIND, Protocols
 
 from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.runs.evaluate import CENTRED, WITHOUT_SPURIOUS
 from canet.store import RunConfig
+from experiments.protocols import BLIND, Protocols
 from tests.paper.made_up import names, write_runs
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 
 from canet.methods import get_method
 from canet.paper.elliptic import LEFT_OUT
@@ -20,6 +19,7 @@ from canet.settings import override
 from canet.store import RunConfig
 from canet.store.run_folder import WEIGHTS, write_tensors
 from canet.util.files import write_json
+from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 from tests.finished import write_run
 
 

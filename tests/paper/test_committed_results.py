@@ -8,11 +8,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from benchmarks.results import Results
-from benchmarks.tables import interventions
 
+from benchmarks.markdown import interventions
+from benchmarks.results import Results
 from canet.paper import Finished, Scope
-from canet.paper.page import write_report
+from canet.paper.paper_report import write_report
 from canet.paper.reproduce import RUNS, choose, features_at_hand
 from canet.store import unpack_archive
 

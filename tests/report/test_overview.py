@@ -49,7 +49,7 @@ def test_no_dot_hides_another(places: list[float]) -> None:
 def test_all_that_are_tied_are_large_dots(tmp_path: Path) -> None:
     write(tmp_path, canet=80.0, erm=80.001, irm=60.0)
     (standing,) = standings(tmp_path)
-    assert {dot.contestant.label for dot in standing.dots if dot.is_best} == {"CaNet", "ERM"}
+    assert {dot.contender.label for dot in standing.dots if dot.is_best} == {"CaNet", "ERM"}
     assert standing.lanes == 3
 
 

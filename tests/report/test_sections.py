@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
-from canet.paper.page import CONTEXT
+from canet.paper.paper_report import CONTEXT
 from canet.presets import unsearched
 from canet.report.comparison import compare
 from canet.report.curves import Histories
@@ -86,7 +86,7 @@ def test_no_published_number_stands_beside_other_settings(tmp_path: Path) -> Non
     write(tmp_path, make_config("cora", "canet", num_environments=5))
     variants = section(tmp_path).variants
     assert variants
-    assert [about for _, about in variants.contestants] == ["GCN, num_environments = 5"]
+    assert [about for _, about in variants.contenders] == ["GCN, num_environments = 5"]
     found = rows(variants)["CaNet"]
     assert not has_published(found)
     assert not any(score.rank for score in found.values())
@@ -106,9 +106,9 @@ def test_searched_canet_has_a_name_and_a_curve_of_its_own_and_no_published_numbe
     assert not has_published(found[SEARCHED_LABEL])
     assert [c.label for c in shown.legend] == ["CaNet", SEARCHED_LABEL]
     _, chart = shown.charts[0]
-    assert {line.contestant.label for line in chart.lines} == set(found)
+    assert {line.contender.label for line in chart.lines} == set(found)
     assert shown.variants
-    assert [about for _, about in shown.variants.contestants] == ["GCN, hidden = 32"]
+    assert [about for _, about in shown.variants.contenders] == ["GCN, hidden = 32"]
     assert any(SEARCHED_NOTE in note for note in shown.notes)
 
 
@@ -273,7 +273,7 @@ def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Pat
     assert all(line.in_focus for line in chart.lines)
     maker.run(make_config("cora", "mixup"), 50.0)
     chart = section(tmp_path).charts[0][1]
-    shown = {line.contestant.label for line in chart.lines if line.in_focus}
+    shown = {line.contender.label for line in chart.lines if line.in_focus}
     assert shown == {"ERM", "CaNet", "DANN"}
 
 

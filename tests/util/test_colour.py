@@ -9,17 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.pictures import draw_growth, draw_ratios
-from benchmarks.results import Results
-from experiments.backbones import Backbones
-from experiments.diagnosis import Diagnoses
-from experiments.interventions import Interventions
-from experiments.protocols import Protocols
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from canet.cli.demonstration import CONTESTANTS
+from benchmarks.pictures import draw_growth, draw_ratios
+from benchmarks.results import Results
+from canet.cli.demonstration import CONTENDERS
 from canet.methods import BACKBONES, METHODS
 from canet.paper.ablation import Ablation
 from canet.paper.elliptic import Elliptic
@@ -28,6 +24,10 @@ from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
 from canet.report.figures import DemoLine, draw_demo
 from canet.util.colour import BLIND
+from experiments.backbones import Backbones
+from experiments.diagnosis import Diagnoses
+from experiments.interventions import Interventions
+from experiments.protocols import Protocols
 from tests.paper.made_up import write_runs
 
 SOURCES = Path(__file__).parents[1] / "src" / "canet"
@@ -93,7 +93,7 @@ def test_the_demonstration_has_the_colours_of_every_other_figure(
 ) -> None:
     lines = [
         DemoLine(c.label, c.colour, [90.0, 91.0], [80.0, 81.0], np.zeros((2, 3)))
-        for c in CONTESTANTS
+        for c in CONTENDERS
     ]
     draw_demo(lines, tmp_path / "demo.png")
     assert colours(drawn) == {

@@ -24,7 +24,7 @@ DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
 
 
-class DemoModel(NamedTuple):
+class Contender(NamedTuple):
     """A row of the demonstration's table."""
 
     label: str
@@ -38,10 +38,10 @@ class DemoModel(NamedTuple):
         return colour.light
 
 
-CONTESTANTS = (
-    DemoModel("GCN (ERM)", "erm", True),
-    DemoModel("CaNet-GCN", "canet", True),
-    DemoModel("GCN without the spurious columns", "erm", False),
+CONTENDERS = (
+    Contender("GCN (ERM)", "erm", True),
+    Contender("CaNet-GCN", "canet", True),
+    Contender("GCN without the spurious columns", "erm", False),
 )
 
 
@@ -49,10 +49,10 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table, draw the picture."""
     tasks = [load_task("synthetic", data_seed=seed) for seed in DATA_SEEDS]
     lines: list[DemoLine] = []
-    with Reporter(len(CONTESTANTS) * len(tasks), quiet).showing() as reporter:
-        for contestant in CONTESTANTS:
-            runs = [_train(contestant, task, out, device, reporter) for task in tasks]
-            lines.append(_line(contestant, runs))
+    with Reporter(len(CONTENDERS) * len(tasks), quiet).showing() as reporter:
+        for contender in CONTENDERS:
+            runs = [_train(contender, task, out, device, reporter) for task in tasks]
+            lines.append(_line(contender, runs))
     picture = out / "demo.png"
     draw_demo(lines, picture)
     if quiet:
@@ -71,22 +71,22 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 
 
 def _train(
-    contestant: DemoModel, task: ShiftTask, out: Path, device: str, reporter: Reporter
+    contender: Contender, task: ShiftTask, out: Path, device: str, reporter: Reporter
 ) -> Run:
-    seen = task if contestant.sees_spurious else without_spurious_columns(task)
-    settings = preset(task.name, contestant.method, "gcn")
-    trainer = Trainer(seen, contestant.method, "gcn", settings, device, epochs=EPOCHS)
-    label = f"{contestant.label}, draw {task.data_seed + 1}"
+    seen = task if contender.sees_spurious else without_spurious_columns(task)
+    settings = preset(task.name, contender.method, "gcn")
+    trainer = Trainer(seen, contender.method, "gcn", settings, device, epochs=EPOCHS)
+    label = f"{contender.label}, draw {task.data_seed + 1}"
     config = trainer.config(ood_curves=True)
     return trainer.run(0, out / config.name, True, reporter.next_run(label))
 
 
-def _line(contestant: DemoModel, runs: list[Run]) -> DemoLine:
+def _line(contender: Contender, runs: list[Run]) -> DemoLine:
     ood = [name for name in runs[0].history if name.startswith("ood/")]
     curves = [np.mean([run.history[name] for name in ood], axis=0) for run in runs]
     return DemoLine(
-        label=contestant.label,
-        colour=contestant.colour,
+        label=contender.label,
+        colour=contender.colour,
         id_scores=[run.result["scores"]["test_id"] for run in runs],
         ood_scores=[mean(run.result["scores"][name] for name in ood) for run in runs],
         ood_curves=np.stack(curves),

@@ -26,8 +26,8 @@ NO_MEMORY = (
 """torch's words for it: it raises a `RuntimeError`."""
 
 
-def main() -> None:
-    """Run the command line; whatever a user can cause ends in one line and exit code 2.
+def main(commands: typer.Typer = app, name: str = "canet") -> None:
+    """Run a command line; whatever a user can cause ends in one line and exit code 2.
 
     A signal that says to stop ends in one line, too, and in the exit code that shells give it.
     """
@@ -37,7 +37,7 @@ def main() -> None:
             open_closed_streams()
             write_everywhere()
             warnings.showwarning = _warn
-            code = _run()
+            code = _run(commands, name)
             State.ending = True
         except BaseException as error:
             State.ending = True
@@ -50,10 +50,11 @@ def main() -> None:
     sys.exit(code or 0)
 
 
-def _run() -> Any:
+def _run(commands: typer.Typer, name: str) -> Any:
     """The exit code of the command."""
+    arguments = sys.argv[1:] or (["--help"] if commands is app else [])
     try:
-        code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
+        code = commands(arguments, prog_name=name, standalone_mode=False)
         if code == INTERRUPTED:  # how some versions of the parser tell of Ctrl-C
             raise KeyboardInterrupt
     except CanetError as error:

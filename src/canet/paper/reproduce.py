@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canet.errors import CanetError, unknown_name
-from canet.paper import EXPERIMENTS, Experiment, Finished, Scope
+from canet.errors import CanetError, check_name
+from canet.paper import Experiment, Finished, Scope
 from canet.paper.finished import serving_folder, with_curves
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
@@ -23,6 +23,7 @@ WIDEST = 9
 
 
 def reproduce(
+    experiments: Mapping[str, type[Experiment]],
     what: str,
     out: Path,
     scope: Scope | None = None,
@@ -36,6 +37,7 @@ def reproduce(
     """Run what is not finished yet, write tables and figures, and print the headline tables.
 
     Args:
+        experiments: Those to choose from, by name.
         what: Name of an experiment, or `all`.
         out: Folder for runs, tables, figures and, with `all`, the report.
         scope: What of the experiment to run; all of it where None.
@@ -52,16 +54,16 @@ def reproduce(
     if archive:
         unpack_archive(archive, out / RUNS)
     scope = replace(scope or Scope(), features_at_hand=features_at_hand(out / RUNS))
-    experiments = choose(what, scope)
-    wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(experiments)}
+    chosen = choose(experiments, what, scope)
+    wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(chosen)}
     serving = {path: serving_folder(out / RUNS, config) for path, config in wanted.items()}
     configs = [config for path, config in wanted.items() if serving[path].path == path]
     compare_data([s for path, s in serving.items() if s.path != path], scope.data_root, quiet=True)
     if not quiet:
-        _announce(experiments, configs, out)
+        _announce(chosen, configs, out)
     failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet, ray)
     finished = Finished(out / RUNS)
-    for experiment in experiments:
+    for experiment in chosen:
         experiment.score_again(finished, device)
         tables = experiment.tables(finished)
         for table in tables:
@@ -86,13 +88,11 @@ def features_at_hand(root: Path) -> frozenset[tuple[str, str]]:
     return frozenset((config.task, config.features) for config in configs)
 
 
-def choose(what: str, scope: Scope) -> list[Experiment]:
+def choose(known: Mapping[str, type[Experiment]], what: str, scope: Scope) -> list[Experiment]:
     """The experiments to run, or an error that says why there are none."""
-    if what != ALL and what not in EXPERIMENTS:
-        raise unknown_name("experiment", what, [*EXPERIMENTS, ALL])
+    check_name("experiment", what, [*known, ALL])
     scope.check()
-    together = [experiment for experiment in EXPERIMENTS.values() if not experiment.apart]
-    chosen = together if what == ALL else [EXPERIMENTS[what]]
+    chosen = [*known.values()] if what == ALL else [known[what]]
     if what != ALL and scope.methods and not chosen[0].methods:
         raise CanetError(f"'{what}' is about CaNet alone: leave out --methods")
     experiments = [experiment(scope) for experiment in chosen]
@@ -133,7 +133,7 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
 
 
 def _write_report(out: Path) -> None:
-    from canet.paper.page import write_report
+    from canet.paper.paper_report import write_report
 
     if any(RunFolder(folder).finished for folder in folders_below(out / RUNS)):
         write_report(out, out / REPORT)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canet.data import CATALOG, file_status
+from canet.data.metrics import METRIC_NAMES
 from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
@@ -48,6 +49,24 @@ class Subject(NamedTuple):
     @property
     def spread_over(self) -> str:
         return "runs on one split" if self.task in ONE_SPLIT else "draws of the data"
+
+    @property
+    def metric(self) -> str:
+        return METRIC_NAMES[CATALOG[self.task].metric]
+
+    @property
+    def ood_sets(self) -> tuple[str, ...]:
+        """The names of its OOD scores in result.json."""
+        return OOD_SETS[self.task]
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        return CATALOG[self.task].protocols
+
+    @property
+    def is_spurious(self) -> bool:
+        """Whether its shift is made of spurious columns."""
+        return len(self.protocols) > 1
 
 
 @dataclass(frozen=True)
@@ -107,10 +126,8 @@ class Scope:
 
     def repeats(self, subject: Subject) -> list[Repeat]:
         """The repeats that a score is averaged over: draws of the data, or runs on one split."""
-        numbers = range(QUICK_REPEATS if self.quick else REPEATS)
-        if subject.task in ONE_SPLIT:
-            return [Repeat(0, number) for number in numbers]
-        return [Repeat(number, 0) for number in numbers]
+        runs = self.reruns(subject)
+        return runs if subject.task in ONE_SPLIT else [Repeat(seed, 0) for _, seed in runs]
 
     def reruns(self, subject: Subject) -> list[Repeat]:
         """Runs on draw 0 that differ in their initialisation alone, as the paper's do."""

@@ -27,7 +27,7 @@ CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contender:
     """A method with one backbone and one set of settings, over draws of the data and runs.
 
     Args:
@@ -119,19 +119,19 @@ class Lead(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who is best under shift among the contestants of one backbone, the first of `ranked`."""
+    """Who is best under shift among the contenders of one backbone, the first of `ranked`."""
 
     backbone: str
-    ranked: list[Contestant]
+    ranked: list[Contender]
 
     @cached_property
-    def best(self) -> list[Contestant]:
+    def best(self) -> list[Contender]:
         """Several where scores read alike: a tie is nobody's."""
         top = self.ranked[0].score(OOD_MEAN).shown
         return [c for c in self.ranked if c.score(OOD_MEAN).shown == top]
 
     @property
-    def runner_up(self) -> Contestant | None:
+    def runner_up(self) -> Contender | None:
         return self.ranked[1] if len(self.ranked) > 1 else None
 
     @cached_property
@@ -155,15 +155,15 @@ class Comparison:
 
     Args:
         config: What all of it shares: task, protocol, features, inductive.
-        contestants: For each method and backbone the settings nearest to its preset, and the
+        contenders: For each method and backbone the settings nearest to its preset, and the
             searched ones where the preset is published.
         variants: The same methods with other settings.
         splits: The scored sets in the order of a table: under shift, in distribution, left out.
     """
 
     config: RunConfig
-    contestants: list[Contestant]
-    variants: list[Contestant]
+    contenders: list[Contender]
+    variants: list[Contender]
     splits: list[str]
 
     @property
@@ -172,32 +172,32 @@ class Comparison:
 
     @property
     def backbones(self) -> list[str]:
-        return list(dict.fromkeys(contestant.config.backbone for contestant in self.contestants))
+        return list(dict.fromkeys(contender.config.backbone for contender in self.contenders))
 
-    def of(self, backbone: str) -> list[Contestant]:
-        """Contestants with this backbone, the best under shift first."""
-        chosen = [c for c in self.contestants if c.config.backbone == backbone]
+    def of(self, backbone: str) -> list[Contender]:
+        """Contenders with this backbone, the best under shift first."""
+        chosen = [c for c in self.contenders if c.config.backbone == backbone]
         return sorted(chosen, key=_by_score)
 
     def verdict(self, backbone: str) -> Verdict | None:
-        """None where no contestant has a score under shift."""
+        """None where no contender has a score under shift."""
         ranked = [
-            contestant
-            for contestant in self.of(backbone)
-            if contestant.competes and math.isfinite(contestant.score(OOD_MEAN).mean)
+            contender
+            for contender in self.of(backbone)
+            if contender.competes and math.isfinite(contender.score(OOD_MEAN).mean)
         ]
         return Verdict(backbone, ranked) if ranked else None
 
 
 def compare(results: Iterable[Result], context: ReportContext = NO_CONTEXT) -> list[Comparison]:
     """Group results by task, protocol and features; then by method, backbone and settings."""
-    groups: dict[str, dict[str, Contestant]] = {}
+    groups: dict[str, dict[str, Contender]] = {}
     for result in results:
         shared = _shared(result.config)
         alike = replace(result.config, data_seed=0, seed=0, ood_curves=False)
         group = groups.setdefault(_key(shared), {})
-        contestant = group.setdefault(_key(alike), Contestant(alike))
-        draw = contestant.draws.setdefault(result.config.data_seed, {})
+        contender = group.setdefault(_key(alike), Contender(alike))
+        draw = contender.draws.setdefault(result.config.data_seed, {})
         for run in result.runs:
             if run.config.seed not in draw or run.config.ood_curves:
                 draw[run.config.seed] = run
@@ -226,11 +226,11 @@ def _shared(config: RunConfig) -> RunConfig:
     )
 
 
-def _comparison(found: list[Contestant], context: ReportContext) -> Comparison:
-    rivals: dict[tuple[str, str, str], list[Contestant]] = {}
-    for contestant in found:
-        config = contestant.config
-        rivals.setdefault((config.backbone, config.method, config.features), []).append(contestant)
+def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
+    rivals: dict[tuple[str, str, str], list[Contender]] = {}
+    for contender in found:
+        config = contender.config
+        rivals.setdefault((config.backbone, config.method, config.features), []).append(contender)
     chosen, variants = [], []
     for group in rivals.values():
         first, *others = sorted(group, key=lambda c: _distance(c, context.preset(c.config)))
@@ -244,16 +244,16 @@ def _comparison(found: list[Contestant], context: ReportContext) -> Comparison:
     return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
 
 
-def _distance(contestant: Contestant, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
+def _distance(contender: Contender, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
     """Settings that differ from the preset; fewer epochs count least, then more runs are better."""
-    settings = contestant.config.settings
+    settings = contender.config.settings
     names = {name for name, _ in differences(settings, settings if preset is None else preset)}
-    return len(names - {"epochs"}), "epochs" in names, -len(contestant.runs)
+    return len(names - {"epochs"}), "epochs" in names, -len(contender.runs)
 
 
-def _splits(contestants: Sequence[Contestant], context: ReportContext) -> list[str]:
+def _splits(contenders: Sequence[Contender], context: ReportContext) -> list[str]:
     """Every set that some run has a score on; extra ones behind the set they belong to."""
-    names = {name: None for c in contestants for run in c.runs for name in run.scores}
+    names = {name: None for c in contenders for run in c.runs for name in run.scores}
     ood = [name for name in names if name.startswith(OOD)]
     for extra in context.extra_sets:
         if extra.name in names and extra.beside in ood:
@@ -266,9 +266,9 @@ def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[t
     return [(k, v) for k, v in settings.items() if k not in other or other[k] != v]
 
 
-def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
-    score = contestant.score(OOD_MEAN).mean
-    return contestant.is_control, math.isnan(score), -score
+def _by_score(contender: Contender) -> tuple[bool, bool, float]:
+    score = contender.score(OOD_MEAN).mean
+    return contender.is_control, math.isnan(score), -score
 
 
 def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:

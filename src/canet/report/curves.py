@@ -1,4 +1,4 @@
-"""Learning curves of several contestants → one small chart in SVG coordinates."""
+"""Learning curves of several contenders → one small chart in SVG coordinates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from canet.report.comparison import Contestant
+from canet.report.comparison import Contender
 from canet.report.results import FinishedRun
 from canet.store.summary import OOD
 
@@ -22,12 +22,12 @@ Curve = Callable[[History], np.ndarray | None]
 
 @dataclass(frozen=True)
 class Line:
-    """One contestant's curve: `points` of the mean, `band` around it by one standard deviation.
+    """One contender's curve: `points` of the mean, `band` around it by one standard deviation.
 
     Of many lines, few are `in_focus`: the others are grey and without band until asked for.
     """
 
-    contestant: Contestant
+    contender: Contender
     points: str
     band: str
     last: float
@@ -81,21 +81,21 @@ def under_shift(history: History) -> np.ndarray | None:
 
 
 def draw_chart(
-    contestants: Sequence[Contestant],
+    contenders: Sequence[Contender],
     curve: Curve,
     histories: Histories,
     quiet: Collection[str] = (),
 ) -> Chart | None:
-    """The mean curve of each contestant over all its runs; None where no run recorded it.
+    """The mean curve of each contender over all its runs; None where no run recorded it.
 
     Those whose label is `quiet` are drawn first, below the others.
     """
     stacks = []
-    for contestant in contestants:
-        found = [curve(histories.of(run)) for run in contestant.runs]
+    for contender in contenders:
+        found = [curve(histories.of(run)) for run in contender.runs]
         curves = [values for values in found if values is not None]
         if curves:
-            stacks.append((contestant, _statistics(curves)))
+            stacks.append((contender, _statistics(curves)))
     if not stacks:
         return None
     epochs = max(len(centre) for _, (centre, _) in stacks)
@@ -115,18 +115,18 @@ def draw_chart(
         return Chart.bottom - (Chart.bottom - Chart.top) * share
 
     lines = []
-    for contestant, (centre, deviation) in stacks:
+    for contender, (centre, deviation) in stacks:
         epoch = np.unique(np.linspace(0, len(centre) - 1, MOST_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
         upper = [(x(i + 1), y(centre[i] + deviation[i])) for i in epoch]
         lower = [(x(i + 1), y(centre[i] - deviation[i])) for i in epoch[::-1]]
         lines.append(
             Line(
-                contestant,
+                contender,
                 points=_points([(x(i + 1), y(centre[i])) for i in epoch]),
                 band=_points(upper + lower) if deviation.any() else "",
                 last=float(centre[-1]),
-                in_focus=contestant.label not in quiet,
+                in_focus=contender.label not in quiet,
             )
         )
     lines.sort(key=lambda line: line.in_focus)

@@ -185,7 +185,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
 
 
 class DemoLine(NamedTuple):
-    """One contestant over several draws of the data: final scores, and OOD scores per epoch."""
+    """One contender over several draws of the data: final scores, and OOD scores per epoch."""
 
     label: str
     colour: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from canet.report.comparison import Contestant, Lead, Verdict
+from canet.report.comparison import Contender, Lead, Verdict
 from canet.report.score import number
 
 
@@ -42,9 +42,9 @@ def evidence(verdicts: Sequence[Verdict]) -> str:
     return f"{joined(parts)}." + (f" Never best: {joined(never)}." if never else "")
 
 
-def labels(contestants: Iterable[Contestant]) -> list[str]:
+def labels(contenders: Iterable[Contender]) -> list[str]:
     """Each once, in the order of the alphabet."""
-    return sorted({contestant.label for contestant in contestants}, key=str.casefold)
+    return sorted({contender.label for contender in contenders}, key=str.casefold)
 
 
 def joined(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from canet.data import CATALOG
 from canet.data.benchmarks.catalog import GENERATORS
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings
-from canet.report.comparison import Comparison, Contestant, differences
+from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Chart, Histories, draw_chart, under_shift, validation
 from canet.report.labels import SEARCHED_NOTE, backbone_label
@@ -40,18 +40,18 @@ class LayerEnvironments(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """Environments of one contestant; bars are those of the run `shown`, numbers those of all."""
+    """Environments of one contender; bars are those of the run `shown`, numbers those of all."""
 
-    contestant: Contestant
+    contender: Contender
     shown: str
     environments: int
     layers: list[LayerEnvironments]
 
 
 class Setup(NamedTuple):
-    """Settings of one contestant: those that are not its method's default, and all."""
+    """Settings of one contender: those that are not its method's default, and all."""
 
-    contestant: Contestant
+    contender: Contender
     changed: list[tuple[str, Any]]
     every: list[tuple[str, Any]]
 
@@ -67,7 +67,7 @@ class Section:
     tables: list[SectionTable]
     charts: list[tuple[str, Chart]]
     chart_note: str
-    legend: list[Contestant]
+    legend: list[Contender]
     inferred: list[Inferred]
     variants: SectionTable | None
     costs: SectionTable
@@ -100,19 +100,19 @@ def make_section(
         inferred=[found for c in ranked if (found := _inferred(c))],
         variants=variant_table(comparison, metric, context) if comparison.variants else None,
         costs=cost_table(ranked),
-        setups=[_setup(contestant) for contestant in ranked],
+        setups=[_setup(contender) for contender in ranked],
     )
 
 
-def legend(contestants: Sequence[Contestant]) -> list[Contestant]:
-    """One contestant for each label: CaNet, the other methods as listed, then controls."""
+def legend(contenders: Sequence[Contender]) -> list[Contender]:
+    """One contender for each label: CaNet, the other methods as listed, then controls."""
     order = ["canet", *METHODS]
-    unique = {contestant.label: contestant for contestant in contestants}
+    unique = {contender.label: contender for contender in contenders}
 
-    def place(contestant: Contestant) -> tuple[bool, int, bool]:
-        method = contestant.config.method
+    def place(contender: Contender) -> tuple[bool, int, bool]:
+        method = contender.config.method
         number = order.index(method) if method in order else len(order)
-        return contestant.is_control, number, contestant.searched
+        return contender.is_control, number, contender.searched
 
     return sorted(unique.values(), key=place)
 
@@ -136,11 +136,11 @@ def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
     yield from (extra.note for extra in context.extra_sets if extra.task == config.task)
     if shortened := _shortened(comparison):
         yield f"Trained for fewer epochs than are the default here: {shortened}."
-    if any(contestant.searched for contestant in comparison.contestants):
+    if any(contender.searched for contender in comparison.contenders):
         yield f"{SEARCHED_NOTE} The overview says who is best without the searched one."
-    if any(contestant.is_control for contestant in comparison.contestants):
+    if any(contender.is_control for contender in comparison.contenders):
         yield CONTROLS_NOTE
-    if moved := moved_columns([*comparison.contestants, *comparison.variants]):
+    if moved := moved_columns([*comparison.contenders, *comparison.variants]):
         yield (
             "Columns that move between groups of training nodes, given the class, and the share "
             f"of their variance that is between groups: {moved}."
@@ -150,30 +150,30 @@ def _notes(comparison: Comparison, context: ReportContext) -> Iterator[str]:
 def _shortened(comparison: Comparison) -> str:
     """The numbers of epochs that are below the default, in words."""
     default = Settings().epochs
-    epochs = {c.config.settings.get("epochs", default) for c in comparison.contestants}
+    epochs = {c.config.settings.get("epochs", default) for c in comparison.contenders}
     shorter = sorted(number for number in epochs if number < default)
     return f"{', '.join(map(str, shorter))} instead of {default}" if shorter else ""
 
 
 def _charts(comparison: Comparison, histories: Histories) -> Iterator[tuple[str, Chart]]:
     for backbone in comparison.backbones:
-        contestants = comparison.of(backbone)[::-1]
+        contenders = comparison.of(backbone)[::-1]
         quiet = _quiet(comparison, backbone)
         for words, curve in (("under shift", under_shift), ("validation", validation)):
-            if chart := draw_chart(contestants, curve, histories, quiet):
+            if chart := draw_chart(contenders, curve, histories, quiet):
                 yield f"{backbone_label(backbone)}, {words}", chart
 
 
 def _quiet(comparison: Comparison, backbone: str) -> set[str]:
     """Labels that stand back where there are many: not ERM, CaNet, the best nor a control."""
-    contestants = comparison.of(backbone)
-    if len(contestants) <= FEW_LINES:
+    contenders = comparison.of(backbone)
+    if len(contenders) <= FEW_LINES:
         return set()
     verdict = comparison.verdict(backbone)
-    best = [contestant.label for contestant in verdict.best] if verdict else []
+    best = [contender.label for contender in verdict.best] if verdict else []
     return {
         c.label
-        for c in contestants
+        for c in contenders
         if c.searched or (c.config.method not in ALWAYS_SHOWN and c.label not in best)
     }
 
@@ -194,11 +194,11 @@ def _chart_note(charts: Sequence[Chart]) -> str:
     return " ".join(sentences)
 
 
-def _inferred(contestant: Contestant) -> Inferred | None:
+def _inferred(contender: Contender) -> Inferred | None:
     """Bars of the first run: environments have no names, so those of two runs do not add up."""
     found = [
         (run.config, environments)
-        for run in contestant.runs
+        for run in contender.runs
         if (environments := run.result.get("inferred_environments"))
     ]
     if not found:
@@ -213,15 +213,15 @@ def _inferred(contestant: Contestant) -> Inferred | None:
         bars = [(_split_name(name), rows[i]) for name, rows in first["posterior"].items()]
         layers.append(LayerEnvironments(effective, Score(matches) if matches else None, bars))
     shown = f"data seed {config.data_seed}, run seed {config.seed}"
-    return Inferred(contestant, shown, len(first["posterior"]["train"][0]), layers)
+    return Inferred(contender, shown, len(first["posterior"]["train"][0]), layers)
 
 
 def _split_name(split: str) -> str:
     return SPLIT_NAMES.get(split, split.removeprefix(OOD).removeprefix(LEFT_OUT))
 
 
-def _setup(contestant: Contestant) -> Setup:
-    config = contestant.config
+def _setup(contender: Contender) -> Setup:
+    config = contender.config
     known = METHODS.get(config.method)
     defaults = asdict(known.settings_type()) if known else {}
-    return Setup(contestant, differences(config.settings, defaults), list(config.settings.items()))
+    return Setup(contender, differences(config.settings, defaults), list(config.settings.items()))

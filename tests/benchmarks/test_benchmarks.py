@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 import torch
+
+from benchmarks import ceiling, contenders, growth, harness, page, tables
 from benchmarks.cases import Case, cases
 from benchmarks.plain import PlainCaNet, PlainTraining
 from benchmarks.process import measure_jobs
 from benchmarks.results import Results
 from benchmarks.targets import GLUTTON, checks
 from benchmarks.worker import Order
-
-from benchmarks import ceiling, contestants, growth, harness, page, tables
 from canet import cli
 from canet.data import load_task
 from canet.errors import CanetError
@@ -116,8 +116,8 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Case, "settings", lambda case: against)
     task = load_task("synthetic")
     ours, erm, same = (
-        contestants._trainer(case, name, task, torch.device("cpu"), 1)
-        for name in ("canet", "erm", contestants.SAME_NODES)
+        contenders._trainer(case, name, task, torch.device("cpu"), 1)
+        for name in ("canet", "erm", contenders.SAME_NODES)
     )
     assert same.method_type is erm.method_type is not ours.method_type
     assert same.settings == erm.settings
@@ -155,12 +155,12 @@ def test_the_command_shows_every_measurement(answer: tuple[Path, str, str]) -> N
 
 
 @pytest.mark.slow
-def test_the_harness_measures_every_contestant(answer: tuple[Path, str, str]) -> None:
+def test_the_harness_measures_every_contender(answer: tuple[Path, str, str]) -> None:
     measured = answer[0]
     results = Results.read(measured)
     (case,) = results.cases
-    for contestant in contestants.CONTESTANTS:
-        of = results.of(case, contestant)
+    for contender in contenders.CONTENDERS:
+        of = results.of(case, contender)
         assert min(of["times"]) > 0
         assert of["peak_mb"] >= of["level_mb"] > 0
     assert results.ratio(case) is not None
@@ -242,15 +242,15 @@ def make_results(**peaks_mb: float | None) -> Results:
     results = Results("cpu", "canet bench", "2025-01-01")
     for name, peak in peaks_mb.items():
         k = int(name.removeprefix("k"))
-        job = {"kind": "case", "case": asdict(replace(GLUTTON, k=k)), "contestant": "plain"}
+        job = {"kind": "case", "case": asdict(replace(GLUTTON, k=k)), "contender": "plain"}
         lived = {"times": [1.0], "peak_mb": peak, "level_mb": 1.0}
         results.add(job, lived if peak else {"died": "out of memory", "peak_mb": 9.0})
-    job = {"kind": "case", "case": asdict(GLUTTON), "contestant": "canet"}
+    job = {"kind": "case", "case": asdict(GLUTTON), "contender": "canet"}
     results.add(job, {"times": [0.5], "peak_mb": 1000.0, "level_mb": 1.0})
     return results
 
 
-def test_memory_of_a_contestant_that_died_is_extrapolated_and_marked() -> None:
+def test_memory_of_a_contender_that_died_is_extrapolated_and_marked() -> None:
     results = make_results(k10=None, k1=3000.0, k2=5000.0, k3=7000.0)
     needed, extrapolated = results.needed_mb(GLUTTON)
     assert needed == pytest.approx(21000)
@@ -268,7 +268,7 @@ def test_memory_that_was_measured_is_not_extrapolated() -> None:
 
 def test_rounds_add_up() -> None:
     results = make_results(k1=3000.0)
-    job = {"kind": "case", "case": asdict(replace(GLUTTON, k=1)), "contestant": "plain"}
+    job = {"kind": "case", "case": asdict(replace(GLUTTON, k=1)), "contender": "plain"}
     results.add(job, {"times": [3.0], "peak_mb": 3500.0, "level_mb": 1.0})
     of = results.of(replace(GLUTTON, k=1), "plain")
     assert of["times"] == [1.0, 3.0]

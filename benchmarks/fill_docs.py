@@ -1,6 +1,6 @@
 """Fill the tables and pictures of the pages about performance from the JSON of benchmark runs.
 
-    python -m benchmarks.page docs RUN.json [RUN.json ...]
+    python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
 
 `docs/performance.md` has the targets, `docs/results/performance.md` every other table. A part of a
 page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for each device;
@@ -14,19 +14,19 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import tables
+from benchmarks import markdown
+from benchmarks.markdown import Tabular
 from benchmarks.pictures import DEVICES, draw_growth, draw_ratios
 from benchmarks.results import Results
-from benchmarks.tables import Tabular
 from canet.errors import CanetError
 from canet.util.files import atomic_path
 
 PARTS: dict[str, Callable[[Results], Tabular]] = {
-    "targets": tables.targets,
-    "epochs": tables.epochs,
-    "memory": tables.memory,
-    "ceiling": tables.ceiling,
-    "growth": tables.growth,
+    "targets": markdown.targets,
+    "epochs": markdown.epochs,
+    "memory": markdown.memory,
+    "ceiling": markdown.ceiling,
+    "growth": markdown.growth,
 }
 MACHINES = "machines"
 PAGES: dict[str, tuple[str, ...]] = {
@@ -58,7 +58,7 @@ def _content(name: str, runs: Sequence[Results]) -> str:
 
 
 def _machine(run: Results) -> str:
-    return f"- {DEVICES[run.device]}: {tables.machine(run)}; `{run.content['command']}`"
+    return f"- {DEVICES[run.device]}: {markdown.machine(run)}; `{run.content['command']}`"
 
 
 def _part(run: Results, table: Tabular) -> str:

@@ -74,10 +74,10 @@ def _render(
     axis = Axis.of(comparisons)
     standings = list(make_standings(sections, comparisons, axis, context))
     verdicts = [standing.verdict for standing in standings]
-    contestants = [c for comparison in comparisons for c in comparison.contestants]
+    contenders = [c for comparison in comparisons for c in comparison.contenders]
     variants = [c for comparison in comparisons for c in comparison.variants]
-    runs = [run for c in contestants + variants for run in c.runs]
-    shown = {c.config.method for c in contestants + variants}
+    runs = [run for c in contenders + variants for run in c.runs]
+    shown = {c.config.method for c in contenders + variants}
     machines = Counter(map(_machine, runs))
     figures, damaged_figures = embedded.figures(out / "figures")
     tables, damaged_tables = embedded.tables(out / "tables")
@@ -89,11 +89,11 @@ def _render(
         sections=sections,
         standings=standings,
         axis=axis,
-        legend=legend(contestants),
+        legend=legend(contenders),
         controls={"blind": BLIND, "centred": CENTRED},
         methods={name: METHODS[name] for name in METHODS if name in shown},
         num_runs=len(runs),
-        num_configurations=len(contestants) + len(variants),
+        num_configurations=len(contenders) + len(variants),
         rules=sorted({run.result["selection"] for run in runs}),
         machines=machines.most_common(),
         duration=duration(

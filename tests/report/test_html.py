@@ -11,8 +11,8 @@ import pytest
 
 from canet import cli
 from canet.errors import CanetError, InputWarning
-from canet.paper.page import write_report
-from canet.report.page import duration
+from canet.paper.paper_report import write_report
+from canet.report.html import duration
 from canet.store.run_folder import CONFIG, RESULT
 from canet.util.files import read_json, write_json
 from tests.finished import make_config, write_run

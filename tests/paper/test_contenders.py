@@ -119,7 +119,7 @@ def test_it_is_neither_in_a_quick_version_nor_without_canet(
 
 
 def test_it_is_nowhere_without_a_search(table1: Table1, search_canet: SearchCaNet) -> None:
-    assert not any(e.searched for backbone in ("gcn", "gat") for e in table1.entrants(backbone))
+    assert not any(e.searched for backbone in ("gcn", "gat") for e in table1.contenders(backbone))
     assert SEARCHED_NOTE not in table1.notes()
 
 
