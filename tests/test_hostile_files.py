@@ -26,7 +26,6 @@ from canet.data.graph_files import inspect_graph
 from canet.errors import CanetError
 from canet.paper.paper_report import write_report
 from canet.presets import collect, read_settings
-from canet.report import embedded
 from canet.report.results import find_results
 from canet.store import RunFolder
 from canet.store.archive import runs_at
@@ -183,8 +182,6 @@ LOADERS = [
         Loader(f"report {name}", f"run/{name}", lambda f: write_report(f, f / "page.html"), run)
         for name in ("config.json", "result.json", "metrics.json")
     ),
-    Loader("report tables", "tables/table.json", lambda f: embedded.tables(f / "tables")),
-    Loader("report failures", "job/failed.json", embedded.failures),
     Loader("weights of a run", "run/weights.safetensors", load_weights, run, True),
     Loader("archive of runs", "runs.tar.xz", unpack_runs, refuses_all=True),
     Loader("checksums of raw files", "cache/set/checksums.json", first_use, cached),

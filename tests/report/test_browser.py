@@ -56,11 +56,6 @@ def test_there_is_no_complaint_and_no_request_to_the_outside(browser: Browser, p
     assert {url for url in browser.requests if not url.startswith("data:")} == {own}
 
 
-def test_the_network_is_closed_to_the_page(browser: Browser) -> None:
-    policy = "document.querySelector('meta[http-equiv=Content-Security-Policy]').content"
-    assert browser.run(policy).startswith("default-src 'none'")
-
-
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 def test_every_figure_is_visible(width: int, browser: Browser) -> None:
     browser.resize(width)

@@ -1,66 +1,18 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from PIL import Image
 
-from canet.report import figures
 from canet.report.figures import (
-    DemoLine,
     Style,
     draw_band,
     draw_bars,
-    draw_demo,
     draw_rows,
     new_figure,
     save_figure,
     shades,
-    side_by_side,
     tidy,
 )
-
-LINES = [
-    DemoLine(
-        label,
-        colour,
-        [90.0 - 10 * i, 92.0 - 10 * i],
-        [60.0 + 5 * i, 66.0 + 5 * i],
-        np.linspace([20.0, 22.0], [60.0 + 5 * i, 66.0 + 5 * i], 30, axis=1),
-    )
-    for i, (label, colour) in enumerate(
-        [("one", "#0072b2"), ("two", "#d55e00"), ("three", "#5f6b70")]
-    )
-]
-
-
-def test_picture_is_a_png_with_a_colour_for_each_line(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "demo.png"
-    draw_demo(LINES, path)
-    with Image.open(path) as image:
-        assert (image.format, image.size) == ("PNG", (1500, 600))
-        pixels = np.asarray(image.convert("RGB"), dtype=float) / 255
-    for line in LINES:
-        near = np.abs(pixels - to_rgb(line.colour)).max(axis=2) < 0.02
-        assert near.sum() > 200
-    assert [file.name for file in path.parent.iterdir()] == ["demo.png"]
-
-
-def test_picture_that_cannot_be_drawn_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "demo.png"
-    path.write_bytes(b"old")
-
-    def fail(self: object, target: Path, format: str) -> None:
-        target.write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(figures.Figure, "savefig", fail)
-    with pytest.raises(OSError, match="disk full"):
-        draw_demo(LINES, path)
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_figure_has_the_same_bytes_every_time(tmp_path: Path) -> None:
@@ -90,11 +42,6 @@ def test_dots_of_one_bar_lie_side_by_side_within_it() -> None:
         places = dots.get_xdata()
         assert len(set(places)) == 5
         assert bar.get_x() < min(places) < max(places) < bar.get_x() + bar.get_width()
-
-
-def test_a_single_dot_lies_on_its_place() -> None:
-    assert side_by_side(2.0, 1, 0.5).tolist() == [2.0]
-    assert side_by_side(2.0, 0, 0.5).tolist() == []
 
 
 def test_rows_show_mean_spread_and_every_run_and_no_bar() -> None:

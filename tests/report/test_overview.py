@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from canet.report.comparison import compare
 from canet.report.context import ReportContext
-from canet.report.curves import Histories
 from canet.report.overview import DOT_WIDTH, Axis, Standing, apart, make_standings
 from canet.report.results import read_results
 from canet.report.score import Published
@@ -20,8 +19,8 @@ from tests.finished import make_config, write_run
 def standings(root: Path, context: ReportContext | None = None) -> list[Standing]:
     context = context or ReportContext()
     comparisons = compare(read_results(root), context)
-    sections = [make_section(comparison, Histories(), context) for comparison in comparisons]
-    return list(make_standings(sections, comparisons, Axis.of(comparisons), context))
+    sections = [make_section(comparison, context) for comparison in comparisons]
+    return list(make_standings(sections, Axis.of(comparisons), context))
 
 
 def write(root: Path, **scores: float) -> None:

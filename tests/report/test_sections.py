@@ -8,16 +8,14 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.presets import unsearched
 from canet.report.comparison import compare
-from canet.report.curves import Histories
-from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
+from canet.report.labels import SEARCHED_LABEL
 from canet.report.results import read_results
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, setting_text
 from canet.report.sections import Section, make_section
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig
-from canet.store.run_folder import RESULT
-from canet.util.files import read_json, write_json
+from canet.util.files import write_json
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker
 from tests.searches import SearchCaNet
@@ -27,7 +25,7 @@ SCORES = {"ood/domain 4": 60.0, "ood/domain 5": 50.0, "test_id": 90.0}
 
 def section(root: Path) -> Section:
     (comparison,) = compare(read_results(root, CONTEXT.extra_sets), CONTEXT)
-    return make_section(comparison, Histories(), CONTEXT)
+    return make_section(comparison, CONTEXT)
 
 
 def rows(shown: SectionTable) -> dict[str, dict[str, Score]]:
@@ -64,11 +62,21 @@ def test_published_numbers_stand_below_ours_where_the_paper_has_them(tmp_path: P
     assert found["domain 4"].published is None
 
 
-def test_a_method_without_memory_in_the_paper_is_said_so(tmp_path: Path) -> None:
-    write(tmp_path, make_config("pubmed", "eerm"))
-    paper = scores(tmp_path)["EERM"]["OOD mean"].published
-    assert paper
-    assert paper.text == "OOM"
+@pytest.mark.parametrize(
+    ("config", "title"),
+    [
+        (replace(make_config("arxiv"), features="structural"), "Arxiv, structural"),
+        (
+            replace(make_config(), protocol="disjoint", generator="redrawn"),
+            "Synthetic, disjoint, redrawn",
+        ),
+    ],
+)
+def test_a_title_names_what_is_not_the_papers(
+    config: RunConfig, title: str, tmp_path: Path
+) -> None:
+    write(tmp_path, config)
+    assert section(tmp_path).title == title
 
 
 @pytest.mark.parametrize(
@@ -109,15 +117,6 @@ def test_searched_canet_has_a_name_and_a_curve_of_its_own_and_no_published_numbe
     assert {line.contender.label for line in chart.lines} == set(found)
     assert shown.variants
     assert [about for _, about in shown.variants.contenders] == ["GCN, hidden = 32"]
-    assert any(SEARCHED_NOTE in note for note in shown.notes)
-
-
-def test_structural_results_are_labelled(tmp_path: Path) -> None:
-    write(tmp_path, replace(make_config("arxiv"), features="structural"))
-    shown = section(tmp_path)
-    assert shown.title == "Arxiv, structural"
-    assert "structural features" in shown.tags
-    assert any("do not compare with published ones" in note for note in shown.notes)
 
 
 def test_the_published_french_column_stands_beside_shifted_labels_alone(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_the_published_french_column_stands_beside_shifted_labels_alone(tmp_path
     found = scores(tmp_path)["ERM"]
     assert found["FR"].published is None
     assert found[SHIFTED].published == ("Table 2", 52.62, 0.01)
-    assert SHIFTED_FR.note in section(tmp_path).notes
+    assert section(tmp_path).extra_notes == [SHIFTED_FR.note]
 
 
 def test_nobody_is_best_on_an_extra_test_set(tmp_path: Path) -> None:
@@ -145,13 +144,8 @@ def test_moved_columns_are_named_by_how_many_runs_and_how_much(tmp_path: Path) -
         config = replace(make_config(method="canet", interventions="inferred"), seed=seed)
         found = {"num_columns": 9, "moved_columns": columns, "share": [0.9, 0.5][: len(columns)]}
         write_run(tmp_path, config, SCORES, findings=found)
-    (note,) = [note for note in section(tmp_path).notes if "Columns that move" in note]
-    assert note.endswith("CaNet, GCN, inferred groups: 3 (70 %), 7 (90 %).")
-
-
-def test_another_generator_is_told_in_the_title(tmp_path: Path) -> None:
-    write(tmp_path, replace(make_config(), protocol="disjoint", generator="redrawn"))
-    assert section(tmp_path).title == "Synthetic, disjoint, redrawn"
+    (moved,) = section(tmp_path).moved
+    assert moved.columns == [(3, pytest.approx(70.0)), (7, pytest.approx(90.0))]
 
 
 def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) -> None:
@@ -169,22 +163,10 @@ def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) ->
     }
 
 
-def test_a_lonely_method_is_not_marked_best(tmp_path: Path) -> None:
-    write(tmp_path, make_config())
-    assert not any(score.rank for score in scores(tmp_path)["ERM"].values())
-
-
 def test_a_score_that_is_not_a_number_is_a_dash_and_sorts_last(tmp_path: Path) -> None:
     write(tmp_path, make_config(), **{"ood/domain 4": math.nan})
     mean, first, second, *_ = scores(tmp_path)["ERM"].values()
     assert [(c.text, c.key) for c in (mean, first, second)] == [("–", ""), ("–", ""), ("50.00", 50)]
-
-
-def test_nobody_is_best_where_nobody_has_a_score(tmp_path: Path) -> None:
-    for method in ("erm", "irm"):
-        write(tmp_path, make_config(method=method), test_id=math.nan)
-    found = [row["ID"] for row in scores(tmp_path).values()]
-    assert [(score.text, score.rank) for score in found] == [("–", 0)] * 2
 
 
 def test_number_of_runs_and_what_the_spread_is_over_are_told(tmp_path: Path) -> None:
@@ -194,21 +176,6 @@ def test_number_of_runs_and_what_the_spread_is_over_are_told(tmp_path: Path) -> 
     (table,) = shown.tables
     runs = rows(table)["ERM"]["runs"]
     assert (runs.text, runs.note) == ("3", "3 runs")
-    assert table.table.notes[0].endswith("over 3 runs, epoch by best validation")
-
-
-def test_single_runs_are_said_to_have_no_spread(tmp_path: Path) -> None:
-    write(tmp_path, make_config())
-    (table,) = section(tmp_path).tables
-    assert table.table.notes[0] == "accuracy in %, one run each, epoch by best validation"
-    assert not any(score.has_spread for score in rows(table)["ERM"].values())
-
-
-def test_scores_left_out_by_the_paper_are_columns_of_their_own(tmp_path: Path) -> None:
-    write(tmp_path, make_config("elliptic"), **{"left_out/steps 6-10": 40.0})
-    shown = section(tmp_path).tables[0]
-    heads = zip(shown.table.columns, shown.below, strict=True)
-    assert ("steps 6-10", "not in the paper") in heads
 
 
 def test_inferred_environments_have_bars_of_one_run_and_numbers_of_all(tmp_path: Path) -> None:
@@ -231,25 +198,6 @@ def test_a_task_without_true_environments_has_no_match(tmp_path: Path) -> None:
     assert all(layer.alignment is None for layer in found.layers)
 
 
-def test_environments_that_another_run_tells_otherwise_do_not_count(tmp_path: Path) -> None:
-    maker = Maker(tmp_path)
-    folders = [maker.run(make_config("cora", "canet", seed=seed)) for seed in (0, 1, 2)]
-    results = [read_json(folder / RESULT) for folder in folders]
-    del results[1]["inferred_environments"]["alignment"]
-    one_layer = {"effective": [1.0], "alignment": [0.0], "posterior": {"train": [[0.5, 0.5]]}}
-    results[2]["inferred_environments"] = one_layer
-    for folder, result in zip(folders, results, strict=True):
-        write_json(folder / RESULT, result)
-    (found,) = section(tmp_path).inferred
-    assert [len(layer.effective.values) for layer in found.layers] == [2, 2]
-    assert [layer.alignment and len(layer.alignment.values) for layer in found.layers] == [1, 1]
-
-
-def test_runs_that_tell_no_environments_have_no_bars(tmp_path: Path) -> None:
-    write(tmp_path, make_config("cora", "canet"))
-    assert section(tmp_path).inferred == []
-
-
 def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> None:
     default = asdict(unsearched("twitch", "erm", "gcn"))
     write(tmp_path, make_config("twitch", **default | {"hidden": 8}))
@@ -260,9 +208,7 @@ def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> Non
 
 def test_short_training_is_said(tmp_path: Path) -> None:
     write(tmp_path, make_config(epochs=40))
-    notes = section(tmp_path).notes
-    assert "Trained for fewer epochs than are the default here: 40 instead of 500." in notes
-    assert not any("published" in note for note in notes)
+    assert section(tmp_path).short_epochs == [40]
 
 
 def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Path) -> None:
@@ -277,13 +223,13 @@ def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Pat
     assert shown == {"ERM", "CaNet", "DANN"}
 
 
-def test_a_note_says_what_a_band_is_only_where_one_is_drawn(tmp_path: Path) -> None:
+def test_a_band_is_drawn_where_there_are_several_runs(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
     maker.run(make_config("cora"))
-    assert section(tmp_path).chart_note == "Means over all runs."
+    assert not section(tmp_path).has_bands
     maker.run(make_config("cora", seed=1))
-    note = "Means over all runs. The band is one standard deviation."
-    assert section(tmp_path).chart_note == note
+    assert section(tmp_path).has_bands
+    assert not section(tmp_path).has_quiet_lines
 
 
 @pytest.mark.parametrize(

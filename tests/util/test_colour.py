@@ -15,14 +15,13 @@ from matplotlib.figure import Figure
 
 from benchmarks.pictures import draw_growth, draw_ratios
 from benchmarks.results import Results
-from canet.cli.demonstration import CONTENDERS
+from canet.cli.demonstration import CONTENDERS, DemoLine, draw_demo
 from canet.methods import BACKBONES, METHODS
 from canet.paper.ablation import Ablation
 from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
-from canet.report.figures import DemoLine, draw_demo
 from canet.util.colour import BLIND
 from experiments.backbones import Backbones
 from experiments.diagnosis import Diagnoses

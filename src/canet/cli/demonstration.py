@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from canet.data import load_task
 from canet.data.benchmarks.spurious import without_spurious_columns
@@ -14,11 +16,12 @@ from canet.data.task import ShiftTask
 from canet.methods import METHODS
 from canet.presets import preset
 from canet.report.comparison import Lead
-from canet.report.figures import DemoLine, draw_demo
+from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score
 from canet.training import Run, Trainer
 from canet.util.colour import BLIND
 from canet.util.console import Reporter, print_table
+from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
@@ -36,6 +39,16 @@ class Contender(NamedTuple):
         """Its method's, as in every figure."""
         colour = METHODS[self.method].colour if self.sees_spurious else BLIND
         return colour.light
+
+
+class DemoLine(NamedTuple):
+    """One contender over several draws of the data: final scores, and OOD scores per epoch."""
+
+    label: str
+    colour: str
+    id_scores: list[float]
+    ood_scores: list[float]
+    ood_curves: np.ndarray
 
 
 CONTENDERS = (
@@ -109,3 +122,23 @@ def _spread(scores: list[float]) -> str:
 
 def _lost(line: DemoLine) -> str:
     return f"{mean(line.id_scores) - mean(line.ood_scores):.1f}"
+
+
+def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
+    """In distribution beside under shift, and how the latter moves while training."""
+    figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
+    bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
+    values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]
+    draw_bars(bars, ["in distribution", "under shift"], values)
+    for container in bars.containers:
+        bars.bar_label(
+            container, fmt="{:.0f}", label_type="center", color="white", fontweight="bold"
+        )
+    for line in lines:
+        epochs = range(1, line.ood_curves.shape[1] + 1)
+        draw_band(curves, epochs, line.ood_curves.T.tolist(), Style(line.colour), line.label)
+    tidy(bars, "Test accuracy at the selected epoch, a dot for each draw", y="accuracy %")
+    tidy(curves, "Under shift, while training: mean ± one standard deviation", "epoch")
+    curves.legend(frameon=False, loc="lower right")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."))

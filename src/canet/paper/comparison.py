@@ -70,8 +70,8 @@ class PublishedComparison(ContenderTable):
             about = "the spread over initialisations alone, as in the paper"
             notes = [notes[0], "Runs on draw 0 of the data that differ in their seed alone."]
         notes.append("paper: mean ± standard deviation over five runs on one draw of the data.")
-        columns = ["backbone", "method", *heads]
-        return self.table(part, about, columns, rows, [*notes, *self.remarks()]).ranked()
+        heads, notes = ["backbone", "method", *heads], [*notes, *self.remarks()]
+        return self.table(part, about, heads, rows, notes).ranked()
 
     def remarks(self) -> list[str]:
         return []

@@ -72,8 +72,8 @@ class Elliptic(ContenderTable):
         handles, labels = panels[0, 0].get_legend_handles_labels()
         in_every_panel = (method_label(OURS), OTHERS)
         shown = {n: h for h, n in zip(handles, labels, strict=True) if n in in_every_panel}
-        place = {"loc": "outside upper right", "ncols": 2, "frameon": False}
-        figure.legend([*shown.values()], [*shown], **place)
+        handles, labels = [*shown.values()], [*shown]
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         save_figure(figure, folder, self.file_name())
 
     def _values(

@@ -10,6 +10,7 @@ from pathlib import Path
 from canet.errors import CanetError, check_name
 from canet.paper import Experiment, Finished, Scope
 from canet.paper.finished import serving_folder, with_curves
+from canet.paper.paper_report import write_report
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
 from canet.store import RunConfig, RunFolder, unpack_archive
@@ -72,8 +73,8 @@ def reproduce(
         if not quiet:
             for part in tables[0].parts(WIDEST):
                 print_table(part.title, *part.texts())
-    if what == ALL:
-        _write_report(out)
+    if what == ALL and any(finished.places(wanted.values())):
+        write_report(out, out / REPORT)
     _list_failures(failed, out)
     if not quiet:
         places = [out / TABLES, out / FIGURES, *([out / REPORT] if what == ALL else [])]
@@ -95,8 +96,7 @@ def choose(known: Mapping[str, type[Experiment]], what: str, scope: Scope) -> li
     chosen = [*known.values()] if what == ALL else [known[what]]
     if what != ALL and scope.methods and not chosen[0].methods:
         raise CanetError(f"'{what}' is about CaNet alone: leave out --methods")
-    experiments = [experiment(scope) for experiment in chosen]
-    experiments = [experiment for experiment in experiments if experiment.subjects]
+    experiments = [made for experiment in chosen if (made := experiment(scope)).subjects]
     if not experiments:
         tasks = dict.fromkeys(task for experiment in chosen for task in experiment.tasks)
         raise CanetError(f"'{what}' has none of these tasks: choose from {', '.join(tasks)}")
@@ -124,19 +124,12 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
         if subject.features == "structural":
             print(
                 f"{subject.task}: its features file is not here, so it runs with structural "
-                "features, not set beside published numbers; see `canet datasets`"
+                "features, not compared with published numbers; see `canet datasets`"
             )
         elif subject.label != subject.task:
             print(f"{subject.label}, whose files are not here; see `canet datasets`")
     done = sum(job_folder(out / RUNS, config).finished for config in configs)
     print(f"{len(configs)} runs, {done} of them finished before")
-
-
-def _write_report(out: Path) -> None:
-    from canet.paper.paper_report import write_report
-
-    if any(RunFolder(folder).finished for folder in folders_below(out / RUNS)):
-        write_report(out, out / REPORT)
 
 
 def _list_failures(failed: Sequence[FailedJob], out: Path) -> None:

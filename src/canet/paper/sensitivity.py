@@ -56,10 +56,8 @@ class Sensitivity(Experiment):
         return [
             config
             for subject in self.subjects
-            for backbone in self.backbones
-            for sweep in SWEEPS
-            for value in self._values(sweep)
-            for config in self._jobs(subject, backbone, sweep, value)
+            for case in self._cases()
+            for config in self._jobs(subject, *case)
         ]
 
     def tables(self, finished: Finished) -> list[Table]:
@@ -68,6 +66,11 @@ class Sensitivity(Experiment):
     def draw(self, finished: Finished, folder: Path) -> None:
         for subject in self.subjects:
             self._draw(finished, subject, folder)
+
+    def _cases(self) -> list[tuple[str, Sweep, float]]:
+        return [
+            (b, sweep, v) for b in self.backbones for sweep in SWEEPS for v in self._values(sweep)
+        ]
 
     def _values(self, sweep: Sweep) -> tuple[float, ...]:
         return sweep.quick_values if self.scope.quick else sweep.values
@@ -80,9 +83,7 @@ class Sensitivity(Experiment):
         rows = [
             [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
             + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
-            for backbone in self.backbones
-            for sweep in SWEEPS
-            for value in self._values(sweep)
+            for backbone, sweep, value in self._cases()
         ]
         heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
         columns, about = ["backbone", "setting", *heads], f"CaNet on {subject.label}"

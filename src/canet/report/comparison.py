@@ -1,4 +1,4 @@
-"""Results → comparisons: who stands beside whom, what a spread is over, and who is best."""
+"""Results → comparisons: who is compared with whom, what a spread is over, and who is best."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from canet.store.summary import LEFT_OUT, OOD
 
 STRUCTURAL = "structural"
 CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}
-"""Features of runs that are no competitors → how their methods are called."""
+"""Features of control runs, which do not compete → how their methods are called."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Contender:
     Args:
         config: What its runs share; both seeds are 0.
         draws: Data seed → run seed → run.
-        searched: Whether it has the settings of a search, beside its method with published ones;
-            it then has no part in who is best.
+        searched: Whether it has the settings of a search, next to its method with published ones;
+            it then does not count for who is best.
     """
 
     config: RunConfig
@@ -47,7 +47,7 @@ class Contender:
         if self.searched:
             return SEARCHED_LABEL
         name = method_label(self.config.method)
-        return f"{name}, {self.control}" if self.is_control else name
+        return f"{name}, {self.control}" if self.control else name
 
     @cached_property
     def runs(self) -> list[FinishedRun]:
@@ -63,11 +63,8 @@ class Contender:
         """Over draws of the data where there are several, else over runs."""
         if len(self.draws) == 1:
             return self.score_over_runs(split)
-        means = []
-        for runs in self.draws.values():
-            seeds = self._seeds or set(runs)
-            means.append(mean(runs[seed].score(split) for seed in seeds))
-        return Score(means)
+        every = self.draws.values()
+        return Score([mean(runs[s].score(split) for s in self._seeds or runs) for runs in every])
 
     def score_over_runs(self, split: str) -> Score:
         """Over the runs on one draw of the data, the draw with most runs."""
@@ -84,19 +81,12 @@ class Contender:
 
     @property
     def control(self) -> str:
-        """What kind of control it is: `blind` or `centred`; empty for a competitor."""
+        """`blind` or `centred` for a control, which does not compete; empty for all others."""
         return CONTROLS.get(self.config.features, "")
 
     @property
-    def is_control(self) -> bool:
-        """Whether the misleading columns were taken from it or centred by somebody who knows the
-        domains, so that it is no competitor.
-        """
-        return bool(self.control)
-
-    @property
     def competes(self) -> bool:
-        return not self.is_control and not self.searched
+        return not self.control and not self.searched
 
 
 class Lead(StrEnum):
@@ -136,17 +126,15 @@ class Verdict:
 
     @cached_property
     def points(self) -> float:
-        """Between the first and the second."""
-        if self.runner_up is None:
-            return math.nan
-        return self.ranked[0].score(OOD_MEAN).mean - self.runner_up.score(OOD_MEAN).mean
+        """Between the first and the second; NaN where nobody is second."""
+        first, *others = (contender.score(OOD_MEAN).mean for contender in self.ranked)
+        return first - others[0] if others else math.nan
 
     @cached_property
     def lead(self) -> Lead | None:
         """What these points are worth; None where nobody is second."""
-        if self.runner_up is None:
-            return None
-        return Lead.of(self.ranked[0].score(OOD_MEAN), self.runner_up.score(OOD_MEAN))
+        scores = [contender.score(OOD_MEAN) for contender in self.ranked[:2]]
+        return Lead.of(*scores) if len(scores) == 2 else None
 
 
 @dataclass(frozen=True)
@@ -181,11 +169,7 @@ class Comparison:
 
     def verdict(self, backbone: str) -> Verdict | None:
         """None where no contender has a score under shift."""
-        ranked = [
-            contender
-            for contender in self.of(backbone)
-            if contender.competes and math.isfinite(contender.score(OOD_MEAN).mean)
-        ]
+        ranked = [c for c in self.of(backbone) if c.competes and c.score(OOD_MEAN).is_finite]
         return Verdict(backbone, ranked) if ranked else None
 
 
@@ -210,19 +194,16 @@ def _key(config: RunConfig) -> str:
 
 
 def _shared(config: RunConfig) -> RunConfig:
-    """What a comparison has in common; controls stand beside those who see the task as it is."""
-    features = "original" if config.features in CONTROLS else config.features
-    return RunConfig(
-        task=config.task,
-        protocol=config.protocol,
+    """What a comparison has in common; controls are compared with those who see the whole task."""
+    return replace(
+        config,
         data_seed=0,
-        features=features,
-        inductive=config.inductive,
+        features="original" if config.features in CONTROLS else config.features,
         method="",
         backbone="",
         settings={},
         seed=0,
-        generator=config.generator,
+        ood_curves=False,
     )
 
 
@@ -240,7 +221,7 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
                 chosen.append(replace(other, searched=True))
             else:
                 variants.append(other)
-    chosen.sort(key=lambda c: _order_of(c.config.backbone, tuple(BACKBONES)))
+    chosen.sort(key=lambda c: _order_of(c.config.backbone, BACKBONES))
     return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
 
 
@@ -268,17 +249,17 @@ def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[t
 
 def _by_score(contender: Contender) -> tuple[bool, bool, float]:
     score = contender.score(OOD_MEAN).mean
-    return contender.is_control, math.isnan(score), -score
+    return bool(contender.control), math.isnan(score), -score
 
 
 def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
     config = comparison.config
     names = (config.task, config.protocol.replace("paper", ""), config.features)
-    return _order_of(config.task, tuple(CATALOG)), *names, config.inductive
+    return _order_of(config.task, CATALOG), *names, config.inductive
 
 
-def _order_of(name: str, names: Sequence[str]) -> int:
-    return names.index(name) if name in names else len(names)
+def _order_of(name: str, names: Iterable[str]) -> int:
+    return [*names, name].index(name)
 
 
 def _counted(count: int, word: str) -> str:

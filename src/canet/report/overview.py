@@ -58,16 +58,13 @@ class Standing(NamedTuple):
 
 
 def make_standings(
-    sections: list[Section],
-    comparisons: list[Comparison],
-    axis: Axis,
-    context: ReportContext,
+    sections: Sequence[Section], axis: Axis, context: ReportContext
 ) -> Iterator[Standing]:
-    """Those of each comparison, whose section a line leads to."""
-    for section, comparison in zip(sections, comparisons, strict=True):
-        for backbone in comparison.backbones:
-            if verdict := comparison.verdict(backbone):
-                dots = _dots(_scores(comparison, backbone), verdict, axis)
+    """A line for each comparison and backbone, which leads to its section."""
+    for section in sections:
+        for backbone in section.comparison.backbones:
+            if verdict := section.comparison.verdict(backbone):
+                dots = _dots(_scores(section.comparison, backbone), verdict, axis)
                 yield Standing(section, verdict, dots, _published(verdict.ranked, context))
 
 
@@ -86,8 +83,8 @@ def apart(places: Sequence[float], width: float) -> list[int]:
 
 
 def _dots(scores: Sequence[tuple[float, Contender]], verdict: Verdict, axis: Axis) -> list[Dot]:
-    """Controls, which stand last, are strokes as high as the line: they need no lane."""
-    lanes = apart([axis.place(x) for x, c in scores if not c.is_control], DOT_WIDTH)
+    """Controls, which come last, are strokes as high as the line: they need no lane."""
+    lanes = apart([axis.place(x) for x, c in scores if not c.control], DOT_WIDTH)
     lanes += [0] * (len(scores) - len(lanes))
     return [
         Dot(score, contender, lane, any(contender is best for best in verdict.best))
@@ -97,8 +94,8 @@ def _dots(scores: Sequence[tuple[float, Contender]], verdict: Verdict, axis: Axi
 
 def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contender]]:
     """The contenders that have a score under shift, with it."""
-    scores = [(c.score(OOD_MEAN).mean, c) for c in comparison.of(backbone)]
-    return [(score, c) for score, c in scores if math.isfinite(score)]
+    scores = [(c.score(OOD_MEAN), c) for c in comparison.of(backbone)]
+    return [(score.mean, c) for score, c in scores if score.is_finite]
 
 
 def _published(contenders: Sequence[Contender], context: ReportContext) -> str:

@@ -99,14 +99,14 @@ def setting_text(value: Any) -> str:
 def _compared(
     contenders: Sequence[Contender], split: str, context: ReportContext
 ) -> Sequence[Score]:
-    """Scores on a split; extra sets have no best, and controls, which stand last, are never it."""
+    """Scores on a split; extra sets have no best, and controls, which come last, are never it."""
     scores = []
     for contender in contenders:
         paper = None if contender.searched else context.published(contender.config, split)
         scores.append(replace(contender.score(split), published=paper))
     if any(split == extra.name for extra in context.extra_sets):
         return scores
-    rivals = sum(not contender.is_control for contender in contenders)
+    rivals = sum(not contender.control for contender in contenders)
     return [*rank(scores[:rivals]), *scores[rivals:]]
 
 
@@ -128,7 +128,7 @@ def _with_spread(
     columns: Sequence[Column],
     ranked: bool,
 ) -> SectionTable:
-    """Behind the scores stand what is lost under shift and what their spread is taken over."""
+    """After the scores come what is lost under shift and what their spread is taken over."""
     everyone = [contender for contender, _ in rows]
     rules = sorted({run.result["selection"] for c in everyone for run in c.runs})
     bases = {contender.basis for contender in everyone}
