@@ -9,7 +9,7 @@ from benchmarks import pictures
 from benchmarks.pictures import draw_growth, draw_ratios, short_number
 from benchmarks.results import Results
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "performance"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def test_growth_has_a_panel_for_each_axis_in_rows_of_three(drawn: list[Figure]) -> None:
-    results = Results.read(RESULTS / "performance-cpu-growth.json")
+    results = Results.read(RESULTS / "cpu-growth.json")
     draw_growth(results, Path(), "growth")
     shown = [axes for axes in drawn[0].axes if axes.axison]
     assert [axes.get_xlabel() for axes in shown] == [
@@ -35,7 +35,7 @@ def test_growth_has_a_panel_for_each_axis_in_rows_of_three(drawn: list[Figure]) 
 
 
 def test_ratios_are_dots_and_no_bars_on_their_log_axis(drawn: list[Figure]) -> None:
-    draw_ratios([Results.read(RESULTS / "performance-cpu-small.json")], Path(), "ratios")
+    draw_ratios([Results.read(RESULTS / "cpu-small.json")], Path(), "ratios")
     (axes,) = drawn[0].axes
     assert axes.get_xscale() == "log"
     assert not axes.patches

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.paper import EXPERIMENTS
 from canet.paper.finished import Finished
-from canet.paper.reproduce import choose
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.backbones import COMPARED, Backbones
@@ -34,12 +32,6 @@ def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -
             assert all(config.settings == chosen[0].settings for config in chosen)
             binary = chosen[0].settings["loss"] == "binary_cross_entropy"
             assert binary == (task == "twitch")
-
-
-def test_it_is_asked_for_by_name_only(fresh_cache: Path) -> None:
-    assert [type(e) for e in choose("backbones", Scope())] == [Backbones]
-    assert len(choose("all", Scope())) == len(EXPERIMENTS) - 3
-    assert Backbones not in [type(e) for e in choose("all", Scope())]
 
 
 def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_path: Path) -> None:

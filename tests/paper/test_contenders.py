@@ -8,14 +8,12 @@ import pytest
 
 from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
 from canet.settings import recorded
 from canet.store import RunConfig
-from canet.util.files import write_json
 from tests.paper.made_up import cell, write_runs
 from tests.searches import SearchCaNet
 
@@ -73,22 +71,14 @@ def test_a_search_that_ends_where_it_started_takes_no_further_run(
     assert again.values == ours.values
 
 
-def test_a_task_without_a_search_is_a_gap(
-    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
-) -> None:
-    search_canet("cora", "gcn", **FOUND)
-    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
-    assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").text == "90.00 ± 0.00"
-    assert cell(main, "GCN", SEARCHED_LABEL, "citeseer OOD").text == "–"
-
-
-def test_it_is_marked_like_any_other_but_set_beside_no_published_number(
+def test_it_is_marked_like_any_other_but_has_no_published_number(
     table1: Table1, search_canet: SearchCaNet, tmp_path: Path
 ) -> None:
     search_canet("cora", "gcn", **FOUND)
     main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
     assert cell(main, "GCN", "CaNet", "cora OOD").published is not None
     assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").published is None
+    assert cell(main, "GCN", SEARCHED_LABEL, "citeseer OOD").text == "–"
     assert f"| GCN | {SEARCHED_LABEL} | **90.00 ± 0.00** | – |" in main.markdown()
     assert "| GCN | CaNet | <u>80.00 ± 0.00</u> | 96.12 ± 1.04 |" in main.markdown()
 
@@ -116,24 +106,6 @@ def test_it_is_neither_in_a_quick_version_nor_without_canet(
     assert [subject.task for subject in table2.subjects] == ["twitch"]
     assert table2.configs() == before
     assert SEARCHED_NOTE not in table2.notes()
-
-
-def test_it_is_nowhere_without_a_search(table1: Table1, search_canet: SearchCaNet) -> None:
-    assert not any(e.searched for backbone in ("gcn", "gat") for e in table1.contenders(backbone))
-    assert SEARCHED_NOTE not in table1.notes()
-
-
-def test_its_french_scores_have_shifted_labels_too(
-    search_canet: SearchCaNet, small_root: Path, tmp_path: Path
-) -> None:
-    search_canet("twitch", "gcn", **FOUND)
-    table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
-    finished = write_runs(table2, tmp_path, score_of)
-    for place in finished.places(table2.configs()):
-        write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.0})
-    main = table2.tables(finished)[0]
-    shifted = cell(main, "GCN", SEARCHED_LABEL, f"twitch {SHIFTED}")
-    assert (shifted.mean, shifted.expected, shifted.published) == (52.0, 5, None)
 
 
 def test_it_is_in_the_tables_of_elliptic_and_not_in_its_figure(

@@ -29,8 +29,8 @@ from experiments.interventions import Interventions
 from experiments.protocols import Protocols
 from tests.paper.made_up import write_runs
 
-SOURCES = Path(__file__).parents[1] / "src" / "canet"
-RESULTS = Path(__file__).parents[1] / "docs" / "results"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "performance"
 OF_METHODS = {method.label: method.colour.light for method in METHODS.values()}
 OF_BACKBONES = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}
 
@@ -118,16 +118,15 @@ def test_measurements_are_drawn_in_the_colours_of_what_was_measured(
     drawn: list[Figure],
     tmp_path: Path,
 ) -> None:
-    results = Results.read(RESULTS / "performance-cpu-growth.json")
-    results.content |= {
-        "cases": Results.read(RESULTS / "performance-cpu-small.json").content["cases"]
-    }
+    results = Results.read(RESULTS / "cpu-growth.json")
+    results.content |= {"cases": Results.read(RESULTS / "cpu-small.json").content["cases"]}
     draw(results, tmp_path, "picture")
     assert colours(drawn) == expected
 
 
 def test_no_figure_names_a_colour_of_its_own() -> None:
-    rooms = [SOURCES / "demo.py", *(SOURCES / room for room in ("report", "paper", "bench"))]
-    files = [file for room in rooms for file in ([room] if room.is_file() else room.rglob("*.py"))]
+    folders = ("src/canet/report", "src/canet/paper", "benchmarks", "experiments")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    files.append(ROOT / "src/canet/cli/demonstration.py")
     assert len(files) > 30
     assert [file.name for file in files if re.search(r"#[0-9a-fA-F]{6}\b", file.read_text())] == []
