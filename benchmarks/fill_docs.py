@@ -3,7 +3,7 @@
     python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
 
 `docs/performance.md` has the targets, `docs/results/performance.md` every other table. A part of a
-page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for each device;
+page between `<!-- NAME -->` and `<!-- end NAME -->` is written again, with one table for each device;
 all else stays. Pictures go to `docs/images/`.
 """
 
@@ -36,7 +36,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 
 def fill(text: str, parts: Sequence[str], runs: Sequence[Results]) -> str:
-    """A page's text with these generated parts made anew."""
+    """A page's text with these generated parts written again."""
     for name in parts:
         text = _replace(text, name, _content(name, runs))
     return text
@@ -90,6 +90,8 @@ def main() -> None:
     for run in merged:
         if run.growth():
             draw_growth(run, images, f"growth-{run.device}")
+    for name in ("performance", *(f"growth-{device}" for device in DEVICES)):
+        (images / f"{name}.png").unlink(missing_ok=True)  # pages show the SVG
 
 
 if __name__ == "__main__":
