@@ -127,24 +127,6 @@ def test_formulas_are_drawn_in_pages_and_docstrings(site: Path, pages: dict[Path
         assert ":class:" not in page.text, path
 
 
-def test_notation_is_drawn_and_code_and_prices_are_left_alone() -> None:
-    pytest.importorskip("latex2mathml")
-    from markdown import markdown
-
-    def drawn(text: str) -> str:
-        return markdown(text, extensions=["fenced_code", "docs.extensions.notation"])
-
-    assert drawn("of $[N, D]$ rows").count("<math") == 1
-    assert drawn("$e_1$ and $e_2$, wrapped $a\n+ b$").count("<math") == 3
-    block = drawn("See\n\n.. math:: a = \\frac{b}{c},\n          d\n\nand so on")
-    assert block.count('display="block"') == 1
-    assert "<p>and so on</p>" in block
-    assert drawn("$$a + b$$").count('display="block"') == 1
-    assert drawn(":class:`Branches`") == "<p><code>Branches</code></p>"
-    for text in ("`$x$`", "5 $ or 6 $ a piece", "$5 and $6", "```\n$a$\n```"):
-        assert "<math" not in drawn(text)
-
-
 def test_pages_of_examples_show_the_whole_script(site: Path) -> None:
     for script in (ROOT / "examples").glob("*.py"):
         page = site / "examples" / f"{script.stem.replace('_', '-')}.html"
@@ -208,3 +190,21 @@ def test_every_promise_names_tests_that_exist() -> None:
     for file, name in named:
         found = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob(file)]
         assert any(f"def {name}" in content for content in found), (file, name)
+
+
+def test_notation_is_drawn_and_code_and_prices_are_left_alone() -> None:
+    pytest.importorskip("latex2mathml")
+    from markdown import markdown
+
+    def drawn(text: str) -> str:
+        return markdown(text, extensions=["fenced_code", "docs.extensions.notation"])
+
+    assert drawn("of $[N, D]$ rows").count("<math") == 1
+    assert drawn("$e_1$ and $e_2$, wrapped $a\n+ b$").count("<math") == 3
+    block = drawn("See\n\n.. math:: a = \\frac{b}{c},\n          d\n\nand so on")
+    assert block.count('display="block"') == 1
+    assert "<p>and so on</p>" in block
+    assert drawn("$$a + b$$").count('display="block"') == 1
+    assert drawn(":class:`Branches`") == "<p><code>Branches</code></p>"
+    for text in ("`$x$`", "5 $ or 6 $ a piece", "$5 and $6", "```\n$a$\n```"):
+        assert "<math" not in drawn(text)

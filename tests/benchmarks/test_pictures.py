@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from benchmarks import pictures
-from benchmarks.pictures import draw_growth, draw_ratios, short_number
+from benchmarks.pictures import draw_growth, draw_ratios
 from benchmarks.results import Results
 
 RESULTS = Path(__file__).parents[2] / "results" / "performance"
@@ -42,11 +42,3 @@ def test_ratios_are_dots_and_no_bars_on_their_log_axis(drawn: list[Figure]) -> N
     bounds, measured = axes.lines
     assert len(measured.get_xdata()) == len(bounds.get_xdata()) > 5
     assert axes.get_xlim()[0] <= min(*measured.get_xdata(), *bounds.get_xdata())
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(16, "16"), (2_000, "2,000"), (25_000, "25 k"), (500_000, "500 k"), (1_600_000, "1.6 M")],
-)
-def test_large_numbers_are_short_on_an_axis(value: int, text: str) -> None:
-    assert short_number(value) == text

@@ -124,15 +124,6 @@ def test_a_picture_that_cannot_be_drawn_leaves_the_old_one(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_quiet_demo_prints_nothing_and_draws(
-    shown: Shown, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (shown.folder / "demo.png").unlink()
-    run_demo(shown.folder, "cpu", quiet=True)
-    assert capsys.readouterr() == ("", "")
-    assert (shown.folder / "demo.png").exists()
-
-
 def test_interrupted_demo_goes_on_with_the_run_it_was_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

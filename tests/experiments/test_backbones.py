@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.backbones import COMPARED, Backbones
-from tests.paper.made_up import names, write_runs
+from tests.paper.made_up import write_runs
 
 
 @pytest.fixture
@@ -44,10 +43,3 @@ def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_p
         assert row[2:] == [f"{10 * steps}.00 ± 0.00" for steps in (4, 3, 2, 1)]
     (row,) = methods.texts()[1]
     assert row[1:] == ["CaNet", *["1.00 ± 0.00"] * len(COMPARED)]
-
-
-def test_the_figure_is_drawn_with_and_without_runs(quick: Backbones, tmp_path: Path) -> None:
-    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
-    expected = {"backbones-quick.svg", "backbones-quick.png"}
-    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

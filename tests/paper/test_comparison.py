@@ -62,13 +62,6 @@ def test_unfinished_runs_leave_gaps(table1: Table1, tmp_path: Path) -> None:
     assert lead.rows[0][2:5] == ["–", "–", "–"]
 
 
-def test_a_tie_for_a_rank_is_told_and_all_the_best_others_are_named(
-    table1: Table1, tmp_path: Path
-) -> None:
-    lead = table1.tables(write_runs(table1, tmp_path, lambda config: 70.0))[1]
-    assert lead.rows[0][2:5] == ["1 of 3, tied", "ERM, V-REx", "+0.00"]
-
-
 def test_the_lead_is_that_over_the_best_other_method(table1: Table1, tmp_path: Path) -> None:
     lead = table1.tables(write_runs(table1, tmp_path, by_draw))[1]
     assert lead.rows[0] == [
@@ -102,3 +95,10 @@ def test_structural_results_are_not_set_beside_published_numbers(
     assert "paper" not in main.texts()[0]
     assert all("(structural features)" in head for head in main.columns[2:])
     assert {cell for row in lead.rows for cell in row[5:]} == {"–"}
+
+
+def test_a_tie_for_a_rank_is_told_and_all_the_best_others_are_named(
+    table1: Table1, tmp_path: Path
+) -> None:
+    lead = table1.tables(write_runs(table1, tmp_path, lambda config: 70.0))[1]
+    assert lead.rows[0][2:5] == ["1 of 3, tied", "ERM, V-REx", "+0.00"]

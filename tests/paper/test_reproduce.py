@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from canet.cli import app
 from canet.errors import CanetError
-from canet.paper import EXPERIMENTS, Scope
+from canet.paper import EXPERIMENTS, Finished, Scope
 from canet.paper import reproduce as module
 from canet.paper import scope as scope_module
 from canet.paper.reproduce import choose, jobs_of, reproduce
@@ -67,19 +67,17 @@ def test_each_experiment_writes_tables_and_prints_the_headline(
 ) -> None:
     assert reproduce(KNOWN, what, tmp_path, Scope(quick=True)) == []
     names = {path.name for path in (tmp_path / "tables").iterdir()}
+    drawn = {path.name for path in (tmp_path / "figures").glob("*")}
+    assert all(name.endswith(("-quick.svg", "-quick.png")) for name in drawn)
+    assert bool(drawn) == (what not in ("table1", "table2"))
+    (experiment,) = choose(KNOWN, what, Scope(quick=True))
+    experiment.draw(Finished(tmp_path / "none"), tmp_path / "empty")
     assert {f"{Path(name).stem}.csv" for name in names} < names
     assert all("quick" in name for name in names)
     printed = capsys.readouterr().out
     assert "synthetic in place of" in printed
     assert KNOWN[what].title in printed
     assert f"Written: {tmp_path / 'tables'}" in printed
-
-
-def test_quiet_prints_nothing(
-    made_up: list[RunConfig], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reproduce(EXPERIMENTS, "table1", tmp_path, Scope(quick=True), quiet=True)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_all_runs_shared_jobs_once_and_writes_the_report(
@@ -90,13 +88,6 @@ def test_all_runs_shared_jobs_once_and_writes_the_report(
     assert len(jobs) == len(set(jobs))
     assert (tmp_path / "report.html").is_file()
     assert "report.html" in capsys.readouterr().out
-
-
-def test_all_of_the_paper_takes_every_job_once() -> None:
-    experiments = choose(EXPERIMENTS, "all", Scope())
-    jobs = jobs_of(experiments)
-    assert len(jobs) == len({(job.name, job.seed) for job in jobs})
-    assert len(jobs) < sum(len(experiment.configs()) for experiment in experiments)
 
 
 def test_a_job_with_curves_serves_those_without(made_up: list[RunConfig], tmp_path: Path) -> None:
@@ -198,7 +189,3 @@ def test_methods_and_tasks_are_lists_with_commas(
 def test_what_cannot_be_run_is_rejected(what: str, scope: Scope, words: str) -> None:
     with pytest.raises(CanetError, match=words):
         choose(EXPERIMENTS, what, scope)
-
-
-def test_all_skips_experiments_without_the_tasks_asked_for() -> None:
-    assert [e.name for e in choose(EXPERIMENTS, "all", Scope(tasks=("elliptic",)))] == ["elliptic"]

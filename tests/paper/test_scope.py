@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from canet.data import load_task
-from canet.paper.scope import OOD_SETS, Repeat, Scope, Subject, split_label
+from canet.paper.scope import OOD_SETS, Repeat, Scope, Subject
 from canet.runs.evaluate import WITHOUT_SPURIOUS, open_trainer
 
 SYNTHETIC = Subject("synthetic", "original", "synthetic")
@@ -52,20 +52,7 @@ def test_without_files_finished_runs_tell_the_features(fresh_cache: Path) -> Non
     assert subject.features == "structural"
 
 
-def test_only_the_tasks_asked_for_are_run(small_root: Path) -> None:
-    scope = Scope(tasks=("twitch",), data_root=small_root)
-    assert [s.task for s in scope.subjects(("arxiv", "twitch"), ())] == ["twitch"]
-    assert scope.subjects(("cora",), ()) == []
-
-
 @pytest.mark.parametrize("task", ["synthetic", "twitch", "arxiv", "elliptic"])
 def test_the_names_of_ood_sets_are_those_of_the_task(task: str, small_root: Path) -> None:
     splits = load_task(task, small_root).splits()
     assert OOD_SETS[task] == tuple(name for name in splits if name.startswith("ood/"))
-
-
-@pytest.mark.parametrize(
-    ("split", "label"), [("ood/ES", "ES"), ("test_id", "ID"), ("ood", "OOD"), ("FR", "FR")]
-)
-def test_splits_have_short_labels(split: str, label: str) -> None:
-    assert split_label(split) == label

@@ -56,12 +56,6 @@ def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_ha
     assert len(found.runs) == 3
 
 
-def test_draws_without_a_common_run_seed_count_with_all_their_runs(tmp_path: Path) -> None:
-    write(tmp_path, 50.0, seed=0, data_seed=0)
-    write(tmp_path, 60.0, seed=1, data_seed=1)
-    assert contender(tmp_path).score(OOD_MEAN).mean == 55.0
-
-
 def test_one_run_with_and_without_curves_counts_once(tmp_path: Path) -> None:
     write(tmp_path, 50.0, ood_curves=True)
     write(tmp_path, 50.0, ood_curves=False)
@@ -158,14 +152,6 @@ def test_scores_that_read_alike_are_all_best(tmp_path: Path) -> None:
     assert {best.config.method for best in verdict.best} == {"canet", "erm"}
 
 
-def test_a_method_that_this_version_does_not_know_is_shown(tmp_path: Path) -> None:
-    write(tmp_path, 60.0, fields={"method": "mine", "settings": {"alpha": 1}})
-    write(tmp_path, 70.0, fields={"method": "mine", "settings": {"alpha": 2}})
-    comparison = only(tmp_path)
-    assert comparison.contenders[0].config.method == "mine"
-    assert len(comparison.variants) == 1
-
-
 def test_nothing_is_searched_and_most_runs_are_chosen_where_no_preset_is_known(
     tmp_path: Path,
 ) -> None:
@@ -187,3 +173,17 @@ def test_shifted_french_labels_are_a_column_where_runs_have_them(tmp_path: Path)
     assert comparison.splits[2:4] == ["ood/FR", SHIFTED]
     assert comparison.contenders[0].score(SHIFTED).mean == 52.0
     assert comparison.contenders[0].score(OOD_MEAN).mean == 61.0
+
+
+def test_draws_without_a_common_run_seed_count_with_all_their_runs(tmp_path: Path) -> None:
+    write(tmp_path, 50.0, seed=0, data_seed=0)
+    write(tmp_path, 60.0, seed=1, data_seed=1)
+    assert contender(tmp_path).score(OOD_MEAN).mean == 55.0
+
+
+def test_a_method_that_this_version_does_not_know_is_shown(tmp_path: Path) -> None:
+    write(tmp_path, 60.0, fields={"method": "mine", "settings": {"alpha": 1}})
+    write(tmp_path, 70.0, fields={"method": "mine", "settings": {"alpha": 2}})
+    comparison = only(tmp_path)
+    assert comparison.contenders[0].config.method == "mine"
+    assert len(comparison.variants) == 1

@@ -53,14 +53,6 @@ def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Pat
     assert line.last == 70.0
 
 
-def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[40.0, 50.0, 60.0], b=[60.0])
-    assert chart
-    assert chart.epochs == 3
-    means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
-    assert means == pytest.approx([50, 50, 60], abs=0.2)
-
-
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
     chart = chart_of(tmp_path, a=[50 + i / 50 for i in range(1000)])
     assert chart
@@ -114,3 +106,11 @@ def test_quiet_lines_are_drawn_first_below_the_others(tmp_path: Path) -> None:
     assert chart
     assert [line.in_focus for line in chart.lines] == [False, False, True]
     assert chart.lines[-1].contender.label == "IRM"
+
+
+def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> None:
+    chart = chart_of(tmp_path, a=[40.0, 50.0, 60.0], b=[60.0])
+    assert chart
+    assert chart.epochs == 3
+    means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
+    assert means == pytest.approx([50, 50, 60], abs=0.2)

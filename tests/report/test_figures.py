@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from matplotlib.colors import to_rgb
 
 from canet.report.figures import (
     Style,
@@ -10,7 +9,6 @@ from canet.report.figures import (
     draw_rows,
     new_figure,
     save_figure,
-    shades,
     tidy,
 )
 
@@ -33,15 +31,6 @@ def test_bars_begin_at_nought_and_are_drawn_where_some_have_no_run() -> None:
     draw_bars(axes, ["a", "b"], [("one", "red", [[60.0, 62.0], []]), ("two", "blue", [[], []])])
     assert axes.get_ylim() == (0, 100)
     assert all(bar.get_y() == 0 for bar in axes.patches)
-
-
-def test_dots_of_one_bar_lie_side_by_side_within_it() -> None:
-    axes = new_figure(1, 1).subplots()
-    draw_bars(axes, ["a"], [("one", "red", [[60.0] * 5]), ("two", "blue", [[60.0] * 5])])
-    for bar, dots in zip(axes.patches, axes.lines, strict=True):
-        places = dots.get_xdata()
-        assert len(set(places)) == 5
-        assert bar.get_x() < min(places) < max(places) < bar.get_x() + bar.get_width()
 
 
 def test_rows_show_mean_spread_and_every_run_and_no_bar() -> None:
@@ -69,9 +58,3 @@ def test_a_band_of_one_place_is_a_stroke() -> None:
     draw_band(axes, [3], [[50.0, 52.0]], Style("#0072b2"), "line")
     (stroke,) = axes.collections
     assert stroke.get_segments()[0][:, 1] == pytest.approx([51 - 2**0.5, 51 + 2**0.5])
-
-
-def test_shades_go_from_light_to_dark_about_the_colour() -> None:
-    light, own, dark = shades("#d55e00", 3)
-    assert own == "#d55e00"
-    assert sum(to_rgb(light)) > sum(to_rgb(own)) > sum(to_rgb(dark))

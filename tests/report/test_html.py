@@ -15,7 +15,6 @@ import pytest
 from canet import cli
 from canet.errors import CanetError, InputWarning
 from canet.paper.paper_report import write_report
-from canet.report.html import duration
 from canet.store.run_folder import CONFIG, RESULT
 from canet.util.files import read_json, write_json
 from tests.finished import make_config, write_run
@@ -84,15 +83,6 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
         assert text in page
 
 
-def test_single_runs_have_no_spread(tmp_path: Path) -> None:
-    maker = Maker(tmp_path)
-    maker.run(make_config(method="erm"), 50.0)
-    maker.run(make_config(method="irm"), 90.0)
-    page = report(tmp_path)
-    assert headline(page).startswith("IRM is best under shift, by ")
-    assert "±" not in page
-
-
 def test_a_tie_is_shown_as_a_tie(tmp_path: Path) -> None:
     for method in ("erm", "canet"):
         write_run(tmp_path, make_config(method=method), {"ood/far": 70.0, "test_id": 90.0})
@@ -137,20 +127,6 @@ def test_a_run_whose_settings_have_the_wrong_kind_is_left_out(
     write_json(folder / CONFIG, content | {"settings": content["settings"] | settings})
     with pytest.warns(InputWarning, match="left out a run"):
         assert part(report(tmp_path), "left-out")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.3, "less than a second"),
-        (1.2, "1 second"),
-        (45.0, "45 seconds"),
-        (1500.0, "25 minutes"),
-        (7200.0, "2.0 hours"),
-    ],
-)
-def test_a_duration_has_the_unit_that_suits_it(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 def test_searched_canet_is_a_ring_that_is_not_named_the_best(

@@ -90,15 +90,6 @@ def test_where_every_run_is_damaged_there_is_nothing_to_report(tmp_path: Path) -
         find_results(tmp_path)
 
 
-def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
-    place = write_run(tmp_path / "a", make_config(), scores(50.0))
-    shutil.copytree(place.path, tmp_path / "b" / "copy")
-    (place.path / "result.json").write_text("null")
-    with pytest.warns(InputWarning, match="is damaged"):
-        (result,) = read_results(tmp_path)
-    assert result.runs[0].place.path == tmp_path / "b" / "copy"
-
-
 def test_runs_that_are_named_one_by_one_must_all_be_sound(tmp_path: Path) -> None:
     places = [write_run(tmp_path, make_config(seed=seed), scores(50.0)) for seed in (0, 1)]
     assert len(results_of(places)[0].runs) == 2
@@ -107,3 +98,12 @@ def test_runs_that_are_named_one_by_one_must_all_be_sound(tmp_path: Path) -> Non
     write_json(places[1].path / "result.json", result)
     with pytest.raises(CanetError, match="lacks device"):
         results_of(places)
+
+
+def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "a", make_config(), scores(50.0))
+    shutil.copytree(place.path, tmp_path / "b" / "copy")
+    (place.path / "result.json").write_text("null")
+    with pytest.warns(InputWarning, match="is damaged"):
+        (result,) = read_results(tmp_path)
+    assert result.runs[0].place.path == tmp_path / "b" / "copy"

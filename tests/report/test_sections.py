@@ -8,17 +8,15 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.presets import unsearched
 from canet.report.comparison import compare
-from canet.report.labels import SEARCHED_LABEL
 from canet.report.results import read_results
 from canet.report.score import Score
-from canet.report.section_tables import SectionTable, setting_text
+from canet.report.section_tables import SectionTable
 from canet.report.sections import Section, make_section
 from canet.runs.evaluate import WITHOUT_SPURIOUS
 from canet.store import RunConfig
 from canet.util.files import write_json
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker
-from tests.searches import SearchCaNet
 
 SCORES = {"ood/domain 4": 60.0, "ood/domain 5": 50.0, "test_id": 90.0}
 
@@ -100,25 +98,6 @@ def test_no_published_number_stands_beside_other_settings(tmp_path: Path) -> Non
     assert not any(score.rank for score in found.values())
 
 
-def test_searched_canet_has_a_name_and_a_curve_of_its_own_and_no_published_number(
-    search_canet: SearchCaNet, tmp_path: Path
-) -> None:
-    search_canet("cora", hidden=128)
-    maker = Maker(tmp_path)
-    for changes in ({}, {"hidden": 128}, {"hidden": 32}):
-        maker.run(make_config("cora", "canet", **changes))
-    shown = section(tmp_path)
-    found = rows(shown.tables[0])
-    assert set(found) == {"CaNet", SEARCHED_LABEL}
-    assert has_published(found["CaNet"])
-    assert not has_published(found[SEARCHED_LABEL])
-    assert [c.label for c in shown.legend] == ["CaNet", SEARCHED_LABEL]
-    _, chart = shown.charts[0]
-    assert {line.contender.label for line in chart.lines} == set(found)
-    assert shown.variants
-    assert [about for _, about in shown.variants.contenders] == ["GCN, hidden = 32"]
-
-
 def test_the_published_french_column_stands_beside_shifted_labels_alone(tmp_path: Path) -> None:
     place = write_run(tmp_path, make_config("twitch"), {"ood/FR": 62.0, "test_id": 70.0})
     write_json(place.path / SHIFTED_FR.file, {SHIFTED: 52.1})
@@ -192,23 +171,12 @@ def test_inferred_environments_have_bars_of_one_run_and_numbers_of_all(tmp_path:
     assert all(sum(shares) == pytest.approx(1) for _, shares in found.layers[0].bars)
 
 
-def test_a_task_without_true_environments_has_no_match(tmp_path: Path) -> None:
-    Maker(tmp_path).run(make_config("twitch", "canet"))
-    (found,) = section(tmp_path).inferred
-    assert all(layer.alignment is None for layer in found.layers)
-
-
 def test_settings_that_differ_from_the_default_come_first(tmp_path: Path) -> None:
     default = asdict(unsearched("twitch", "erm", "gcn"))
     write(tmp_path, make_config("twitch", **default | {"hidden": 8}))
     (setup,) = section(tmp_path).setups
     assert setup.changed == [("hidden", 8), ("loss", "binary_cross_entropy")]
     assert dict(setup.every)["epochs"] == 500
-
-
-def test_short_training_is_said(tmp_path: Path) -> None:
-    write(tmp_path, make_config(epochs=40))
-    assert section(tmp_path).short_epochs == [40]
 
 
 def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Path) -> None:
@@ -221,19 +189,3 @@ def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Pat
     chart = section(tmp_path).charts[0][1]
     shown = {line.contender.label for line in chart.lines if line.in_focus}
     assert shown == {"ERM", "CaNet", "DANN"}
-
-
-def test_a_band_is_drawn_where_there_are_several_runs(tmp_path: Path) -> None:
-    maker = Maker(tmp_path)
-    maker.run(make_config("cora"))
-    assert not section(tmp_path).has_bands
-    maker.run(make_config("cora", seed=1))
-    assert section(tmp_path).has_bands
-    assert not section(tmp_path).has_quiet_lines
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(5e-05, "5e-05"), (None, "none"), (True, "true"), (64, "64")]
-)
-def test_settings_read_as_on_the_command_line(value: object, text: str) -> None:
-    assert setting_text(value) == text

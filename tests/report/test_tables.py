@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,14 +73,6 @@ def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
     assert (tmp_path / "name.md").read_text(encoding="utf-8").startswith("# A title")
 
 
-def test_one_run_has_no_spread_in_any_format() -> None:
-    single = table(["GCN", "ERM", Score([70.0], 1)])
-    assert "±" not in single.markdown()
-    assert single.texts()[1] == [["GCN", "ERM", "70.00"]]
-    (row,) = csv.DictReader(single.csv().splitlines())
-    assert (row["mean"], row["std"]) == ("70.0000", "")
-
-
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = table(
         ["GCN", "ERM", Score([70.1, 1 / 3], 2, Published("Table 1", 74.3, 2.66), digits=3)],
@@ -90,11 +81,6 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     ).ranked()
     written.write(tmp_path)
     assert Table.read(tmp_path / "name.json") == replace(written, rows=list(written.rows))
-
-
-def test_a_score_that_is_no_number_is_read_back_as_a_gap(tmp_path: Path) -> None:
-    table(["GCN", "ERM", Score([math.nan, 70.0], 2)]).write(tmp_path)
-    assert Table.read(tmp_path / "name.json").texts()[1] == [["GCN", "ERM", "–"]]
 
 
 def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
@@ -116,8 +102,3 @@ def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
         (["method", "a", "b"], [["ERM", "1.00", "2.00"]]),
         (["method", "c"], [["ERM", "3.00"]]),
     ]
-
-
-def test_a_table_of_texts_is_its_own_csv() -> None:
-    texts = Table("lead", "Lead", ["backbone", "rank"], [["GCN", "1 of 9"]])
-    assert texts.csv() == "backbone,rank\nGCN,1 of 9\n"
