@@ -2,8 +2,8 @@
 
     python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
 
-`docs/performance.md` has the targets, `docs/results/performance.md` every other table. The part of a
-page between `<!-- NAME -->` and `<!-- end NAME -->` is written again, with one table for each
+`docs/performance.md` has the targets, `docs/results/performance.md` every other table. The part of
+a page between `<!-- NAME -->` and `<!-- end NAME -->` is written again, with one table for each
 device; all else stays. Pictures go to `docs/images/`.
 """
 
