@@ -24,7 +24,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/canet bench
+	$(BIN)/python -m benchmarks
 
 # The settings' tables are made from the code; pages are checked strictly, also their links.
 docs: $(READY)

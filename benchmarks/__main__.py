@@ -1,4 +1,4 @@
-"""How fast it is: `canet bench`."""
+"""`python -m benchmarks`: how fast it is, and how much memory it needs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Annotated
 
 import typer
 
-from canet.cli.app import app
-from canet.cli.options import (
-    DataRoot,
-    Device,
-    DeviceOption,
-    Quiet,
-    names,
-)
+from benchmarks.harness import run_bench
+from canet.cli.main import main
+from canet.cli.options import DataRoot, Device, DeviceOption, Quiet, names
 from canet.errors import CanetError
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()
@@ -29,26 +26,25 @@ def bench(
         bool, typer.Option("--growth", help="Only how cost grows with the graph and the model.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0, max=3600, help="About how long to time each contestant.")
+        float | None, typer.Option(min=0, max=3600, help="About how long to time each contender.")
     ] = None,
     device: DeviceOption = Device.auto,
     data_root: DataRoot = None,
     out: Annotated[
-        Path, typer.Option(help="JSON file for the measurements; pictures go beside it.")
+        Path, typer.Option(help="JSON file for the measurements; pictures go next to it.")
     ] = Path("bench.json"),
     quiet: Quiet = False,
 ) -> None:
-    """Speed and memory of CaNet and ERM beside a plain implementation of the equations."""
+    """Speed and memory of CaNet and ERM compared with a plain implementation of the equations."""
     if growth and (full or tasks):
         raise CanetError("--growth measures nothing else: leave out --full and --tasks")
-    command = ["canet", "bench", *(["--growth"] if growth else ["--full" if full else "--quick"])]
-    command += ["--device", device.value]
+    what = "--growth" if growth else "--full" if full else "--quick"
+    command = ["python", "-m", "benchmarks", what, "--device", device.value]
     command += ["--tasks", tasks] if tasks else []
     command += ["--seconds", f"{seconds:g}"] if seconds is not None else []
-    from benchmarks.harness import run_bench
-
     run_bench(
         out,
+        shlex.join(command),
         full,
         names(tasks),
         growth,
@@ -56,5 +52,8 @@ def bench(
         seconds,
         data_root,
         quiet,
-        shlex.join(command),
     )
+
+
+if __name__ == "__main__":
+    main(app, "benchmarks")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.contestants import Clock
+from benchmarks.contenders import Clock
 from benchmarks.memory import Meter, out_of_memory
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings

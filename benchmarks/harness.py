@@ -1,4 +1,4 @@
-"""`canet bench`: run the measurements, keep them in one JSON, show them as tables and pictures."""
+"""Run the measurements, keep them in one JSON, show them as tables and pictures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import PUBLISHED_K, Case, cases
-from benchmarks.contestants import CONTESTANTS, SAME_NODES
+from benchmarks.contenders import CONTENDERS, SAME_NODES
 from benchmarks.growth import points
+from benchmarks.markdown import show
 from benchmarks.pictures import draw_growth, draw_ratios
 from benchmarks.process import measure_jobs
 from benchmarks.results import Results
-from benchmarks.tables import show
 from benchmarks.worker import Job, Order
 from canet.training.trainer import pick_device
 from canet.util.files import write_json
@@ -29,6 +29,7 @@ EXTRAPOLATE_FROM = (1, 2, 3)
 
 def run_bench(
     out: Path,
+    command: str,
     full: bool = False,
     tasks: Sequence[str] = (),
     growth: bool = False,
@@ -36,7 +37,6 @@ def run_bench(
     seconds: float | None = None,
     data_root: Path | None = None,
     quiet: bool = False,
-    command: str = "canet bench",
 ) -> None:
     """Measure, keep the results in `out` and pictures beside it, and show tables.
 
@@ -45,14 +45,14 @@ def run_bench(
 
     Args:
         out: JSON file.
+        command: What the results say they came from.
         full: All tasks and growth; else what takes a few minutes on two cores.
         tasks: Only these tasks, and no growth.
         growth: Only growth.
         device: `auto`, `cpu` or `cuda`.
-        seconds: About how long each contestant is measured.
+        seconds: About how long each contender is measured.
         data_root: Folder of raw data.
         quiet: Neither progress nor tables.
-        command: What the results say they came from.
     """
     chosen = [] if growth else cases(full, tasks)
     kind = pick_device(device).type
@@ -84,7 +84,7 @@ class Harness:
     Args:
         out: JSON file that they end up in.
         device: `cpu` or `cuda`.
-        seconds: About how long each contestant is measured.
+        seconds: About how long each contender is measured.
         data_root: Folder of raw data.
         command: What the results say they came from.
     """
@@ -124,7 +124,7 @@ class Harness:
     def needed_to_extrapolate(self) -> list[Job]:
         """Smaller K of plain cases that died for memory, which tell how much they needed."""
         return [
-            {"kind": "case", "case": asdict(case), "contestant": "plain"}
+            {"kind": "case", "case": asdict(case), "contender": "plain"}
             for died in self.results.cases
             if "died" in self.results.of(died, "plain")
             for k in EXTRAPOLATE_FROM
@@ -133,20 +133,20 @@ class Harness:
 
 
 def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:
-    """The contestants of each case in turn, by process.
+    """The contenders of each case in turn, by process.
 
     What ERM costs does not depend on K, so it is measured once; and on the same nodes as CaNet
     only where its own are others.
     """
     jobs = {
         task: [
-            {"kind": "case", "case": asdict(case), "contestant": contestant}
+            {"kind": "case", "case": asdict(case), "contender": contender}
             for case in chosen
             if case.task == task
             for _ in range(ROUNDS if full and device == "cpu" else 1)
-            for contestant in CONTESTANTS
-            if contestant in ("plain", "canet") or case.k == PUBLISHED_K
-            if contestant != SAME_NODES or case.reads_both_ways
+            for contender in CONTENDERS
+            if contender in ("plain", "canet") or case.k == PUBLISHED_K
+            if contender != SAME_NODES or case.reads_both_ways
         ]
         for task in dict.fromkeys(case.task for case in chosen)
     }
@@ -174,7 +174,7 @@ def _line(job: Job, measured: dict[str, Any]) -> str:
     if job["kind"] == "growth":
         label = f"growth {job['backbone'].upper()} {job['axis']} {job['value']:,}"
     else:
-        label = f"{Case(**job['case']).label} {job['contestant']}"
+        label = f"{Case(**job['case']).label} {job['contender']}"
     if "died" in measured:
         return f"{label}: {measured['died']}"
     fastest = min(measured["times"])

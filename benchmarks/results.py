@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.cases import Case
 from benchmarks.ceiling import Ceiling, Operation, floor_seconds
-from benchmarks.contestants import INTERVENING, PUBLISHED_EPOCHS
+from benchmarks.contenders import INTERVENING, PUBLISHED_EPOCHS
 from benchmarks.growth import slope
 from canet.util.files import read_json
 
@@ -37,7 +37,7 @@ class Growth(NamedTuple):
 class Results:
     """One run of the benchmark; `content` is what is written as JSON.
 
-    Each case holds, for every contestant, its times per epoch of all rounds and its peak memory,
+    Each case holds, for every contender, its times per epoch of all rounds and its peak memory,
     or `died` with the reason.
     """
 
@@ -91,38 +91,38 @@ class Results:
             point = {key: job[key] for key in ("backbone", "axis", "value")}
             self.content["growth"].append(point | measured)
         else:
-            self._add_case(job["case"], job["contestant"], dict(measured))
+            self._add_case(job["case"], job["contender"], dict(measured))
 
-    def _add_case(self, case: dict[str, Any], contestant: str, measured: dict[str, Any]) -> None:
+    def _add_case(self, case: dict[str, Any], contender: str, measured: dict[str, Any]) -> None:
         entry = next((e for e in self.content["cases"] if e["case"] == case), None)
         if entry is None:
             entry = {"case": case}
             self.content["cases"].append(entry)
         if "size" in measured:
             entry["size"] = measured.pop("size")
-        before = entry.get(contestant, {})
+        before = entry.get(contender, {})
         if "times" in before and "times" in measured:
             measured["times"] = before["times"] + measured["times"]
             measured["peak_mb"] = max(before["peak_mb"], measured["peak_mb"])
-        entry[contestant] = measured
+        entry[contender] = measured
 
-    def of(self, case: Case, contestant: str) -> dict[str, Any]:
-        """What was measured of a contestant; nothing if it was not."""
-        measured: dict[str, Any] = self._entry(case).get(contestant, {})
+    def of(self, case: Case, contender: str) -> dict[str, Any]:
+        """What was measured of a contender; nothing if it was not."""
+        measured: dict[str, Any] = self._entry(case).get(contender, {})
         return measured
 
-    def spread(self, case: Case, contestant: str) -> Quartiles | None:
+    def spread(self, case: Case, contender: str) -> Quartiles | None:
         """Seconds per epoch."""
-        times = self.of(case, contestant).get("times")
+        times = self.of(case, contender).get("times")
         return spread(times) if times else None
 
     def ratio(self, case: Case) -> float | None:
         """Plain ÷ CaNet, seconds per epoch."""
         return _ratio(self.spread(case, "plain"), self.spread(case, "canet"))
 
-    def beside_erm(self, case: Case, contestant: str = "erm") -> float | None:
+    def beside_erm(self, case: Case, contender: str = "erm") -> float | None:
         """CaNet ÷ ERM, seconds per epoch; ERM may be that on the same nodes."""
-        return _ratio(self.spread(case, "canet"), self.spread(case, contestant))
+        return _ratio(self.spread(case, "canet"), self.spread(case, contender))
 
     def intervening(self, case: Case) -> float | None:
         """CaNet with interventions ÷ without, seconds per epoch."""
@@ -167,13 +167,13 @@ class Results:
         missing = PUBLISHED_EPOCHS - measured["run_epochs"]
         return float(measured["run_seconds"] + missing * per_epoch.median)
 
-    def cost(self, case: Case, contestant: str = "canet") -> list[Operation]:
+    def cost(self, case: Case, contender: str = "canet") -> list[Operation]:
         """What an epoch must do."""
-        return [Operation(*pair) for pair in self.of(case, contestant).get("cost", [])]
+        return [Operation(*pair) for pair in self.of(case, contender).get("cost", [])]
 
-    def least_seconds(self, case: Case, contestant: str = "canet") -> float | None:
+    def least_seconds(self, case: Case, contender: str = "canet") -> float | None:
         """The least time of an epoch."""
-        cost = self.cost(case, contestant)
+        cost = self.cost(case, contender)
         if not cost or "ceiling" not in self.content:
             return None
         return floor_seconds(cost, Ceiling(**self.content["ceiling"]))

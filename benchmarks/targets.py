@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks.cases import PUBLISHED_K, Case, cases
-from benchmarks.contestants import PUBLISHED_EPOCHS, SAME_NODES
+from benchmarks.contenders import PUBLISHED_EPOCHS, SAME_NODES
 from benchmarks.results import Results
 
 GLUTTON = Case("arxiv", "gat", 10)

@@ -1,6 +1,6 @@
 """What a measuring process does: one job of a benchmark.
 
-On a CPU each contestant has a process to itself, because the memory that counts is the process's.
+On a CPU each contender has a process to itself, because the memory that counts is the process's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from benchmarks.cases import Case, load_case_task
 from benchmarks.ceiling import measure_ceiling
-from benchmarks.contestants import measure
+from benchmarks.contenders import measure
 from benchmarks.growth import measure_point
 from benchmarks.memory import cap_memory
 from canet.training.trainer import versions
@@ -51,7 +51,7 @@ def work(job: Job, order: Order) -> dict[str, Any]:
         return measure_point(job["backbone"], job["axis"], job["value"], device)
     case = Case(**job["case"])
     task = load_case_task(case.task, order.data_root)
-    measured = measure(case, job["contestant"], task, device, order.seconds)
+    measured = measure(case, job["contender"], task, device, order.seconds)
     if "died" in measured and allowance is not None:
         measured["cap_mb"] = allowance
     size = {"nodes": task.num_nodes, "edges": int(task.data.edge_index.shape[1])}

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.data import DATASETS
 from canet.methods import BACKBONES
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
@@ -14,11 +13,13 @@ from canet.paper.scope import Subject
 from canet.presets import shared
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
+from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 
-COMPARED = ("gcn", "gat", "sage", "gin", "transformer")
+TRANSFORMER = "transformer"
+COMPARED = ("gcn", "gat", "sage", "gin", TRANSFORMER)
 COLUMNS = 4
 """Panels of the figure side by side."""
 DIFFERENCES = (
@@ -34,8 +35,8 @@ class TaskProtocol(NamedTuple):
 
     @property
     def label(self) -> str:
-        several = len(DATASETS[self.subject.task].protocols) > 1
-        return f"{self.subject.label}, {self.protocol}" if several else self.subject.label
+        label = self.subject.label
+        return f"{label}, {self.protocol}" if self.subject.is_spurious else label
 
 
 class Backbones(Experiment):
@@ -47,7 +48,6 @@ class Backbones(Experiment):
     quick_tasks = ("cora",)
     methods = ("erm", "canet")
     quick_methods = ("erm", "canet")
-    apart = True
 
     def configs(self) -> list[RunConfig]:
         return [
@@ -92,22 +92,13 @@ class Backbones(Experiment):
         return [
             TaskProtocol(subject, protocol)
             for subject in self.subjects
-            for protocol in DATASETS[subject.task].protocols[protocols]
+            for protocol in subject.protocols[protocols]
         ]
 
     def _jobs(self, case: TaskProtocol, method: str, backbone: str) -> list[RunConfig]:
         subject, protocol = case
-        return [
-            self.scope.job(
-                subject,
-                method,
-                backbone,
-                repeat,
-                protocol=protocol,
-                changes=asdict(shared(subject.task, method)),
-            )
-            for repeat in self.scope.repeats(subject)
-        ]
+        changes = asdict(shared(subject.task, method))
+        return self.runs(subject, method, backbone, protocol=protocol, changes=changes)
 
     def _scores(self, finished: Finished) -> Table:
         rows: list[list[Cell]] = []
@@ -128,29 +119,15 @@ class Backbones(Experiment):
             "All backbones have the same settings: the defaults and the task's loss; nothing was "
             "searched.",
         ]
-        table = Table(
-            self.file_name(),
-            self.heading("every backbone with the same settings"),
-            ["task", "backbone", *heads],
-            rows,
-            notes,
-        )
-        return table.ranked()
+        about, columns = "every backbone with the same settings", ["task", "backbone", *heads]
+        return self.table("", about, columns, rows, notes).ranked()
 
     def _attention(self, finished: Finished) -> Table:
         """How far the Transformer is above each other backbone, draw by draw."""
-        others = [name for name in COMPARED if name != "transformer"]
+        others = [name for name in COMPARED if name != TRANSFORMER]
         rows = [
             [case.label, method_label(method)]
-            + [
-                difference(
-                    finished,
-                    self._jobs(case, method, "transformer"),
-                    self._jobs(case, method, other),
-                    OOD_MEAN,
-                )
-                for other in others
-            ]
+            + [self._above(finished, case, method, TRANSFORMER, method, other) for other in others]
             for case in self._cases()
             for method in self.chosen_methods
         ]
@@ -159,35 +136,24 @@ class Backbones(Experiment):
             "CaNet-Transformer is CaNet-GCN with half of each sum over neighbours replaced by "
             "attention over the whole graph.",
         ]
-        return Table(
-            self.file_name("attention"),
-            self.heading("the Transformer above the others under shift"),
-            ["task", "method", *(f"above {backbone_label(other)}" for other in others)],
-            rows,
-            notes,
-        )
+        columns = ["task", "method", *(f"above {backbone_label(other)}" for other in others)]
+        about = "the Transformer above the others under shift"
+        return self.table("attention", about, columns, rows, notes)
 
     def _methods(self, finished: Finished) -> Table:
         """How far each method is above the first, draw by draw."""
         first, *others = self.chosen_methods
         rows = [
             [case.label, method_label(method)]
-            + [
-                difference(
-                    finished,
-                    self._jobs(case, method, backbone),
-                    self._jobs(case, first, backbone),
-                    OOD_MEAN,
-                )
-                for backbone in COMPARED
-            ]
+            + [self._above(finished, case, method, name, first, name) for name in COMPARED]
             for case in self._cases()
             for method in others
         ]
-        return Table(
-            self.file_name("methods"),
-            self.heading(f"above {method_label(first)} under shift"),
-            ["task", "method", *(backbone_label(backbone) for backbone in COMPARED)],
-            rows,
-            [DIFFERENCES],
-        )
+        columns = ["task", "method", *(backbone_label(backbone) for backbone in COMPARED)]
+        about = f"above {method_label(first)} under shift"
+        return self.table("methods", about, columns, rows, [DIFFERENCES])
+
+    def _above(self, finished: Finished, case: TaskProtocol, *models: str) -> Score:
+        """How far a method and backbone is above another method and backbone, draw by draw."""
+        ours, other = self._jobs(case, *models[:2]), self._jobs(case, *models[2:])
+        return difference(finished, ours, other, OOD_MEAN)

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
-from canet.data import DATASETS
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
 from canet.diagnosis import expected_score
@@ -25,7 +24,6 @@ from canet.estimator.reference import build_reference, rows_of
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
-from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Subject
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
@@ -36,7 +34,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
 
 DIAGNOSIS = "diagnosis.json"
-"""Kept next to a run: what it relies on, and the score that it would be expected to have."""
+"""Added to a run's folder: what it relies on, and the score that it would be expected to have."""
 REPEATS = 3
 ID, OOD = "in distribution", "under shift"
 SPURIOUS, BASE = "spurious", "base"
@@ -66,12 +64,8 @@ class DiagnosedCase(NamedTuple):
     backbone: str
 
     @property
-    def is_spurious(self) -> bool:
-        return len(DATASETS[self.subject.task].protocols) > 1
-
-    @property
     def texts(self) -> list[Cell]:
-        protocol = self.protocol if self.is_spurious else "–"
+        protocol = self.protocol if self.subject.is_spurious else "–"
         texts = [backbone_label(self.backbone), method_label(self.method)]
         return [self.subject.label, protocol, *texts]
 
@@ -85,7 +79,6 @@ class Diagnoses(Experiment):
     quick_tasks = ("cora",)
     methods = ("erm", "coral", "canet")
     quick_methods = ("erm", "canet")
-    apart = True
 
     def configs(self) -> list[RunConfig]:
         return [config for case in self._cases() for config in self._jobs(case)]
@@ -95,7 +88,7 @@ class Diagnoses(Experiment):
             for place in finished.places(self._jobs(case)):
                 if not (place.path / DIAGNOSIS).exists():
                     trainer = open_trainer(place.read_config(), device, self.scope.data_root)
-                    content = examine(trainer, place, case.is_spurious)
+                    content = examine(trainer, place, case.subject.is_spurious)
                     place.add_json(DIAGNOSIS, content)
 
     def tables(self, finished: Finished) -> list[Table]:
@@ -103,7 +96,7 @@ class Diagnoses(Experiment):
 
     def draw(self, finished: Finished, folder: Path) -> None:
         """Predictions under shift that flip when the spurious block is another node's."""
-        shown = [case for case in self._cases() if case.is_spurious]
+        shown = [case for case in self._cases() if case.subject.is_spurious]
         subjects = list(dict.fromkeys(case.subject for case in shown))
         if not subjects:
             return
@@ -131,25 +124,21 @@ class Diagnoses(Experiment):
         save_figure(figure, folder, self.file_name())
 
     def _cases(self) -> list[DiagnosedCase]:
-        backbones = PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
         return [
             DiagnosedCase(subject, protocol, method, backbone)
             for subject in self.subjects
-            for protocol in DATASETS[subject.task].protocols
-            for backbone in backbones
+            for protocol in subject.protocols
+            for backbone in self.backbones
             for method in self.chosen_methods
         ]
 
     def _jobs(self, case: DiagnosedCase) -> list[RunConfig]:
-        return [
-            self.scope.job(case.subject, case.method, case.backbone, r, protocol=case.protocol)
-            for r in self.scope.repeats(case.subject)
-        ]
+        return self.runs(case.subject, case.method, case.backbone, protocol=case.protocol)
 
     def _reliance(self, finished: Finished) -> Table:
         rows: list[list[Cell]] = []
         for case in self._cases():
-            if case.is_spurious:
+            if case.subject.is_spurious:
                 jobs = self._jobs(case)
                 found = [_diagnosis(place)["reliance"] for place in finished.places(jobs)]
                 scores = [
@@ -174,7 +163,7 @@ class Diagnoses(Experiment):
         ]
         about = "what models rely on where the misleading columns are known"
         columns = ["task", "protocol", "backbone", "method", *heads]
-        return Table(self.file_name(), self.heading(about), columns, rows, notes)
+        return self.table("", about, columns, rows, notes)
 
     def _errors(self, finished: Finished) -> Table:
         """How far off estimates are on each task, all models taken together."""
@@ -188,7 +177,7 @@ class Diagnoses(Experiment):
         ]
         about = "how far off the expected accuracy is, all models together"
         columns = ["task", "protocol", *OFF]
-        return Table(self.file_name("errors"), self.heading(about), columns, rows, [OFF_NOTE])
+        return self.table("errors", about, columns, rows, [OFF_NOTE])
 
     def _expected(self, finished: Finished) -> Table:
         rows: list[list[Cell]] = []
@@ -203,7 +192,7 @@ class Diagnoses(Experiment):
         notes = [*self.notes(), OFF_NOTE]
         columns = ["task", "protocol", "backbone", "method", "valid", "OOD", *OFF]
         about = "how far off the expected accuracy is"
-        return Table(self.file_name("expected"), self.heading(about), columns, rows, notes)
+        return self.table("expected", about, columns, rows, notes)
 
     def _off(self, finished: Finished, jobs: list[RunConfig]) -> list[Score]:
         """Mean absolute error over the shifted sets of each estimate, by run."""

@@ -1,11 +1,13 @@
 """Other forms of interventions, tried and not kept, and how the width was chosen.
 
-    python docs/results/interventions/trials.py FILE [--part I/N] [--form NAME] [--generator NAME]
+    python -m experiments.intervention_trials FILE [--part I/N] [--form NAME] [--generator NAME]
 
 writes one JSON object per run to FILE, as JSON lines: CaNet-GCN with its published settings on
 Cora, Citeseer and Pubmed with each generator under `disjoint`. `--part 2/15` runs a fifteenth.
-`python docs/results/interventions/trials.py FILE... --table` prints the tables of the page.
+`python -m experiments.intervention_trials FILE... --table` prints the tables of the page.
 """
+# mypy: disable-error-code="union-attr, type-var, arg-type, method-assign, attr-defined"
+# The forms change what a trained method has; each is run on tasks where it has it.
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from canet.data import CENTRED, DATASETS, GENERATORS, WITHOUT_SPURIOUS
+from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
@@ -31,33 +31,23 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_LAST, OOD_MEAN
 from canet.util import colour
+from experiments.contender import ERM_BLIND, ERM_CENTRED, Contender
 
 BACKBONES = ("gcn", "gat", "sage")
 INFERRED = {"interventions": "inferred"}
 
 
-class Arm(NamedTuple):
-    """A method in one form."""
-
-    label: str
-    method: str
-    features: str | None = None
-    changes: dict[str, Any] = {}  # noqa: RUF012 (a named tuple's default, never written to)
-
-
-ERM, CANET = Arm("ERM", "erm"), Arm("CaNet", "canet")
-ERM_INFERRED = Arm("ERM, inferred", "erm", changes=INFERRED)
-CANET_INFERRED = Arm("CaNet, inferred", "canet", changes=INFERRED)
-CANET_GIVEN = Arm("CaNet, given", "canet", changes={"interventions": "given"})
-ERM_CENTRED = Arm("ERM, centred", "erm", CENTRED)
-CANET_CENTRED = Arm("CaNet, centred", "canet", CENTRED)
-ERM_BLIND = Arm("ERM, blind", "erm", WITHOUT_SPURIOUS)
-CANET_BLIND = Arm("CaNet, blind", "canet", WITHOUT_SPURIOUS)
-ARMS = (
+ERM, CANET = Contender("ERM", "erm"), Contender("CaNet", "canet")
+ERM_INFERRED = Contender("ERM, inferred", "erm", changes=INFERRED)
+CANET_INFERRED = Contender("CaNet, inferred", "canet", changes=INFERRED)
+CANET_GIVEN = Contender("CaNet, given", "canet", changes={"interventions": "given"})
+CANET_CENTRED = Contender("CaNet, centred", "canet", CENTRED)
+CANET_BLIND = Contender("CaNet, blind", "canet", WITHOUT_SPURIOUS)
+CONTENDERS = (
     *(ERM, CANET, ERM_INFERRED, CANET_INFERRED, CANET_GIVEN),
     *(ERM_CENTRED, CANET_CENTRED, ERM_BLIND, CANET_BLIND),
 )
-REAL_ARMS = (ERM, ERM_INFERRED, CANET, CANET_INFERRED)
+REAL_CONTENDERS = (ERM, ERM_INFERRED, CANET, CANET_INFERRED)
 _, _LIGHT, _OWN, _, _DARK = shades(METHODS["canet"].colour.light, 5)
 DRAWN = (
     (CANET, _OWN),
@@ -107,16 +97,23 @@ class Interventions(Experiment):
     quick_tasks = ("cora",)
     methods = ("erm", "canet")
     quick_methods = ("erm", "canet")
-    apart = True
 
     def configs(self) -> list[RunConfig]:
-        shifted = [self._jobs(case, arm) for case in self._shifted() for arm in self._arms()]
-        real = [self._jobs(case, arm) for case in self._real() for arm in self._real_arms()]
+        shifted = [
+            self._jobs(case, contender)
+            for case in self._shifted()
+            for contender in self._contenders()
+        ]
+        real = [
+            self._jobs(case, contender)
+            for case in self._real()
+            for contender in self._real_contenders()
+        ]
         ablated = [self._variant(case, name) for case in self._ablated() for name in VARIANTS]
         again = [
-            self._seeds(case, arm, draw)
+            self._seeds(case, contender, draw)
             for case in self._small()
-            for arm in (CANET_INFERRED, CANET_BLIND)
+            for contender in (CANET_INFERRED, CANET_BLIND)
             for draw in self.scope.repeats(case.subject)
         ]
         return [config for jobs in (*shifted, *real, *ablated, *again) for config in jobs]
@@ -138,7 +135,7 @@ class Interventions(Experiment):
         cases = self._shifted()
         generators = list(dict.fromkeys(case.generator for case in cases))
         subjects = list(dict.fromkeys(case.subject for case in cases))
-        shown = [(arm, tone) for arm, tone in DRAWN if arm in self._arms()]
+        shown = [(contender, tone) for contender, tone in DRAWN if contender in self._contenders()]
         if not cases or not shown:
             return
         size = (len(generators), len(subjects))
@@ -149,11 +146,11 @@ class Interventions(Experiment):
                 here = [c for c in cases if (c.generator, c.subject) == (generator, subject)]
                 bars = [
                     (
-                        arm.label,
+                        contender.label,
                         tone,
-                        [finished.scores(self._jobs(case, arm), OOD_MEAN) for case in here],
+                        [finished.scores(self._jobs(case, contender), OOD_MEAN) for case in here],
                     )
-                    for arm, tone in shown
+                    for contender, tone in shown
                 ]
                 draw_bars(axes, [backbone_label(case.backbone) for case in here], bars)
                 tidy(axes, f"{subject.label}, {generator}")
@@ -161,11 +158,13 @@ class Interventions(Experiment):
         share_legend(figure, panels[0][0], columns=len(shown))
         save_figure(figure, folder, self.file_name())
 
-    def _arms(self) -> list[Arm]:
-        return [arm for arm in ARMS if arm.method in self.chosen_methods]
+    def _contenders(self) -> list[Contender]:
+        return [contender for contender in CONTENDERS if contender.method in self.chosen_methods]
 
-    def _real_arms(self) -> list[Arm]:
-        return [arm for arm in REAL_ARMS if arm.method in self.chosen_methods]
+    def _real_contenders(self) -> list[Contender]:
+        return [
+            contender for contender in REAL_CONTENDERS if contender.method in self.chosen_methods
+        ]
 
     def _shifted(self) -> list[Case]:
         """The tasks whose shift is made, with each generator."""
@@ -173,12 +172,12 @@ class Interventions(Experiment):
             Case(subject, generator, backbone)
             for generator in GENERATORS
             for subject in self.subjects
-            if _is_spurious(subject)
+            if subject.is_spurious
             for backbone in self._backbones()
         ]
 
     def _real(self) -> list[Case]:
-        subjects = [subject for subject in self.subjects if not _is_spurious(subject)]
+        subjects = [subject for subject in self.subjects if not subject.is_spurious]
         return [Case(subject, "", backbone) for subject in subjects for backbone in BACKBONES]
 
     def _ablated(self) -> list[Case]:
@@ -194,60 +193,77 @@ class Interventions(Experiment):
     def _backbones(self) -> tuple[str, ...]:
         return BACKBONES[:1] if self.scope.quick else BACKBONES
 
-    def _jobs(self, case: Case, arm: Arm) -> list[RunConfig]:
-        generator = case.generator or GENERATORS[0]
-        return [
-            self.scope.job(
-                case.subject,
-                arm.method,
-                case.backbone,
-                repeat,
-                protocol="disjoint" if case.generator else "paper",
-                features=arm.features,
-                changes=arm.changes,
-                generator=generator,
-            )
-            for repeat in self.scope.repeats(case.subject)
-        ]
+    def _jobs(self, case: Case, contender: Contender) -> list[RunConfig]:
+        return self.runs(
+            case.subject,
+            contender.method,
+            case.backbone,
+            protocol="disjoint" if case.generator else "paper",
+            features=contender.features,
+            changes=contender.changes,
+            generator=case.generator or GENERATORS[0],
+        )
 
-    def _seeds(self, case: Case, arm: Arm, draw: Repeat) -> list[RunConfig]:
-        """An arm on one draw with every seed."""
-        (config,) = [c for c in self._jobs(case, arm) if c.data_seed == draw.data_seed]
+    def _seeds(self, case: Case, contender: Contender, draw: Repeat) -> list[RunConfig]:
+        """A contender on one draw with every seed."""
+        (config,) = [c for c in self._jobs(case, contender) if c.data_seed == draw.data_seed]
         return [replace(config, seed=seed) for seed in range(NUM_SEEDS)]
 
     def _variant(self, case: Case, name: str) -> list[RunConfig]:
-        return self._jobs(case, Arm(name, "canet", changes=INFERRED | VARIANTS[name]))
+        return self._jobs(case, Contender(name, "canet", changes=INFERRED | VARIANTS[name]))
 
     def _scores(self, finished: Finished, split: str, part: str, about: str) -> Table:
         rows = [
-            [*case.texts, *(score(finished, self._jobs(case, arm), split) for arm in self._arms())]
+            [
+                *case.texts,
+                *(
+                    score(finished, self._jobs(case, contender), split)
+                    for contender in self._contenders()
+                ),
+            ]
             for case in self._shifted()
         ]
-        heads = ["generator", "task", "backbone", *(arm.label for arm in self._arms())]
-        return Table(self.file_name(part), self.heading(about), heads, rows, [*self._about()])
+        heads = [
+            "generator",
+            "task",
+            "backbone",
+            *(contender.label for contender in self._contenders()),
+        ]
+        return self.table(part, about, heads, rows, [*self._about()])
 
     def _above_blind(self, finished: Finished) -> Table:
         """How far each form is above its own blind model, draw by draw."""
         blind = {"erm": ERM_BLIND, "canet": CANET_BLIND}
-        arms = [arm for arm in self._arms() if arm not in blind.values()]
+        contenders = [
+            contender for contender in self._contenders() if contender not in blind.values()
+        ]
         rows: list[list[Cell]] = []
         for case in self._shifted():
             for name, split in (("best validation", OOD_MEAN), ("last epoch", OOD_LAST)):
                 above = [
                     difference(
-                        finished, self._jobs(case, arm), self._jobs(case, blind[arm.method]), split
+                        finished,
+                        self._jobs(case, contender),
+                        self._jobs(case, blind[contender.method]),
+                        split,
                     )
-                    for arm in arms
+                    for contender in contenders
                 ]
                 rows.append([*case.texts, name, *above])
-        heads = ["generator", "task", "backbone", "selection", *(arm.label for arm in arms)]
+        heads = [
+            "generator",
+            "task",
+            "backbone",
+            "selection",
+            *(contender.label for contender in contenders),
+        ]
         notes = [
             "Points above the same method and backbone without the ten columns: mean and standard "
             "deviation of the difference, draw by draw. Under `shared` that is no upper bound.",
             *self._about(),
         ]
         about = "above their own blind models under shift"
-        return Table(self.file_name("blind"), self.heading(about), heads, rows, notes)
+        return self.table("blind", about, heads, rows, notes)
 
     def _over_seeds(self, finished: Finished) -> Table:
         """Above blind with more runs: the mean of a draw's runs, and its spread over draws."""
@@ -258,8 +274,8 @@ class Interventions(Experiment):
             for split in (OOD_MEAN, OOD_LAST):
                 means = [
                     [
-                        score(finished, self._seeds(case, arm, draw), split).mean
-                        for arm in (CANET_INFERRED, CANET_BLIND)
+                        score(finished, self._seeds(case, contender, draw), split).mean
+                        for contender in (CANET_INFERRED, CANET_BLIND)
                     ]
                     for draw in draws
                 ]
@@ -271,21 +287,23 @@ class Interventions(Experiment):
         ]
         heads = ["generator", "task", "backbone", "best validation", "last epoch"]
         about = "above blind, with more runs on each draw"
-        return Table(self.file_name("seeds"), self.heading(about), heads, rows, notes)
+        return self.table("seeds", about, heads, rows, notes)
 
     def _real_costs(self, finished: Finished) -> Table:
         rows: list[list[Cell]] = []
         both = ((ERM, ERM_INFERRED), (CANET, CANET_INFERRED))
-        pairs = [pair for pair in both if pair[0] in self._real_arms()]
+        pairs = [pair for pair in both if pair[0] in self._real_contenders()]
         for case in self._real():
-            scores = [score(finished, self._jobs(case, a), OOD_MEAN) for a in self._real_arms()]
+            scores = [
+                score(finished, self._jobs(case, a), OOD_MEAN) for a in self._real_contenders()
+            ]
             costs = [
                 difference(finished, self._jobs(case, after), self._jobs(case, before), split)
                 for before, after in pairs
                 for split in (OOD_MEAN, OOD_LAST, "test_id")
             ]
             rows.append([*case.texts[1:], *scores, *costs])
-        heads = [arm.label for arm in self._real_arms()]
+        heads = [contender.label for contender in self._real_contenders()]
         heads += [
             f"{after.label} above: {where}"
             for _, after in pairs
@@ -293,11 +311,11 @@ class Interventions(Experiment):
         ]
         notes = [
             "Real shifts, without such columns: what interventions cost or gain, repeat by repeat.",
-            *self.notes([subject for subject in self.subjects if not _is_spurious(subject)]),
+            *self.notes([subject for subject in self.subjects if not subject.is_spurious]),
         ]
         about = "what they cost on real shifts"
         columns = ["task", "backbone", *heads]
-        return Table(self.file_name("real"), self.heading(about), columns, rows, notes)
+        return self.table("real", about, columns, rows, notes)
 
     def _ablation(self, finished: Finished) -> Table:
         cases = self._ablated()
@@ -319,7 +337,7 @@ class Interventions(Experiment):
         ]
         about = "ablation"
         columns = ["variant", *heads, "mean of the tasks"]
-        return Table(self.file_name("ablation"), self.heading(about), columns, rows, notes)
+        return self.table("ablation", about, columns, rows, notes)
 
     def _columns(self, finished: Finished) -> Table:
         """How many misleading columns were found, and how many others were moved with them."""
@@ -338,19 +356,15 @@ class Interventions(Experiment):
         ]
         heads = ["generator", "task", "misleading columns found", "other columns moved"]
         about = "columns found"
-        return Table(self.file_name("columns"), self.heading(about), heads, rows, notes)
+        return self.table("columns", about, heads, rows, notes)
 
     def _about(self) -> Iterator[str]:
-        yield from self.notes([subject for subject in self.subjects if _is_spurious(subject)])
+        yield from self.notes([subject for subject in self.subjects if subject.is_spurious])
         yield (
             "Protocol `disjoint`. inferred, given: interventions for inferred groups or given "
             "environments; blind: without the misleading columns; centred: each domain's columns "
             "less their mean over it."
         )
-
-
-def _is_spurious(subject: Subject) -> bool:
-    return len(DATASETS[subject.task].protocols) > 1
 
 
 def _found(finished: Finished, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
-from canet.data import CENTRED, DATASETS, WITHOUT_SPURIOUS
+from canet.data import CENTRED, WITHOUT_SPURIOUS
 from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
-from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Subject
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
@@ -22,20 +22,9 @@ from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.training import SELECTION_RULES
 from canet.util import colour
+from experiments.contender import ERM_BLIND, ERM_CENTRED, Contender
 
 CONTROL_COLOURS = {WITHOUT_SPURIOUS: colour.BLIND, CENTRED: colour.CENTRED}
-
-
-class ProtocolRow(NamedTuple):
-    """A method, with or without the spurious columns before its eyes."""
-
-    label: str
-    method: str
-    features: str | None = None
-
-
-BLIND = ProtocolRow("ERM, blind", "erm", WITHOUT_SPURIOUS)
-CONTROLS = (BLIND, ProtocolRow("ERM, centred", "erm", CENTRED))
 
 
 class Protocols(Experiment):
@@ -49,23 +38,10 @@ class Protocols(Experiment):
     quick_methods = ("erm", "canet")
 
     def configs(self) -> list[RunConfig]:
-        return [
-            config
-            for subject in self.subjects
-            for protocol in PROTOCOLS
-            for backbone in self._backbones()
-            for contestant in self._contestants()
-            for config in self._jobs(subject, protocol, backbone, contestant)
-        ]
+        return [config for case in self._cases() for config in self._jobs(*case)]
 
     def tables(self, finished: Finished) -> list[Table]:
-        rows = [
-            self._row(finished, subject, protocol, backbone, contestant)
-            for subject in self.subjects
-            for protocol in PROTOCOLS
-            for backbone in self._backbones()
-            for contestant in self._contestants()
-        ]
+        rows = [self._row(finished, *case) for case in self._cases()]
         heads = [f"OOD, {rule.name}" for rule in SELECTION_RULES]
         notes = [
             *self.notes(),
@@ -76,18 +52,11 @@ class Protocols(Experiment):
             "which every domain's columns are centred reads the label off it. The oracle looks at "
             "test data: it is no result.",
         ]
-        return [
-            Table(
-                self.file_name(),
-                self.heading("new nodes, selection rules and controls"),
-                ["task", "protocol", "backbone", "method", *heads, "ID", "above blind"],
-                rows,
-                notes,
-            )
-        ]
+        columns = ["task", "protocol", "backbone", "method", *heads, "ID", "above blind"]
+        return [self.table("", "new nodes, selection rules and controls", columns, rows, notes)]
 
     def draw(self, finished: Finished, folder: Path) -> None:
-        backbones = self._backbones()
+        backbones = self.backbones
         figure = new_figure(
             len(backbones), len(self.subjects), max(4.2, 7 / len(self.subjects)), 3.0
         )
@@ -101,38 +70,33 @@ class Protocols(Experiment):
 
     def _draw_panel(self, finished: Finished, axes: Any, subject: Subject, backbone: str) -> None:
         bars = []
-        for contestant in self._contestants():
-            own = METHODS[contestant.method].colour
-            shown = CONTROL_COLOURS.get(contestant.features or "", own)
+        for contender in self._contenders():
+            own = METHODS[contender.method].colour
+            shown = CONTROL_COLOURS.get(contender.features or "", own)
             values = [
-                finished.scores(self._jobs(subject, protocol, backbone, contestant), OOD_MEAN)
+                finished.scores(self._jobs(subject, protocol, backbone, contender), OOD_MEAN)
                 for protocol in PROTOCOLS
             ]
-            bars.append((contestant.label, shown.light, values))
+            bars.append((contender.label, shown.light, values))
         draw_bars(axes, PROTOCOLS, bars)
         tidy(axes, f"{backbone_label(backbone)}, {subject.label}")
 
-    def _backbones(self) -> tuple[str, ...]:
-        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
+    def _cases(self) -> list[tuple[Subject, str, str, Contender]]:
+        lists = (self.subjects, PROTOCOLS, self.backbones, self._contenders())
+        return list(product(*lists))
 
-    def _contestants(self) -> list[ProtocolRow]:
-        return [*(ProtocolRow(method_label(m), m) for m in self.chosen_methods), *CONTROLS]
+    def _contenders(self) -> list[Contender]:
+        return [
+            *(Contender(method_label(m), m) for m in self.chosen_methods),
+            ERM_BLIND,
+            ERM_CENTRED,
+        ]
 
     def _jobs(
-        self, subject: Subject, protocol: str, backbone: str, contestant: ProtocolRow
+        self, subject: Subject, protocol: str, backbone: str, contender: Contender
     ) -> list[RunConfig]:
-        return [
-            self.scope.job(
-                subject,
-                contestant.method,
-                backbone,
-                repeat,
-                protocol=protocol,
-                features=contestant.features,
-                ood_curves=True,
-            )
-            for repeat in self.scope.repeats(subject)
-        ]
+        options = {"protocol": protocol, "features": contender.features, "ood_curves": True}
+        return self.runs(subject, contender.method, backbone, **options)
 
     def _row(
         self,
@@ -140,18 +104,18 @@ class Protocols(Experiment):
         subject: Subject,
         protocol: str,
         backbone: str,
-        contestant: ProtocolRow,
+        contender: Contender,
     ) -> list[Cell]:
-        jobs = self._jobs(subject, protocol, backbone, contestant)
-        blind = self._jobs(subject, protocol, backbone, BLIND)
+        jobs = self._jobs(subject, protocol, backbone, contender)
+        blind = self._jobs(subject, protocol, backbone, ERM_BLIND)
         curves = [place.read_metrics() for place in finished.places(jobs)]
-        splits = DATASETS[subject.task].ood_sets
+        splits = subject.ood_sets
         rules = [
             Score([_ood_at(curve, rule.epoch(curve), splits) for curve in curves], len(jobs))
             for rule in SELECTION_RULES
         ]
-        above = "" if contestant == BLIND else difference(finished, jobs, blind, OOD_MEAN)
-        labels = [subject.label, protocol, backbone_label(backbone), contestant.label]
+        above = "" if contender == ERM_BLIND else difference(finished, jobs, blind, OOD_MEAN)
+        labels = [subject.label, protocol, backbone_label(backbone), contender.label]
         return [*labels, *rules, score(finished, jobs, "test_id"), above]
 
 

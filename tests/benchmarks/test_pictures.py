@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.pictures import draw_growth, draw_ratios, short_number
-from benchmarks.results import Results
 from matplotlib.figure import Figure
 
 from benchmarks import pictures
+from benchmarks.pictures import draw_growth, draw_ratios
+from benchmarks.results import Results
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "results" / "performance"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def test_growth_has_a_panel_for_each_axis_in_rows_of_three(drawn: list[Figure]) -> None:
-    results = Results.read(RESULTS / "performance-cpu-growth.json")
+    results = Results.read(RESULTS / "cpu-growth.json")
     draw_growth(results, Path(), "growth")
     shown = [axes for axes in drawn[0].axes if axes.axison]
     assert [axes.get_xlabel() for axes in shown] == [
@@ -35,18 +35,10 @@ def test_growth_has_a_panel_for_each_axis_in_rows_of_three(drawn: list[Figure]) 
 
 
 def test_ratios_are_dots_and_no_bars_on_their_log_axis(drawn: list[Figure]) -> None:
-    draw_ratios([Results.read(RESULTS / "performance-cpu-small.json")], Path(), "ratios")
+    draw_ratios([Results.read(RESULTS / "cpu-small.json")], Path(), "ratios")
     (axes,) = drawn[0].axes
     assert axes.get_xscale() == "log"
     assert not axes.patches
     bounds, measured = axes.lines
     assert len(measured.get_xdata()) == len(bounds.get_xdata()) > 5
     assert axes.get_xlim()[0] <= min(*measured.get_xdata(), *bounds.get_xdata())
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(16, "16"), (2_000, "2,000"), (25_000, "25 k"), (500_000, "500 k"), (1_600_000, "1.6 M")],
-)
-def test_large_numbers_are_short_on_an_axis(value: int, text: str) -> None:
-    assert short_number(value) == text

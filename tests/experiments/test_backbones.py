@@ -3,14 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.backbones import COMPARED, Backbones
 
-from canet.paper import EXPERIMENTS
-from canet.paper.finished import Finished
-from canet.paper.reproduce import choose
 from canet.paper.scope import Scope
 from canet.store import RunConfig
-from tests.paper.made_up import names, write_runs
+from experiments.backbones import COMPARED, Backbones
+from tests.paper.made_up import write_runs
 
 
 @pytest.fixture
@@ -36,12 +33,6 @@ def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -
             assert binary == (task == "twitch")
 
 
-def test_it_is_asked_for_by_name_only(fresh_cache: Path) -> None:
-    assert [type(e) for e in choose("backbones", Scope())] == [Backbones]
-    assert len(choose("all", Scope())) == len(EXPERIMENTS) - 3
-    assert Backbones not in [type(e) for e in choose("all", Scope())]
-
-
 def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_path: Path) -> None:
     scores, attention, methods = quick.tables(write_runs(quick, tmp_path, by_backbone))
     rows = {row[1]: row[2:] for row in scores.texts()[1]}
@@ -52,10 +43,3 @@ def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_p
         assert row[2:] == [f"{10 * steps}.00 ± 0.00" for steps in (4, 3, 2, 1)]
     (row,) = methods.texts()[1]
     assert row[1:] == ["CaNet", *["1.00 ± 0.00"] * len(COMPARED)]
-
-
-def test_the_figure_is_drawn_with_and_without_runs(quick: Backbones, tmp_path: Path) -> None:
-    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
-    expected = {"backbones-quick.svg", "backbones-quick.png"}
-    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

@@ -6,6 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from canet.data import load_task
+from canet.data.benchmarks import synthetic
+from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.paper import Scope
+from canet.report.score import Score
+from canet.store import RunFolder
+from canet.training import Trainer
 from experiments.diagnosis import (
     BASE,
     ESTIMATES,
@@ -17,15 +25,6 @@ from experiments.diagnosis import (
     examine,
     part,
 )
-
-from canet.data import load_task
-from canet.data.benchmarks import synthetic
-from canet.data.benchmarks.spurious import NUM_SPURIOUS
-from canet.paper import Scope
-from canet.report.score import Score
-from canet.runs.evaluate import open_trainer
-from canet.store import RunFolder
-from canet.training import Trainer
 from tests.paper.made_up import write_runs
 
 
@@ -92,12 +91,3 @@ def test_a_part_holds_its_nodes_edges_and_tested_labels(run: tuple[Trainer, RunF
     assert graph.num_nodes == inside
     assert graph.edge_index.shape[1] == task.data.edge_index.shape[1] // 2
     assert (graph.y >= 0).nonzero().squeeze(1).tolist() == task.test_id.tolist()
-
-
-def test_a_finished_run_is_opened_with_its_own_settings(run: tuple[Trainer, RunFolder]) -> None:
-    trainer, place = run
-    again = open_trainer(place.read_config(), "cpu", None, trainer.task)
-    model = as_classifier(again, place)
-    assert model.score(trainer.task.data, nodes=trainer.task.valid) == pytest.approx(
-        place.read_result().scores["valid"] / 100
-    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.interventions import ARMS, VARIANTS, Interventions
 
-from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
-from canet.paper import Finished, Scope
+from canet.data import CENTRED, WITHOUT_SPURIOUS
+from canet.data.benchmarks.catalog import GENERATORS
+from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
-from tests.paper.made_up import names, write_runs
+from experiments.interventions import CONTENDERS, VARIANTS, Interventions
+from tests.paper.made_up import write_runs
 
 
 def made_up_score(config: RunConfig) -> float:
@@ -47,7 +48,7 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
         table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
     }
     scores = tables["interventions-quick"]
-    assert list(scores.columns[3:]) == [arm.label for arm in ARMS]
+    assert list(scores.columns[3:]) == [contender.label for contender in CONTENDERS]
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])
@@ -65,10 +66,3 @@ def test_one_method_alone_has_its_own_forms(fresh_cache: Path, tmp_path: Path) -
     assert {config.method for config in alone.configs()} == {"erm"}
     tables = alone.tables(write_runs(alone, tmp_path, made_up_score))
     assert all("CaNet" not in column for table in tables for column in table.columns)
-
-
-def test_the_figure_is_drawn_with_and_without_runs(quick: Interventions, tmp_path: Path) -> None:
-    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
-    expected = {"interventions-quick.svg", "interventions-quick.png"}
-    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

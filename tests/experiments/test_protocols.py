@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from experiments.protocols import BLIND, Protocols
 
 from canet.data import CENTRED, WITHOUT_SPURIOUS
-from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.store import RunConfig
-from tests.paper.made_up import names, write_runs
+from experiments.contender import ERM_BLIND
+from experiments.protocols import Protocols
+from tests.paper.made_up import write_runs
 
 
 @pytest.fixture
@@ -47,11 +47,4 @@ def test_the_distance_to_the_blind_model_is_taken_draw_by_draw(
     (table,) = quick.tables(write_runs(quick, tmp_path, below_blind))
     rows = {(row[1], row[3]): row for row in table.texts()[1]}
     assert rows["disjoint", "CaNet"][-1] == "-19.50 ± 0.71"
-    assert rows["disjoint", BLIND.label][-1] == ""
-
-
-def test_the_figure_is_drawn_with_and_without_runs(quick: Protocols, tmp_path: Path) -> None:
-    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
-    expected = {"protocols-quick.svg", "protocols-quick.png"}
-    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected
+    assert rows["disjoint", ERM_BLIND.label][-1] == ""

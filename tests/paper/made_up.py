@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 
 from canet.data import DATASETS
 from canet.methods import get_method
@@ -20,6 +19,7 @@ from canet.report.tables import Table
 from canet.settings import override
 from canet.store import RunConfig
 from canet.store.run_folder import WEIGHTS
+from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
 from tests.finished import write_run
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from canet.paper.ablation import VARIANTS, Ablation
-from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.store import RunConfig
-from tests.paper.made_up import names, write_runs
+from tests.paper.made_up import write_runs
 
 
 @pytest.fixture
@@ -37,11 +36,3 @@ def test_variants_are_compared_with_the_full_model_draw_by_draw(
     assert rows["GCN", "full"][-1] == ""
     assert rows["GAT", "w/o Reg Loss"][-1] == "-7.00 ± 0.00"
     assert rows["GAT", "w/o Para Env"][-1] == "0.00 ± 0.00"
-
-
-def test_curves_and_scores_are_drawn_with_and_without_runs(quick: Ablation, tmp_path: Path) -> None:
-    quick.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    quick.draw(write_runs(quick, tmp_path / "runs"), tmp_path / "figures")
-    parts = ("bars", "curves")
-    expected = {f"ablation-{p}-synthetic-quick.{s}" for p in parts for s in ("svg", "png")}
-    assert names(tmp_path / "figures") == names(tmp_path / "empty") == expected

@@ -12,7 +12,7 @@ from canet.paper.finished import Finished
 from canet.paper.scope import Scope
 from canet.report.figures import QUIET
 from canet.store import RunConfig
-from tests.paper.made_up import names, write_runs
+from tests.paper.made_up import write_runs
 from tests.searches import SearchCaNet
 
 
@@ -44,13 +44,6 @@ def test_left_out_steps_have_a_table_of_their_own(elliptic: Elliptic, tmp_path: 
     assert left_out.texts()[1][0][2] == "50.00 ± 0.00"
 
 
-def test_the_figure_is_drawn_with_and_without_runs(elliptic: Elliptic, tmp_path: Path) -> None:
-    elliptic.draw(Finished(tmp_path / "none"), tmp_path / "empty")
-    elliptic.draw(write_runs(elliptic, tmp_path / "runs", score_of), tmp_path / "figures")
-    assert names(tmp_path / "figures") == {"elliptic.svg", "elliptic.png"}
-    assert names(tmp_path / "empty") == {"elliptic.svg", "elliptic.png"}
-
-
 def test_a_panel_shows_one_method_beside_canet_and_the_others_in_grey(
     small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,15 +58,6 @@ def test_a_panel_shows_one_method_beside_canet_and_the_others_in_grey(
         handles, labels = axes.get_legend_handles_labels()
         assert {handle.get_color() for handle in handles[:4]} == {QUIET}
         assert labels == [*["other methods"] * 4, "CaNet", METHODS[method].label]
-
-
-def test_canet_alone_has_a_panel_of_its_own(
-    small_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(elliptic_module, "save_figure", lambda figure, *_: drawn.append(figure))
-    Elliptic(Scope(methods=("canet",), data_root=small_root)).draw(Finished(tmp_path), tmp_path)
-    assert [axes.get_title(loc="left") for axes in drawn[0].axes] == ["CaNet-GCN", "CaNet-GAT"]
 
 
 def test_another_task_in_its_place_has_no_left_out_steps(fresh_cache: Path, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from canet.paper.finished import Finished
 from canet.paper.scope import Repeat, Scope, Subject
 from canet.paper.weights import (
     Weights,
@@ -21,13 +20,10 @@ from canet.store.run_folder import WEIGHTS
 from tests.paper.made_up import names, write_runs
 
 
-def test_equal_branches_have_similarity_one_and_distance_nought() -> None:
-    weights = torch.randn(1, 4, 4).expand(3, 4, 4)
-    assert mean_cosine(weights) == pytest.approx(1.0)
-    assert relative_distance(weights) == 0.0
-
-
-def test_unrelated_branches_have_similarity_nought_and_distance_root_two() -> None:
+def test_equal_branches_have_similarity_1_and_unrelated_ones_distance_root_2() -> None:
+    equal = torch.randn(1, 4, 4).expand(3, 4, 4)
+    assert mean_cosine(equal) == pytest.approx(1.0)
+    assert relative_distance(equal) == 0.0
     weights = torch.eye(9)[:3].view(3, 3, 3)
     assert mean_cosine(weights) == 0.0
     assert relative_distance(weights) == pytest.approx(math.sqrt(2))
@@ -77,13 +73,3 @@ def test_what_is_kept_beside_the_runs_serves_without_their_weights(
     assert quick.tables(finished) == before
     quick.draw(finished, tmp_path / "figures")
     assert len(names(tmp_path / "figures")) == 4
-
-
-def test_without_runs_there_is_a_table_of_gaps_and_no_figure(
-    fresh_cache: Path, tmp_path: Path
-) -> None:
-    quick = Weights(Scope(quick=True))
-    (table,) = quick.tables(Finished(tmp_path))
-    assert {cell for row in table.texts()[1] for cell in row[3:]} == {"–"}
-    quick.draw(Finished(tmp_path), tmp_path / "figures")
-    assert names(tmp_path / "figures") == set()

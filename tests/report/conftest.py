@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.paper.page import write_report
+from canet.paper.paper_report import write_report
 from tests.report.reproduction import write_reproduction
 
 

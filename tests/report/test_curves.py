@@ -1,15 +1,16 @@
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from canet.report.comparison import Contestant, compare
+from canet.report.comparison import compare
 from canet.report.curves import (
     MOST_POINTS,
     Chart,
-    Histories,
     draw_chart,
     nice_ticks,
+    read_histories,
     under_shift,
     validation,
 )
@@ -19,12 +20,16 @@ from tests.finished import make_config, write_run
 SCORES = {"test_id": 90.0, "ood/near": 60.0, "ood/far": 50.0}
 
 
-def contestants(root: Path, **histories: list[float]) -> list[Contestant]:
+def chart_of(root: Path, **histories: list[float]) -> Chart | None:
     """A run of ERM for each validation curve."""
     for seed, curve in enumerate(histories.values()):
         write_run(root, make_config(seed=seed), SCORES, {"loss": [], "valid": curve})
+    return draw(root)
+
+
+def draw(root: Path, quiet: Collection[str] = ()) -> Chart | None:
     (comparison,) = compare(read_results(root))
-    return comparison.contestants
+    return draw_chart([(c, read_histories(c)) for c in comparison.contenders], validation, quiet)
 
 
 def points(text: str) -> list[tuple[float, float]]:
@@ -37,9 +42,7 @@ def score_at(chart: Chart, y: float) -> float:
 
 
 def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Path) -> None:
-    chart = draw_chart(
-        contestants(tmp_path, a=[40.0, 60.0, 80.0], b=[50.0, 70.0, 60.0]), validation, Histories()
-    )
+    chart = chart_of(tmp_path, a=[40.0, 60.0, 80.0], b=[50.0, 70.0, 60.0])
     assert chart
     (line,) = chart.lines
     means = [score_at(chart, y) for _, y in points(line.points)]
@@ -50,20 +53,8 @@ def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Pat
     assert line.last == 70.0
 
 
-def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> None:
-    chart = draw_chart(
-        contestants(tmp_path, a=[40.0, 50.0, 60.0], b=[60.0]), validation, Histories()
-    )
-    assert chart
-    assert chart.epochs == 3
-    means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
-    assert means == pytest.approx([50, 50, 60], abs=0.2)
-
-
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
-    chart = draw_chart(
-        contestants(tmp_path, a=[50 + i / 50 for i in range(1000)]), validation, Histories()
-    )
+    chart = chart_of(tmp_path, a=[50 + i / 50 for i in range(1000)])
     assert chart
     line = points(chart.lines[0].points)
     assert len(line) == MOST_POINTS
@@ -71,7 +62,7 @@ def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
 
 
 def test_every_point_is_within_the_axes(tmp_path: Path) -> None:
-    chart = draw_chart(contestants(tmp_path, a=[0.0, *[90.0] * 30, 91.0]), validation, Histories())
+    chart = chart_of(tmp_path, a=[0.0, *[90.0] * 30, 91.0])
     assert chart
     assert chart.lowest >= 85
     for x, y in points(chart.lines[0].points):
@@ -80,14 +71,14 @@ def test_every_point_is_within_the_axes(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_number_is_a_gap(tmp_path: Path) -> None:
-    chart = draw_chart(contestants(tmp_path, a=[40.0, math.nan, 60.0]), validation, Histories())
+    chart = chart_of(tmp_path, a=[40.0, math.nan, 60.0])
     assert chart
     assert len(points(chart.lines[0].points)) == 2
 
 
 @pytest.mark.parametrize("curve", [[], [50.0], [math.nan, math.nan]])
 def test_no_chart_without_two_epochs_of_scores(curve: list[float], tmp_path: Path) -> None:
-    assert draw_chart(contestants(tmp_path, a=curve), validation, Histories()) is None
+    assert chart_of(tmp_path, a=curve) is None
 
 
 def test_scores_under_shift_are_the_mean_of_the_sets_and_absent_where_not_recorded() -> None:
@@ -111,8 +102,15 @@ def test_quiet_lines_are_drawn_first_below_the_others(tmp_path: Path) -> None:
     for method in ("irm", "erm", "mixup"):
         history = {"loss": [], "valid": [50.0, 60.0, 70.0]}
         write_run(tmp_path, make_config(method=method), SCORES, history)
-    (comparison,) = compare(read_results(tmp_path))
-    chart = draw_chart(comparison.contestants, validation, Histories(), quiet={"ERM", "Mixup"})
+    chart = draw(tmp_path, quiet={"ERM", "Mixup"})
     assert chart
     assert [line.in_focus for line in chart.lines] == [False, False, True]
-    assert chart.lines[-1].contestant.label == "IRM"
+    assert chart.lines[-1].contender.label == "IRM"
+
+
+def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> None:
+    chart = chart_of(tmp_path, a=[40.0, 50.0, 60.0], b=[60.0])
+    assert chart
+    assert chart.epochs == 3
+    means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
+    assert means == pytest.approx([50, 50, 60], abs=0.2)

@@ -1,66 +1,16 @@
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
-from PIL import Image
 
-from canet.report import figures
 from canet.report.figures import (
-    DemoLine,
     Style,
     draw_band,
     draw_bars,
-    draw_demo,
     draw_rows,
     new_figure,
     save_figure,
-    shades,
-    side_by_side,
     tidy,
 )
-
-LINES = [
-    DemoLine(
-        label,
-        colour,
-        [90.0 - 10 * i, 92.0 - 10 * i],
-        [60.0 + 5 * i, 66.0 + 5 * i],
-        np.linspace([20.0, 22.0], [60.0 + 5 * i, 66.0 + 5 * i], 30, axis=1),
-    )
-    for i, (label, colour) in enumerate(
-        [("one", "#0072b2"), ("two", "#d55e00"), ("three", "#5f6b70")]
-    )
-]
-
-
-def test_picture_is_a_png_with_a_colour_for_each_line(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "demo.png"
-    draw_demo(LINES, path)
-    with Image.open(path) as image:
-        assert (image.format, image.size) == ("PNG", (1500, 600))
-        pixels = np.asarray(image.convert("RGB"), dtype=float) / 255
-    for line in LINES:
-        near = np.abs(pixels - to_rgb(line.colour)).max(axis=2) < 0.02
-        assert near.sum() > 200
-    assert [file.name for file in path.parent.iterdir()] == ["demo.png"]
-
-
-def test_picture_that_cannot_be_drawn_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "demo.png"
-    path.write_bytes(b"old")
-
-    def fail(self: object, target: Path, format: str) -> None:
-        target.write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(figures.Figure, "savefig", fail)
-    with pytest.raises(OSError, match="disk full"):
-        draw_demo(LINES, path)
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_figure_has_the_same_bytes_every_time(tmp_path: Path) -> None:
@@ -81,20 +31,6 @@ def test_bars_begin_at_nought_and_are_drawn_where_some_have_no_run() -> None:
     draw_bars(axes, ["a", "b"], [("one", "red", [[60.0, 62.0], []]), ("two", "blue", [[], []])])
     assert axes.get_ylim() == (0, 100)
     assert all(bar.get_y() == 0 for bar in axes.patches)
-
-
-def test_dots_of_one_bar_lie_side_by_side_within_it() -> None:
-    axes = new_figure(1, 1).subplots()
-    draw_bars(axes, ["a"], [("one", "red", [[60.0] * 5]), ("two", "blue", [[60.0] * 5])])
-    for bar, dots in zip(axes.patches, axes.lines, strict=True):
-        places = dots.get_xdata()
-        assert len(set(places)) == 5
-        assert bar.get_x() < min(places) < max(places) < bar.get_x() + bar.get_width()
-
-
-def test_a_single_dot_lies_on_its_place() -> None:
-    assert side_by_side(2.0, 1, 0.5).tolist() == [2.0]
-    assert side_by_side(2.0, 0, 0.5).tolist() == []
 
 
 def test_rows_show_mean_spread_and_every_run_and_no_bar() -> None:
@@ -122,9 +58,3 @@ def test_a_band_of_one_place_is_a_stroke() -> None:
     draw_band(axes, [3], [[50.0, 52.0]], Style("#0072b2"), "line")
     (stroke,) = axes.collections
     assert stroke.get_segments()[0][:, 1] == pytest.approx([51 - 2**0.5, 51 + 2**0.5])
-
-
-def test_shades_go_from_light_to_dark_about_the_colour() -> None:
-    light, own, dark = shades("#d55e00", 3)
-    assert own == "#d55e00"
-    assert sum(to_rgb(light)) > sum(to_rgb(own)) > sum(to_rgb(dark))

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from canet.report.comparison import compare
 from canet.report.context import ReportContext
-from canet.report.curves import Histories
-from canet.report.overview import DOT_WIDTH, Axis, Standing, apart, make_standings
+from canet.report.overview import Axis, Standing, apart, make_standings
 from canet.report.results import read_results
 from canet.report.score import Published
 from canet.report.sections import make_section
@@ -20,8 +19,8 @@ from tests.finished import make_config, write_run
 def standings(root: Path, context: ReportContext | None = None) -> list[Standing]:
     context = context or ReportContext()
     comparisons = compare(read_results(root), context)
-    sections = [make_section(comparison, Histories(), context) for comparison in comparisons]
-    return list(make_standings(sections, comparisons, Axis.of(comparisons), context))
+    sections = [make_section(comparison, context) for comparison in comparisons]
+    return list(make_standings(sections, Axis.of(comparisons), context))
 
 
 def write(root: Path, **scores: float) -> None:
@@ -29,11 +28,8 @@ def write(root: Path, **scores: float) -> None:
         write_run(root, make_config(method=method), {"ood/far": score, "test_id": 90.0})
 
 
-def test_dots_that_are_far_from_each_other_stay_on_the_line() -> None:
-    assert apart([10.0, 50.0, 30.0], 3.0) == [0, 0, 0]
-
-
 def test_dots_at_one_place_go_out_from_the_line_on_both_sides() -> None:
+    assert apart([10.0, 50.0, 30.0], 3.0) == [0, 0, 0]
     assert apart([50.0] * 5, 3.0) == [0, 1, -1, 2, -2]
 
 
@@ -49,16 +45,8 @@ def test_no_dot_hides_another(places: list[float]) -> None:
 def test_all_that_are_tied_are_large_dots(tmp_path: Path) -> None:
     write(tmp_path, canet=80.0, erm=80.001, irm=60.0)
     (standing,) = standings(tmp_path)
-    assert {dot.contestant.label for dot in standing.dots if dot.is_best} == {"CaNet", "ERM"}
+    assert {dot.contender.label for dot in standing.dots if dot.is_best} == {"CaNet", "ERM"}
     assert standing.lanes == 3
-
-
-def test_lanes_are_for_what_would_be_closer_than_a_dot_is_wide(tmp_path: Path) -> None:
-    write(tmp_path, canet=80.0, erm=60.0, irm=60.2)
-    (standing,) = standings(tmp_path)
-    axis = Axis.of(compare(read_results(tmp_path)))
-    assert axis.place(60.2) - axis.place(60.0) < DOT_WIDTH
-    assert sorted(dot.lane for dot in standing.dots) == [0, 0, 1]
 
 
 @pytest.mark.parametrize(

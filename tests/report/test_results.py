@@ -44,11 +44,6 @@ def test_whatever_else_differs_makes_another_result(tmp_path: Path) -> None:
     assert sorted(map(repr, found)) == sorted(map(repr, configs))
 
 
-def test_the_spread_of_one_run_is_nought(tmp_path: Path) -> None:
-    write_run(tmp_path, make_config(), scores(50.0))
-    assert read_results(tmp_path)[0].score("test_id").std == 0.0
-
-
 def test_a_score_on_an_extra_set_stands_beside_the_others_and_is_no_result(tmp_path: Path) -> None:
     extra = ExtraSet("synthetic", "near, again", "again.json", "ood/near", "no result", "A note.")
     for seed in (0, 1):
@@ -60,14 +55,6 @@ def test_a_score_on_an_extra_set_stands_beside_the_others_and_is_no_result(tmp_p
     assert math.isnan(result.score(extra.name).mean)
     assert result.score(OOD_MEAN).values == [45.0, 45.0]
     assert not read_results(tmp_path)[0].runs[1].has(extra.name)
-
-
-def test_unfinished_runs_are_left_out(tmp_path: Path) -> None:
-    write_run(tmp_path, make_config(seed=0), scores(50.0))
-    unfinished = write_run(tmp_path, make_config(seed=1), scores(99.0))
-    (unfinished.path / "done").unlink()
-    (result,) = read_results(tmp_path)
-    assert len(result.runs) == 1
 
 
 def test_a_copy_of_a_run_counts_once(tmp_path: Path) -> None:
@@ -90,9 +77,9 @@ def test_a_damaged_run_is_left_out_and_named(tmp_path: Path) -> None:
         found = find_results(tmp_path)
     assert [run.config.seed for run in found.results[0].runs] == [0]
     (line,) = found.left_out
-    folder = damaged.path.relative_to(tmp_path)
-    assert f"'{folder}/result.json'" in line
-    assert [str(warning.message) for warning in caught] == [f"left out a run: {line}"]
+    assert str(damaged.path.relative_to(tmp_path)) in line
+    assert str(tmp_path) not in line
+    assert len(caught) == 1
 
 
 def test_where_every_run_is_damaged_there_is_nothing_to_report(tmp_path: Path) -> None:
@@ -103,18 +90,18 @@ def test_where_every_run_is_damaged_there_is_nothing_to_report(tmp_path: Path) -
         find_results(tmp_path)
 
 
-def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
-    place = write_run(tmp_path / "a", make_config(), scores(50.0))
-    shutil.copytree(place.path, tmp_path / "b" / "copy")
-    (place.path / "result.json").write_text("null")
-    with pytest.warns(InputWarning, match="checksum mismatch"):
-        (result,) = read_results(tmp_path)
-    assert result.runs[0].place.path == tmp_path / "b" / "copy"
-
-
 def test_runs_that_are_named_one_by_one_must_all_be_sound(tmp_path: Path) -> None:
     places = [write_run(tmp_path, make_config(seed=seed), scores(50.0)) for seed in (0, 1)]
     assert len(results_of(places)[0].runs) == 2
     change_result(places[1], epochs=None)
     with pytest.raises(CanetError, match="epochs"):
         results_of(places)
+
+
+def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "a", make_config(), scores(50.0))
+    shutil.copytree(place.path, tmp_path / "b" / "copy")
+    (place.path / "result.json").write_text("null")
+    with pytest.warns(InputWarning, match="is damaged"):
+        (result,) = read_results(tmp_path)
+    assert result.runs[0].place.path == tmp_path / "b" / "copy"

@@ -31,13 +31,7 @@ def test_a_score_without_runs_or_with_one_that_is_no_number_has_no_mean_and_no_k
 def test_the_best_and_the_second_are_ranked_and_what_is_no_number_is_not() -> None:
     scores = [Score([value]) for value in (60.0, math.nan, 80.0, 70.0)]
     assert [score.rank for score in rank(scores)] == [0, 0, 1, 2]
-
-
-def test_scores_that_read_alike_share_a_rank() -> None:
     assert [score.rank for score in rank([Score([60.001]), Score([60.002])])] == [1, 1]
-
-
-def test_a_lone_score_has_no_rank() -> None:
     assert rank([Score([60.0])]) == [Score([60.0])]
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,12 +38,6 @@ def test_the_best_is_bold_and_the_second_underlined_in_each_backbone() -> None:
     assert page.startswith("# A title\n\nA note.\n\n|")
 
 
-def test_scores_that_read_alike_are_marked_alike() -> None:
-    values = {"a": 70.001, "b": 70.002, "c": 69.0}
-    scores = table(*(["GCN", name, Score([value], 1)] for name, value in values.items()))
-    assert [cells[2].rank for cells in scores.ranked().shown] == [1, 1, 0]
-
-
 def test_published_numbers_stand_in_a_column_of_their_own() -> None:
     with_paper = table(
         ["GCN", "ERM", Score([70.0], 1, Published("Table 1", 74.3, 2.66))],
@@ -54,11 +47,6 @@ def test_published_numbers_stand_in_a_column_of_their_own() -> None:
     heads, rows = with_paper.texts()
     assert heads == ["backbone", "method", "cora OOD", "paper"]
     assert [row[-1] for row in rows] == ["74.30 ± 2.66", "OOM", "–"]
-
-
-def test_columns_without_published_numbers_have_none_beside_them() -> None:
-    heads, _ = table(["GCN", "ERM", Score([70.0], 1)]).texts()
-    assert heads == ["backbone", "method", "cora OOD"]
 
 
 def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
@@ -85,14 +73,6 @@ def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
     assert (tmp_path / "name.md").read_text(encoding="utf-8").startswith("# A title")
 
 
-def test_one_run_has_no_spread_in_any_format() -> None:
-    single = table(["GCN", "ERM", Score([70.0], 1)])
-    assert "±" not in single.markdown()
-    assert single.texts()[1] == [["GCN", "ERM", "70.00"]]
-    (row,) = csv.DictReader(single.csv().splitlines())
-    assert (row["mean"], row["std"]) == ("70.0000", "")
-
-
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = table(
         ["GCN", "ERM", Score([70.1, 1 / 3], 2, Published("Table 1", 74.3, 2.66), digits=3)],
@@ -101,11 +81,6 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     ).ranked()
     written.write(tmp_path)
     assert Table.read(tmp_path / "name.json") == replace(written, rows=list(written.rows))
-
-
-def test_a_score_that_is_no_number_is_read_back_as_a_gap(tmp_path: Path) -> None:
-    table(["GCN", "ERM", Score([math.nan, 70.0], 2)]).write(tmp_path)
-    assert Table.read(tmp_path / "name.json").texts()[1] == [["GCN", "ERM", "–"]]
 
 
 def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
@@ -119,11 +94,6 @@ def test_a_column_without_numbers_is_one_of_words() -> None:
     assert [shown.is_words(column) for column in range(3)] == [True, True, False]
 
 
-def test_a_text_among_scores_has_no_line_in_the_csv() -> None:
-    content = table(["GCN", "full", ""], ["GCN", "other", Score([70.0], 1)]).csv()
-    assert [line.split(",")[1] for line in content.splitlines()] == ["method", "other"]
-
-
 def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
     scores = [Score([value], 1) for value in (1.0, 2.0, 3.0)]
     wide = Table("name", "Title", ["method", "a", "b", "c"], [["ERM", *scores]])
@@ -132,17 +102,3 @@ def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
         (["method", "a", "b"], [["ERM", "1.00", "2.00"]]),
         (["method", "c"], [["ERM", "3.00"]]),
     ]
-
-
-def test_a_published_number_stays_with_ours_where_a_table_is_cut() -> None:
-    scores = [Score([1.0], 1, Published("Table 1", 2.0, 0.5)), Score([3.0], 1)]
-    wide = Table("name", "Title", ["method", "a", "b"], [["ERM", *scores]])
-    assert [part.texts()[0] for part in wide.parts(2)] == [
-        ["method", "a", "paper"],
-        ["method", "b"],
-    ]
-
-
-def test_a_table_of_texts_is_its_own_csv() -> None:
-    texts = Table("lead", "Lead", ["backbone", "rank"], [["GCN", "1 of 9"]])
-    assert texts.csv() == "backbone,rank\nGCN,1 of 9\n"

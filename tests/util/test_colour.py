@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from experiments.backbones import Backbones
-from experiments.diagnosis import Diagnoses
-from experiments.interventions import Interventions
-from experiments.protocols import Protocols
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
@@ -20,6 +16,10 @@ from canet.paper.elliptic import Elliptic
 from canet.paper.experiment import Experiment
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
+from experiments.backbones import Backbones
+from experiments.diagnosis import Diagnoses
+from experiments.interventions import Interventions
+from experiments.protocols import Protocols
 from tests.paper.made_up import write_runs
 
 OF_METHODS = {method.label: method.colour.light for method in METHODS.values()}

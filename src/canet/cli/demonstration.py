@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from canet.data import load_task
 from canet.data.benchmarks.spurious import without_spurious_columns
@@ -14,17 +16,18 @@ from canet.data.task import ShiftTask
 from canet.methods import METHODS
 from canet.presets import preset
 from canet.report.comparison import Lead
-from canet.report.figures import DemoLine, draw_demo
+from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score
 from canet.training import Run, Trainer
 from canet.util.colour import BLIND
 from canet.util.console import Reporter, print_table
+from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
 
 
-class DemoModel(NamedTuple):
+class Contender(NamedTuple):
     """A row of the demonstration's table."""
 
     label: str
@@ -38,10 +41,20 @@ class DemoModel(NamedTuple):
         return colour.light
 
 
-CONTESTANTS = (
-    DemoModel("GCN (ERM)", "erm", True),
-    DemoModel("CaNet-GCN", "canet", True),
-    DemoModel("GCN without the spurious columns", "erm", False),
+class DemoLine(NamedTuple):
+    """One contender over several draws of the data: final scores, and OOD scores per epoch."""
+
+    label: str
+    colour: str
+    id_scores: list[float]
+    ood_scores: list[float]
+    ood_curves: np.ndarray
+
+
+CONTENDERS = (
+    Contender("GCN (ERM)", "erm", True),
+    Contender("CaNet-GCN", "canet", True),
+    Contender("GCN without the spurious columns", "erm", False),
 )
 
 
@@ -49,10 +62,10 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table, draw the picture."""
     tasks = [load_task("synthetic", data_seed=seed) for seed in DATA_SEEDS]
     lines: list[DemoLine] = []
-    with Reporter(len(CONTESTANTS) * len(tasks), quiet).showing() as reporter:
-        for contestant in CONTESTANTS:
-            runs = [_train(contestant, task, out, device, reporter) for task in tasks]
-            lines.append(_line(contestant, runs))
+    with Reporter(len(CONTENDERS) * len(tasks), quiet).showing() as reporter:
+        for contender in CONTENDERS:
+            runs = [_train(contender, task, out, device, reporter) for task in tasks]
+            lines.append(_line(contender, runs))
     picture = out / "demo.png"
     draw_demo(lines, picture)
     if quiet:
@@ -71,22 +84,22 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 
 
 def _train(
-    contestant: DemoModel, task: ShiftTask, out: Path, device: str, reporter: Reporter
+    contender: Contender, task: ShiftTask, out: Path, device: str, reporter: Reporter
 ) -> Run:
-    seen = task if contestant.sees_spurious else without_spurious_columns(task)
-    settings = preset(task.name, contestant.method, "gcn")
-    trainer = Trainer(seen, contestant.method, "gcn", settings, device, epochs=EPOCHS)
-    label = f"{contestant.label}, draw {task.data_seed + 1}"
+    seen = task if contender.sees_spurious else without_spurious_columns(task)
+    settings = preset(task.name, contender.method, "gcn")
+    trainer = Trainer(seen, contender.method, "gcn", settings, device, epochs=EPOCHS)
+    label = f"{contender.label}, draw {task.data_seed + 1}"
     config = trainer.config(ood_curves=True)
     return trainer.run(0, out / config.name, True, reporter.next_run(label))
 
 
-def _line(contestant: DemoModel, runs: list[Run]) -> DemoLine:
+def _line(contender: Contender, runs: list[Run]) -> DemoLine:
     ood = [name for name in runs[0].history if name.startswith("ood/")]
     curves = [np.mean([run.history[name] for name in ood], axis=0) for run in runs]
     return DemoLine(
-        label=contestant.label,
-        colour=contestant.colour,
+        label=contender.label,
+        colour=contender.colour,
         id_scores=[run.result.scores["test_id"] for run in runs],
         ood_scores=[mean(run.result.scores[name] for name in ood) for run in runs],
         ood_curves=np.stack(curves),
@@ -109,3 +122,23 @@ def _spread(scores: list[float]) -> str:
 
 def _lost(line: DemoLine) -> str:
     return f"{mean(line.id_scores) - mean(line.ood_scores):.1f}"
+
+
+def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
+    """In distribution beside under shift, and how the latter moves while training."""
+    figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
+    bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
+    values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]
+    draw_bars(bars, ["in distribution", "under shift"], values)
+    for container in bars.containers:
+        bars.bar_label(
+            container, fmt="{:.0f}", label_type="center", color="white", fontweight="bold"
+        )
+    for line in lines:
+        epochs = range(1, line.ood_curves.shape[1] + 1)
+        draw_band(curves, epochs, line.ood_curves.T.tolist(), Style(line.colour), line.label)
+    tidy(bars, "Test accuracy at the selected epoch, a dot for each draw", y="accuracy %")
+    tidy(curves, "Under shift, while training: mean ± one standard deviation", "epoch")
+    curves.legend(frameon=False, loc="lower right")
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.removeprefix("."))

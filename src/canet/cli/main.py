@@ -27,8 +27,8 @@ NO_MEMORY = (
 """How torch's `RuntimeError` says it."""
 
 
-def main() -> None:
-    """Run the command line.
+def main(commands: typer.Typer = app, name: str = "canet") -> None:
+    """Run a command line.
 
     A user's mistake ends in one line and exit code 2, a signal in one line and exit code 128 plus
     its number. Any other exception is a bug and keeps its traceback.
@@ -39,13 +39,14 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal may not know the character ±
     warnings.showwarning = _warn
-    sys.exit(_run())
+    sys.exit(_run(commands, name))
 
 
-def _run() -> Any:
+def _run(commands: typer.Typer, name: str) -> Any:
     """The exit code of the command."""
+    arguments = sys.argv[1:] or (["--help"] if commands is app else [])
     try:
-        code = app(sys.argv[1:] or ["--help"], prog_name="canet", standalone_mode=False)
+        code = commands(arguments, prog_name=name, standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         code = KEYBOARD_INTERRUPT
     except Exception as error:

@@ -19,7 +19,7 @@ def report(
     ] = None,
 ) -> None:
     """One self-contained page about finished runs: who wins, curves, figures, settings."""
-    from canet.paper.page import write_report
+    from canet.paper.paper_report import write_report
 
     target = out or (runs.parent if runs.is_file() else runs) / "report.html"
     write_report(runs, target)

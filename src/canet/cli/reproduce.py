@@ -18,40 +18,42 @@ from canet.cli.options import (
     names,
 )
 
+# Options that `python -m experiments` has, too.
+Out = Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
+Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
+]
+Methods = Annotated[str | None, typer.Option(help="Methods to compare, such as erm,canet.")]
+Tasks = Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")]
+Archive = Annotated[
+    Path | None, typer.Option(help="Archive of finished runs, which are not run again.")
+]
+
 
 @app.command()
 def reproduce(
     what: Annotated[
         str,
-        typer.Argument(
-            help="table1, table2, elliptic, ablation, sensitivity, weights, protocols, all; or "
-            "backbones, diagnosis, interventions."
-        ),
+        typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")],
-    jobs: Annotated[
-        int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")
-    ] = 1,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
-    ] = False,
+    out: Out,
+    jobs: Jobs = 1,
+    quick: Quick = False,
     device: DeviceOption = Device.auto,
-    methods: Annotated[
-        str | None, typer.Option(help="Methods to compare, such as erm,canet.")
-    ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")] = False,
-    archive: Annotated[
-        Path | None, typer.Option(help="Archive of runs that need not be made again.")
-    ] = None,
+    methods: Methods = None,
+    tasks: Tasks = None,
+    retry: Retry = False,
+    archive: Archive = None,
     ray: RayAddress = None,
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
-    """A table or figure of the paper: run its jobs, and set the results beside the published."""
-    from canet.paper import Scope
+    """A table or figure of the paper: run its jobs, compare the results with the published ones."""
+    from canet.paper import EXPERIMENTS, Scope
     from canet.paper.reproduce import reproduce as run
 
     scope = Scope(quick, names(methods), names(tasks), data_root)
-    if run(what, out, scope, jobs, device.value, retry, archive, quiet, ray):
+    if run(EXPERIMENTS, what, out, scope, jobs, device.value, retry, archive, quiet, ray):
         raise typer.Exit(1)

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from canet.data import DATASETS
-from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished import Finished
@@ -71,20 +69,11 @@ class Ablation(Experiment):
                 self._draw_curves(finished, subject, folder)
 
     def _jobs(self, subject: Subject, backbone: str, variant: str) -> list[RunConfig]:
-        return [
-            self.scope.job(
-                subject,
-                "canet",
-                backbone,
-                repeat,
-                ood_curves=_has_curves(subject),
-                changes=VARIANTS[variant],
-            )
-            for repeat in self.scope.repeats(subject)
-        ]
+        curves, changes = _has_curves(subject), VARIANTS[variant]
+        return self.runs(subject, "canet", backbone, ood_curves=curves, changes=changes)
 
     def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [OOD_MEAN, *DATASETS[subject.task].ood_sets, "test_id"]
+        splits = [OOD_MEAN, *subject.ood_sets, "test_id"]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
             full = self._jobs(subject, backbone, FULL)
@@ -94,21 +83,13 @@ class Ablation(Experiment):
                 lost = "" if variant == FULL else difference(finished, jobs, full, OOD_MEAN)
                 rows.append([backbone_label(backbone), variant, *scores, lost])
         heads = ["OOD mean", *map(split_label, splits[1:]), "OOD mean, above full"]
-        notes = [
-            *self.notes(),
-            "Above full: difference of the OOD mean to the full model, repeat by repeat.",
-        ]
-        return Table(
-            self.file_name(subject.task),
-            self.heading(subject.label),
-            ["backbone", "variant", *heads],
-            rows,
-            notes,
-        )
+        note = "Above full: difference of the OOD mean to the full model, repeat by repeat."
+        columns, notes = ["backbone", "variant", *heads], [*self.notes(), note]
+        return self.table(subject.task, subject.label, columns, rows, notes)
 
     def _draw_parts(self, finished: Finished, subject: Subject, folder: Path) -> None:
         """A panel for each OOD set and backbone, a row for each variant."""
-        splits = DATASETS[subject.task].ood_sets
+        splits = subject.ood_sets
         figure = new_figure(len(splits), 2, 5.2, 2.1)
         panels = figure.subplots(len(splits), 2, sharex="row", sharey=True, squeeze=False)
         for row, split in zip(panels, splits, strict=True):
@@ -121,7 +102,7 @@ class Ablation(Experiment):
                 tidy(axes, f"CaNet-{backbone_label(backbone)}, {split_label(split)}")
         figure.suptitle(subject.label, x=0.01, ha="left", fontsize="medium")
         for axes in panels[-1]:
-            axes.set_xlabel(f"OOD {METRIC_NAMES[DATASETS[subject.task].metric]} %")
+            axes.set_xlabel(f"OOD {subject.metric} %")
         save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
 
     def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
@@ -132,13 +113,12 @@ class Ablation(Experiment):
                 places = finished.places(self._jobs(subject, backbone, variant))
                 histories = [place.read_metrics() for place in places]
                 words = f"{'with' if variant == FULL else 'without'} regulariser"
-                splits = DATASETS[subject.task].ood_sets
-                ood = [np.mean([history[s] for s in splits], axis=0) for history in histories]
+                ood = [np.mean([h[s] for s in subject.ood_sets], axis=0) for h in histories]
                 train = [np.array(history["train"]) for history in histories]
                 _draw_curve(axes, ood, Style(colour), f"OOD test, {words}")
                 _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
             tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
-        panels[0].set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
+        panels[0].set_ylabel(f"{subject.metric} %")
         share_legend(figure, panels[0], columns=4)
         save_figure(figure, folder, self.file_name(f"curves-{subject.task}"))
 

@@ -1,4 +1,4 @@
-"""Tables 1 and 2: every method on every task, beside the published numbers."""
+"""Tables 1 and 2: every method on every task, with the published numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canet.paper.contest import OURS, Contest, Entrant
+from canet.paper.contenders import OURS, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.french_labels import SHIFTED_FR, write_missing
@@ -26,12 +26,12 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 
 
-class PublishedComparison(Contest):
+class PublishedComparison(ContenderTable):
     """Methods and backbones down, splits of the tasks across."""
 
-    def repeats(self, subject: Subject, entrant: Entrant) -> list[Repeat]:
+    def repeats(self, subject: Subject, contender: Contender) -> list[Repeat]:
         """Draws of the data, and of a preset further runs on the first of them."""
-        reruns = [] if entrant.searched else self.scope.reruns(subject)
+        reruns = [] if contender.searched else self.scope.reruns(subject)
         return list(dict.fromkeys([*self.scope.repeats(subject), *reruns]))
 
     def splits(self, subject: Subject) -> list[str]:
@@ -59,32 +59,19 @@ class PublishedComparison(Contest):
         columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
-            entrants = [e for e in self.entrants(backbone) if not (part and e.searched)]
-            for entrant in entrants:
-                jobs = {s: self.jobs(s, entrant, backbone, repeats(s)) for s in subjects}
-                scores = [self._score(finished, entrant, jobs[s], split) for s, split in columns]
-                rows.append([backbone_label(backbone), entrant.label, *scores])
+            contenders = [e for e in self.contenders(backbone) if not (part and e.searched)]
+            for contender in contenders:
+                jobs = {s: self.jobs(s, contender, backbone, repeats(s)) for s in subjects}
+                scores = [_score(finished, contender, jobs[s], split) for s, split in columns]
+                rows.append([backbone_label(backbone), contender.label, *scores])
         heads = [f"{subject.label} {split_label(split)}" for subject, split in columns]
         about, notes = "every method", self.notes()
         if part:
             about = "the spread over initialisations alone, as in the paper"
             notes = [notes[0], "Runs on draw 0 of the data that differ in their seed alone."]
         notes.append("paper: mean ± standard deviation over five runs on one draw of the data.")
-        table = Table(
-            self.file_name(part),
-            self.heading(about),
-            ["backbone", "method", *heads],
-            rows,
-            [*notes, *self.remarks()],
-        )
-        return table.ranked()
-
-    def _score(
-        self, finished: Finished, entrant: Entrant, configs: Sequence[RunConfig], split: str
-    ) -> Score:
-        """Ours beside the published number, which does not belong to searched settings."""
-        paper = None if entrant.searched else published(configs[0], split)
-        return replace(score(finished, configs, split), published=paper)
+        heads, notes = ["backbone", "method", *heads], [*notes, *self.remarks()]
+        return self.table(part, about, heads, rows, notes).ranked()
 
     def remarks(self) -> list[str]:
         return []
@@ -104,13 +91,17 @@ class PublishedComparison(Contest):
                 )
                 rows.append([backbone, head, *ours, *paper])
         what = ["rank of CaNet", "best other", "lead"]
-        return Table(
-            self.file_name("lead"),
-            self.heading("where CaNet stands"),
-            ["backbone", "score", *what, *(f"{head} (paper)" for head in what)],
-            rows,
-            ["Lead: points by which CaNet is above the best other method, by the means of runs."],
-        )
+        columns = ["backbone", "score", *what, *(f"{head} (paper)" for head in what)]
+        note = "Lead: points by which CaNet is above the best other method, by the means of runs."
+        return self.table("lead", "where CaNet stands", columns, rows, [note])
+
+
+def _score(
+    finished: Finished, contender: Contender, configs: Sequence[RunConfig], split: str
+) -> Score:
+    """Ours with the published number, which does not belong to searched settings."""
+    paper = None if contender.searched else published(configs[0], split)
+    return replace(score(finished, configs, split), published=paper)
 
 
 def _standing(means: dict[str, float]) -> list[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.data import DATASETS
 from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
-from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
-from canet.paper.contest import OURS, Contest, Entrant
+from canet.paper.contenders import OURS, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
@@ -24,13 +22,11 @@ LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in L
 
 BEHIND = Style(QUIET, "", width=0.9, band=0.0)
 OTHERS = "other methods"
-SHARED_LABELS = (method_label(OURS), OTHERS)
-"""What is in every panel."""
 COLUMNS = 4
 """Panels of the figure side by side."""
 
 
-class Elliptic(Contest):
+class Elliptic(ContenderTable):
     """Lines over the OOD groups, a panel per backbone and method; none for searched CaNet."""
 
     name = "elliptic"
@@ -40,7 +36,7 @@ class Elliptic(Contest):
 
     def tables(self, finished: Finished) -> list[Table]:
         (subject,) = self.subjects
-        groups = (OOD_MEAN, *DATASETS[subject.task].ood_sets, "test_id")
+        groups = (OOD_MEAN, *subject.ood_sets, "test_id")
         main = self._table(finished, "", "OOD groups of time steps", groups)
         if subject.task != "elliptic":
             return [main]
@@ -48,7 +44,7 @@ class Elliptic(Contest):
         return [main, self._table(finished, "left-out", about, LEFT_OUT)]
 
     def draw(self, finished: Finished, folder: Path) -> None:
-        """Each method beside CaNet and the others in grey, so that two lines are read at a time."""
+        """Each method with CaNet, the others in grey, so that two lines are read at a time."""
         (subject,) = self.subjects
         methods = [method for method in self.chosen_methods if method != OURS] or [OURS]
         columns = min(COLUMNS, len(methods))
@@ -68,38 +64,38 @@ class Elliptic(Contest):
         groups = [short_label(split) for split in _groups(subject)]
         panels[0, 0].set_xticks(range(len(groups)), groups)
         for axes in panels[:, 0]:
-            axes.set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
+            axes.set_ylabel(f"{subject.metric} %")
         for axes in panels[-1]:
             axes.tick_params(axis="x", rotation=90)
         about = "time steps (shaded: left out by the paper); " if _left_out(subject) else ""
         figure.supxlabel(f"{about}mean and one standard deviation", fontsize="medium")
         handles, labels = panels[0, 0].get_legend_handles_labels()
-        shown = {n: h for h, n in zip(handles, labels, strict=True) if n in SHARED_LABELS}
-        figure.legend(
-            list(shown.values()), list(shown), loc="outside upper right", ncols=2, frameon=False
-        )
+        in_every_panel = (method_label(OURS), OTHERS)
+        shown = {n: h for h, n in zip(handles, labels, strict=True) if n in in_every_panel}
+        handles, labels = [*shown.values()], [*shown]
+        figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         save_figure(figure, folder, self.file_name())
 
     def _values(
         self, finished: Finished, subject: Subject, backbone: str
     ) -> dict[str, list[list[float]]]:
         """The scores of every method on each group."""
-        jobs = {m: self._jobs(subject, Entrant(m), backbone) for m in self.chosen_methods}
+        jobs = {m: self._jobs(subject, Contender(m), backbone) for m in self.chosen_methods}
         return {
             method: [finished.scores(some, split) for split in _groups(subject)]
             for method, some in jobs.items()
         }
 
-    def _jobs(self, subject: Subject, entrant: Entrant, backbone: str) -> list[RunConfig]:
-        return self.jobs(subject, entrant, backbone, self.repeats(subject, entrant))
+    def _jobs(self, subject: Subject, contender: Contender, backbone: str) -> list[RunConfig]:
+        return self.jobs(subject, contender, backbone, self.repeats(subject, contender))
 
     def _table(self, finished: Finished, part: str, about: str, splits: tuple[str, ...]) -> Table:
         (subject,) = self.subjects
         rows = [
-            [backbone_label(backbone), entrant.label]
-            + [score(finished, self._jobs(subject, entrant, backbone), split) for split in splits]
+            [backbone_label(backbone), contender.label]
+            + [score(finished, self._jobs(subject, contender, backbone), split) for split in splits]
             for backbone in PAPER_BACKBONES
-            for entrant in self.entrants(backbone)
+            for contender in self.contenders(backbone)
         ]
         notes = self.notes()
         if subject.features == "original" and subject.task == "elliptic":
@@ -108,8 +104,7 @@ class Elliptic(Contest):
                 "above the runner-ups on average."
             )
         heads = ["OOD mean" if split == OOD_MEAN else short_label(split) for split in splits]
-        columns = ["backbone", "method", *heads]
-        return Table(self.file_name(part), self.heading(about), columns, rows, notes).ranked()
+        return self.table(part, about, ["backbone", "method", *heads], rows, notes).ranked()
 
 
 def short_label(split: str) -> str:
@@ -125,7 +120,7 @@ def _left_out(subject: Subject) -> tuple[str, ...]:
 def _groups(subject: Subject) -> list[str]:
     """Every group in the order of time."""
     left_out = _left_out(subject)
-    return [*left_out[:1], *DATASETS[subject.task].ood_sets, *left_out[1:]]
+    return [*left_out[:1], *subject.ood_sets, *left_out[1:]]
 
 
 def _draw_panel(

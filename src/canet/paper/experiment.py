@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from canet.data import DATASETS
-from canet.data.metrics import METRIC_NAMES
 from canet.paper.finished import Finished
+from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Scope, Subject
 from canet.report.score import Score
-from canet.report.tables import Table
+from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 
 
@@ -30,8 +29,6 @@ class Experiment(ABC):
     methods: ClassVar[tuple[str, ...]] = ()
     """Methods that it compares; none where it is about CaNet alone."""
     quick_methods: ClassVar[tuple[str, ...]] = ("erm", "irm", "canet")
-    apart: ClassVar[bool] = False
-    """Whether it is asked for by name only, and no part of `all`."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -39,12 +36,17 @@ class Experiment(ABC):
         own = self.quick_methods if scope.quick else self.methods
         self.chosen_methods = scope.methods or own
 
+    @property
+    def backbones(self) -> tuple[str, ...]:
+        """Those of the paper; of a quick version the first alone."""
+        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
+
     @abstractmethod
     def configs(self) -> list[RunConfig]:
         """Every job that the tables and figures need."""
 
     def score_again(self, finished: Finished, device: str) -> None:  # noqa: B027
-        """Compute what the runs do not score themselves, once, and keep it beside them."""
+        """Compute what the runs do not score themselves, once, and add it to their folders."""
 
     @abstractmethod
     def tables(self, finished: Finished) -> list[Table]:
@@ -53,6 +55,22 @@ class Experiment(ABC):
     @abstractmethod
     def draw(self, finished: Finished, folder: Path) -> None:
         """Write the figures, made from run folders only."""
+
+    def runs(self, subject: Subject, method: str, backbone: str, **options: Any) -> list[RunConfig]:
+        """A job for each repeat, with the options of `Scope.job`."""
+        repeats = self.scope.repeats(subject)
+        return [self.scope.job(subject, method, backbone, repeat, **options) for repeat in repeats]
+
+    def table(
+        self,
+        part: str,
+        about: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        notes: Sequence[str],
+    ) -> Table:
+        """A table of this experiment; `part` is empty for the headline."""
+        return Table(self.file_name(part), self.heading(about), columns, rows, notes)
 
     def file_name(self, part: str = "") -> str:
         """Name of a table or figure; those of a quick version never replace the others."""
@@ -72,8 +90,8 @@ class Experiment(ABC):
             "scores in percent, mean ± standard deviation."
         ]
         lines += [
-            f"{subject.label}: {METRIC_NAMES[DATASETS[subject.task].metric]}, "
-            f"{len(self.scope.repeats(subject))} {subject.spread_over}."
+            f"{subject.label}: {subject.metric}, {len(self.scope.repeats(subject))} "
+            f"{subject.spread_over}."
             for subject in shown
         ]
         if any(subject.features == "structural" for subject in shown):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canet.errors import CanetError, unknown_name
-from canet.paper import EXPERIMENTS, Experiment, Finished, Scope
+from canet.errors import CanetError, check_name
+from canet.paper import Experiment, Finished, Scope
 from canet.paper.finished import serving_folder, with_curves
+from canet.paper.paper_report import write_report
 from canet.runs import FailedJob, job_folder, run_jobs
 from canet.runs.data import compare_data
 from canet.store import RunConfig, RunFolder, unpack_archive
@@ -23,6 +24,7 @@ WIDEST = 9
 
 
 def reproduce(
+    experiments: Mapping[str, type[Experiment]],
     what: str,
     out: Path,
     scope: Scope | None = None,
@@ -36,6 +38,7 @@ def reproduce(
     """Run what is not finished yet, write tables and figures, and print the headline tables.
 
     Args:
+        experiments: Those to choose from, by name.
         what: Name of an experiment, or `all`.
         out: Folder for runs, tables, figures and, with `all`, the report.
         scope: What of the experiment to run; all of it where None.
@@ -52,16 +55,16 @@ def reproduce(
     if archive:
         unpack_archive(archive, out / RUNS)
     scope = replace(scope or Scope(), features_at_hand=features_at_hand(out / RUNS))
-    experiments = choose(what, scope)
-    wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(experiments)}
+    chosen = choose(experiments, what, scope)
+    wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(chosen)}
     serving = {path: serving_folder(out / RUNS, config) for path, config in wanted.items()}
     configs = [config for path, config in wanted.items() if serving[path].path == path]
     compare_data([s for path, s in serving.items() if s.path != path], scope.data_root, quiet=True)
     if not quiet:
-        _announce(experiments, configs, out)
+        _announce(chosen, configs, out)
     failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet, ray)
     finished = Finished(out / RUNS)
-    for experiment in experiments:
+    for experiment in chosen:
         experiment.score_again(finished, device)
         tables = experiment.tables(finished)
         for table in tables:
@@ -70,8 +73,8 @@ def reproduce(
         if not quiet:
             for part in tables[0].parts(WIDEST):
                 print_table(part.title, *part.texts())
-    if what == ALL:
-        _write_report(out)
+    if what == ALL and any(finished.places(wanted.values())):
+        write_report(out, out / REPORT)
     _list_failures(failed, out)
     if not quiet:
         places = [out / TABLES, out / FIGURES, *([out / REPORT] if what == ALL else [])]
@@ -86,17 +89,14 @@ def features_at_hand(root: Path) -> frozenset[tuple[str, str]]:
     return frozenset((config.task, config.features) for config in configs)
 
 
-def choose(what: str, scope: Scope) -> list[Experiment]:
+def choose(known: Mapping[str, type[Experiment]], what: str, scope: Scope) -> list[Experiment]:
     """The experiments to run, or an error that says why there are none."""
-    if what != ALL and what not in EXPERIMENTS:
-        raise unknown_name("experiment", what, [*EXPERIMENTS, ALL])
+    check_name("experiment", what, [*known, ALL])
     scope.check()
-    together = [experiment for experiment in EXPERIMENTS.values() if not experiment.apart]
-    chosen = together if what == ALL else [EXPERIMENTS[what]]
+    chosen = [*known.values()] if what == ALL else [known[what]]
     if what != ALL and scope.methods and not chosen[0].methods:
         raise CanetError(f"'{what}' is about CaNet alone: leave out --methods")
-    experiments = [experiment(scope) for experiment in chosen]
-    experiments = [experiment for experiment in experiments if experiment.subjects]
+    experiments = [made for experiment in chosen if (made := experiment(scope)).subjects]
     if not experiments:
         tasks = dict.fromkeys(task for experiment in chosen for task in experiment.tasks)
         raise CanetError(f"'{what}' has none of these tasks: choose from {', '.join(tasks)}")
@@ -124,19 +124,12 @@ def _announce(experiments: Sequence[Experiment], configs: Sequence[RunConfig], o
         if subject.features == "structural":
             print(
                 f"{subject.task}: its features file is not here, so it runs with structural "
-                "features, not set beside published numbers; see `canet datasets`"
+                "features, not compared with published numbers; see `canet datasets`"
             )
         elif subject.label != subject.task:
             print(f"{subject.label}, whose files are not here; see `canet datasets`")
     done = sum(job_folder(out / RUNS, config).finished for config in configs)
     print(f"{len(configs)} runs, {done} of them finished before")
-
-
-def _write_report(out: Path) -> None:
-    from canet.paper.page import write_report
-
-    if any(RunFolder(folder).finished for folder in folders_below(out / RUNS)):
-        write_report(out, out / REPORT)
 
 
 def _list_failures(failed: Sequence[FailedJob], out: Path) -> None:

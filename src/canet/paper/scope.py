@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canet.data import DATASETS, file_status
+from canet.data.metrics import METRIC_NAMES
 from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
@@ -36,6 +37,24 @@ class Subject(NamedTuple):
     @property
     def spread_over(self) -> str:
         return "runs on one split" if DATASETS[self.task].one_split else "draws of the data"
+
+    @property
+    def metric(self) -> str:
+        return METRIC_NAMES[DATASETS[self.task].metric]
+
+    @property
+    def ood_sets(self) -> tuple[str, ...]:
+        """The names of its OOD scores in result.json."""
+        return DATASETS[self.task].ood_sets
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        return DATASETS[self.task].protocols
+
+    @property
+    def is_spurious(self) -> bool:
+        """Whether its shift is made of spurious columns."""
+        return len(self.protocols) > 1
 
 
 @dataclass(frozen=True)
@@ -95,10 +114,8 @@ class Scope:
 
     def repeats(self, subject: Subject) -> list[Repeat]:
         """The repeats that a score is averaged over: draws of the data, or runs on one split."""
-        numbers = range(QUICK_REPEATS if self.quick else REPEATS)
-        if DATASETS[subject.task].one_split:
-            return [Repeat(0, number) for number in numbers]
-        return [Repeat(number, 0) for number in numbers]
+        runs = self.reruns(subject)
+        return runs if DATASETS[subject.task].one_split else [Repeat(seed, 0) for _, seed in runs]
 
     def reruns(self, subject: Subject) -> list[Repeat]:
         """Runs on draw 0 that differ in their initialisation alone, as the paper's do."""

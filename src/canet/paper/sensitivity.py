@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.data import DATASETS
-from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
 from canet.paper.finished import Finished
-from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Subject, split_label
 from canet.report.figures import (
     MARKERS,
@@ -59,10 +56,8 @@ class Sensitivity(Experiment):
         return [
             config
             for subject in self.subjects
-            for backbone in self._backbones()
-            for sweep in SWEEPS
-            for value in self._values(sweep)
-            for config in self._jobs(subject, backbone, sweep, value)
+            for case in self._cases()
+            for config in self._jobs(subject, *case)
         ]
 
     def tables(self, finished: Finished) -> list[Table]:
@@ -72,45 +67,37 @@ class Sensitivity(Experiment):
         for subject in self.subjects:
             self._draw(finished, subject, folder)
 
-    def _backbones(self) -> tuple[str, ...]:
-        return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
+    def _cases(self) -> list[tuple[str, Sweep, float]]:
+        return [
+            (b, sweep, v) for b in self.backbones for sweep in SWEEPS for v in self._values(sweep)
+        ]
 
     def _values(self, sweep: Sweep) -> tuple[float, ...]:
         return sweep.quick_values if self.scope.quick else sweep.values
 
     def _jobs(self, subject: Subject, backbone: str, sweep: Sweep, value: float) -> list[RunConfig]:
-        return [
-            self.scope.job(subject, "canet", backbone, repeat, changes={sweep.setting: value})
-            for repeat in self.scope.repeats(subject)
-        ]
+        return self.runs(subject, "canet", backbone, changes={sweep.setting: value})
 
     def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [*DATASETS[subject.task].ood_sets, OOD_MEAN, "test_id"]
+        splits = [*subject.ood_sets, OOD_MEAN, "test_id"]
         rows = [
             [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
             + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
-            for backbone in self._backbones()
-            for sweep in SWEEPS
-            for value in self._values(sweep)
+            for backbone, sweep, value in self._cases()
         ]
         heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
-        return Table(
-            self.file_name(subject.task),
-            self.heading(f"CaNet on {subject.label}"),
-            ["backbone", "setting", *heads],
-            rows,
-            self.notes(),
-        )
+        columns, about = ["backbone", "setting", *heads], f"CaNet on {subject.label}"
+        return self.table(subject.task, about, columns, rows, self.notes())
 
     def _draw(self, finished: Finished, subject: Subject, folder: Path) -> None:
-        backbones = self._backbones()
+        backbones = self.backbones
         colours = shades(METHODS["canet"].colour.light, LINES)
         figure = new_figure(len(backbones), 2, 5.0, 3.2)
         panels = figure.subplots(len(backbones), 2, sharey="row", squeeze=False)
         for row, backbone in zip(panels, backbones, strict=True):
             for axes, sweep in zip(row, SWEEPS, strict=True):
                 values = self._values(sweep)
-                for i, split in enumerate(DATASETS[subject.task].ood_sets[:LINES]):
+                for i, split in enumerate(subject.ood_sets[:LINES]):
                     jobs = [self._jobs(subject, backbone, sweep, value) for value in values]
                     scores = [finished.scores(some, split) for some in jobs]
                     style = Style(colours[i], MARKERS[i])
@@ -121,7 +108,7 @@ class Sensitivity(Experiment):
                 axes.minorticks_off()
                 title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
-            row[0].set_ylabel(f"{METRIC_NAMES[DATASETS[subject.task].metric]} %")
+            row[0].set_ylabel(f"{subject.metric} %")
         share_legend(figure, panels[0][0], "outside right center")
         figure.supxlabel("lines: means; bands: one standard deviation", fontsize="medium")
         save_figure(figure, folder, self.file_name(subject.task))

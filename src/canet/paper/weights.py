@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from canet.training.trainer import seeded
 LAYERS = ("first layer", "last layer")
 WHEN = ("trained", "at the start")
 MEASURES, DRAWN = "branches.json", "branches.safetensors"
-"""Kept beside a run: how different its branches are, and the weights of the one that is drawn."""
+"""Files added to a run: how different its branches are, and the weights that are drawn."""
 
 
 class Weights(Experiment):
@@ -38,40 +39,30 @@ class Weights(Experiment):
     quick_tasks = ("twitch",)
 
     def configs(self) -> list[RunConfig]:
-        return [
-            config
-            for subject in self.subjects
-            for backbone in PAPER_BACKBONES
-            for config in self._jobs(subject, backbone)
-        ]
+        return [config for _, _, jobs in self._cases() for config in jobs]
 
     def score_again(self, finished: Finished, device: str) -> None:
-        for subject in self.subjects:
-            for backbone in PAPER_BACKBONES:
-                places = finished.places(self._jobs(subject, backbone))
-                for place in places:
-                    if not (place.path / MEASURES).exists():
-                        place.add_json(MEASURES, measures(place))
-                for place in places[:1]:
-                    if not (place.path / DRAWN).exists():
-                        tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
-                        place.add_tensors(DRAWN, tensors)
+        for _, _, jobs in self._cases():
+            places = finished.places(jobs)
+            for place in places:
+                if not (place.path / MEASURES).exists():
+                    place.add_json(MEASURES, measures(place))
+            for place in places[:1]:
+                if not (place.path / DRAWN).exists():
+                    tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
+                    place.add_tensors(DRAWN, tensors)
 
     def tables(self, finished: Finished) -> list[Table]:
         rows: list[list[Cell]] = []
-        for subject in self.subjects:
-            for backbone in PAPER_BACKBONES:
-                jobs = self._jobs(subject, backbone)
-                found = [place.read_json(MEASURES) for place in finished.places(jobs)]
-                for layer in LAYERS:
-                    scores = [
-                        Score(
-                            [measured[name][when][layer] for measured in found], len(jobs), digits=3
-                        )
-                        for name in MEASURED
-                        for when in WHEN
-                    ]
-                    rows.append([subject.label, backbone_label(backbone), layer, *scores])
+        for subject, backbone, jobs in self._cases():
+            found = [place.read_json(MEASURES) for place in finished.places(jobs)]
+            for layer in LAYERS:
+                scores = [
+                    Score([measured[name][when][layer] for measured in found], len(jobs), digits=3)
+                    for name in MEASURED
+                    for when in WHEN
+                ]
+                rows.append([subject.label, backbone_label(backbone), layer, *scores])
         columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
         columns += ["relative distance", "at the start"]
         notes = [
@@ -80,21 +71,23 @@ class Weights(Experiment):
             "deviation over runs. Branches that are alike have 1 and 0; unrelated ones 0 and √2 ≈ "
             "1.414. The yardstick is the same runs before the first step.",
         ]
-        about = "how different the branches are"
-        return [Table(self.file_name(), self.heading(about), columns, rows, notes)]
+        return [self.table("", "how different the branches are", columns, rows, notes)]
 
     def draw(self, finished: Finished, folder: Path) -> None:
-        for subject in self.subjects:
-            for backbone in PAPER_BACKBONES:
-                for place in finished.places(self._jobs(subject, backbone)[:1]):
-                    name = self.file_name(f"{subject.task}-{backbone}")
-                    title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
-                    tensors = place.read_tensors(DRAWN)
-                    draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
+        for subject, backbone, jobs in self._cases():
+            for place in finished.places(jobs[:1]):
+                name = self.file_name(f"{subject.task}-{backbone}")
+                title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
+                tensors = place.read_tensors(DRAWN)
+                draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
 
-    def _jobs(self, subject: Subject, backbone: str) -> list[RunConfig]:
-        repeats = self.scope.repeats(subject)
-        return [self.scope.job(subject, "canet", backbone, repeat) for repeat in repeats]
+    def _cases(self) -> list[tuple[Subject, str, list[RunConfig]]]:
+        """A task, a backbone and the runs of CaNet with them."""
+        return [
+            (subject, backbone, self.runs(subject, "canet", backbone))
+            for subject in self.subjects
+            for backbone in PAPER_BACKBONES
+        ]
 
 
 def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
@@ -136,16 +129,18 @@ def _first_and_last(tensors: dict[str, Tensor]) -> list[Tensor]:
 
 def mean_cosine(weights: Tensor) -> float:
     """Mean cosine similarity over the pairs of branches $[K, H, H]$."""
-    pairs = combinations(weights.flatten(1), 2)
-    return float(torch.stack([F.cosine_similarity(a, b, dim=0) for a, b in pairs]).mean())
+    return _over_pairs(weights, lambda a, b: F.cosine_similarity(a, b, dim=0))
 
 
 def relative_distance(weights: Tensor) -> float:
     """Mean of ‖a − b‖ / √(‖a‖ ‖b‖) over the pairs of branches $[K, H, H]$."""
+    return _over_pairs(weights, lambda a, b: (a - b).norm() / (a.norm() * b.norm()).sqrt())
+
+
+def _over_pairs(weights: Tensor, measure: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """Mean of a measure over the pairs of branches $[K, H, H]$."""
     pairs = combinations(weights.flatten(1), 2)
-    return float(
-        torch.stack([(a - b).norm() / (a.norm() * b.norm()).sqrt() for a, b in pairs]).mean()
-    )
+    return float(torch.stack([measure(a, b) for a, b in pairs]).mean())
 
 
 MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_distance}

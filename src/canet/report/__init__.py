@@ -1,6 +1,6 @@
 """The report: run folders → scores → tables, figures and one self-contained HTML page."""
 
 from canet.report.context import ExtraSet, ReportContext
-from canet.report.page import write_report
+from canet.report.html import write_report
 
 __all__ = ["ExtraSet", "ReportContext", "write_report"]

@@ -1,4 +1,4 @@
-"""Results → comparisons: who stands beside whom, what a spread is over, and who is best."""
+"""Results → comparisons: who is compared with whom, what a spread is over, and who is best."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
 STRUCTURAL = "structural"
 CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}
-"""Features of runs that are no competitors → how their methods are called."""
+"""Features of control runs, which do not compete → how their methods are called."""
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contender:
     """A method with one backbone and one set of settings, over draws of the data and runs.
 
     Args:
         config: What its runs share; both seeds are 0.
         draws: Data seed → run seed → run.
-        searched: Whether it has the settings of a search, beside its method with published ones;
-            it then has no part in who is best.
+        searched: Whether it has the settings of a search, next to its method with published ones;
+            it then does not count for who is best.
     """
 
     config: RunConfig
@@ -46,7 +46,7 @@ class Contestant:
         if self.searched:
             return SEARCHED_LABEL
         name = method_label(self.config.method)
-        return f"{name}, {self.control}" if self.is_control else name
+        return f"{name}, {self.control}" if self.control else name
 
     @cached_property
     def runs(self) -> list[FinishedRun]:
@@ -62,11 +62,8 @@ class Contestant:
         """Over draws of the data where there are several, else over runs."""
         if len(self.draws) == 1:
             return self.score_over_runs(split)
-        means = []
-        for runs in self.draws.values():
-            seeds = self._seeds or set(runs)
-            means.append(mean(runs[seed].score(split) for seed in seeds))
-        return Score(means)
+        every = self.draws.values()
+        return Score([mean(runs[s].score(split) for s in self._seeds or runs) for runs in every])
 
     def score_over_runs(self, split: str) -> Score:
         """Over the runs on one draw of the data, the draw with most runs."""
@@ -83,19 +80,12 @@ class Contestant:
 
     @property
     def control(self) -> str:
-        """What kind of control it is: `blind` or `centred`; empty for a competitor."""
+        """`blind` or `centred` for a control, which does not compete; empty for all others."""
         return CONTROLS.get(self.config.features, "")
 
     @property
-    def is_control(self) -> bool:
-        """Whether the misleading columns were taken from it or centred by somebody who knows the
-        domains, so that it is no competitor.
-        """
-        return bool(self.control)
-
-    @property
     def competes(self) -> bool:
-        return not self.is_control and not self.searched
+        return not self.control and not self.searched
 
 
 class Lead(StrEnum):
@@ -118,34 +108,32 @@ class Lead(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Who is best under shift among the contestants of one backbone, the first of `ranked`."""
+    """Who is best under shift among the contenders of one backbone, the first of `ranked`."""
 
     backbone: str
-    ranked: list[Contestant]
+    ranked: list[Contender]
 
     @cached_property
-    def best(self) -> list[Contestant]:
+    def best(self) -> list[Contender]:
         """Several where scores read alike: a tie is nobody's."""
         top = self.ranked[0].score(OOD_MEAN).shown
         return [c for c in self.ranked if c.score(OOD_MEAN).shown == top]
 
     @property
-    def runner_up(self) -> Contestant | None:
+    def runner_up(self) -> Contender | None:
         return self.ranked[1] if len(self.ranked) > 1 else None
 
     @cached_property
     def points(self) -> float:
-        """Between the first and the second."""
-        if self.runner_up is None:
-            return math.nan
-        return self.ranked[0].score(OOD_MEAN).mean - self.runner_up.score(OOD_MEAN).mean
+        """Between the first and the second; NaN where nobody is second."""
+        first, *others = (contender.score(OOD_MEAN).mean for contender in self.ranked)
+        return first - others[0] if others else math.nan
 
     @cached_property
     def lead(self) -> Lead | None:
         """What these points are worth; None where nobody is second."""
-        if self.runner_up is None:
-            return None
-        return Lead.of(self.ranked[0].score(OOD_MEAN), self.runner_up.score(OOD_MEAN))
+        scores = [contender.score(OOD_MEAN) for contender in self.ranked[:2]]
+        return Lead.of(*scores) if len(scores) == 2 else None
 
 
 @dataclass(frozen=True)
@@ -154,15 +142,15 @@ class Comparison:
 
     Args:
         config: What all of it shares: task, protocol, features, inductive.
-        contestants: For each method and backbone the settings nearest to its preset, and the
+        contenders: For each method and backbone the settings nearest to its preset, and the
             searched ones where the preset is published.
         variants: The same methods with other settings.
         splits: The scored sets in the order of a table: under shift, in distribution, left out.
     """
 
     config: RunConfig
-    contestants: list[Contestant]
-    variants: list[Contestant]
+    contenders: list[Contender]
+    variants: list[Contender]
     splits: list[str]
 
     @property
@@ -171,32 +159,28 @@ class Comparison:
 
     @property
     def backbones(self) -> list[str]:
-        return list(dict.fromkeys(contestant.config.backbone for contestant in self.contestants))
+        return list(dict.fromkeys(contender.config.backbone for contender in self.contenders))
 
-    def of(self, backbone: str) -> list[Contestant]:
-        """Contestants with this backbone, the best under shift first."""
-        chosen = [c for c in self.contestants if c.config.backbone == backbone]
+    def of(self, backbone: str) -> list[Contender]:
+        """Contenders with this backbone, the best under shift first."""
+        chosen = [c for c in self.contenders if c.config.backbone == backbone]
         return sorted(chosen, key=_by_score)
 
     def verdict(self, backbone: str) -> Verdict | None:
-        """None where no contestant has a score under shift."""
-        ranked = [
-            contestant
-            for contestant in self.of(backbone)
-            if contestant.competes and math.isfinite(contestant.score(OOD_MEAN).mean)
-        ]
+        """None where no contender has a score under shift."""
+        ranked = [c for c in self.of(backbone) if c.competes and c.score(OOD_MEAN).is_finite]
         return Verdict(backbone, ranked) if ranked else None
 
 
 def compare(results: Iterable[Result], context: ReportContext = NO_CONTEXT) -> list[Comparison]:
     """Group results by task, protocol and features; then by method, backbone and settings."""
-    groups: dict[str, dict[str, Contestant]] = {}
+    groups: dict[str, dict[str, Contender]] = {}
     for result in results:
         shared = _shared(result.config)
         alike = replace(result.config, data_seed=0, seed=0, ood_curves=False)
         group = groups.setdefault(_key(shared), {})
-        contestant = group.setdefault(_key(alike), Contestant(alike))
-        draw = contestant.draws.setdefault(result.config.data_seed, {})
+        contender = group.setdefault(_key(alike), Contender(alike))
+        draw = contender.draws.setdefault(result.config.data_seed, {})
         for run in result.runs:
             if run.config.seed not in draw or run.config.ood_curves:
                 draw[run.config.seed] = run
@@ -209,27 +193,24 @@ def _key(config: RunConfig) -> str:
 
 
 def _shared(config: RunConfig) -> RunConfig:
-    """What a comparison has in common; controls stand beside those who see the task as it is."""
-    features = "original" if config.features in CONTROLS else config.features
-    return RunConfig(
-        task=config.task,
-        protocol=config.protocol,
+    """What a comparison has in common; controls are compared with those who see the whole task."""
+    return replace(
+        config,
         data_seed=0,
-        features=features,
-        inductive=config.inductive,
+        features="original" if config.features in CONTROLS else config.features,
         method="",
         backbone="",
         settings={},
         seed=0,
-        generator=config.generator,
+        ood_curves=False,
     )
 
 
-def _comparison(found: list[Contestant], context: ReportContext) -> Comparison:
-    rivals: dict[tuple[str, str, str], list[Contestant]] = {}
-    for contestant in found:
-        config = contestant.config
-        rivals.setdefault((config.backbone, config.method, config.features), []).append(contestant)
+def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
+    rivals: dict[tuple[str, str, str], list[Contender]] = {}
+    for contender in found:
+        config = contender.config
+        rivals.setdefault((config.backbone, config.method, config.features), []).append(contender)
     chosen, variants = [], []
     for group in rivals.values():
         first, *others = sorted(group, key=lambda c: _distance(c, context.preset(c.config)))
@@ -239,20 +220,20 @@ def _comparison(found: list[Contestant], context: ReportContext) -> Comparison:
                 chosen.append(replace(other, searched=True))
             else:
                 variants.append(other)
-    chosen.sort(key=lambda c: _order_of(c.config.backbone, tuple(BACKBONES)))
+    chosen.sort(key=lambda c: _order_of(c.config.backbone, BACKBONES))
     return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
 
 
-def _distance(contestant: Contestant, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
+def _distance(contender: Contender, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
     """Settings that differ from the preset; fewer epochs count least, then more runs are better."""
-    settings = contestant.config.settings
+    settings = contender.config.settings
     names = {name for name, _ in differences(settings, settings if preset is None else preset)}
-    return len(names - {"epochs"}), "epochs" in names, -len(contestant.runs)
+    return len(names - {"epochs"}), "epochs" in names, -len(contender.runs)
 
 
-def _splits(contestants: Sequence[Contestant], context: ReportContext) -> list[str]:
+def _splits(contenders: Sequence[Contender], context: ReportContext) -> list[str]:
     """Every set that some run has a score on; extra ones behind the set they belong to."""
-    names = {name: None for c in contestants for run in c.runs for name in run.scores}
+    names = {name: None for c in contenders for run in c.runs for name in run.scores}
     ood = [name for name in names if name.startswith(OOD)]
     for extra in context.extra_sets:
         if extra.name in names and extra.beside in ood:
@@ -265,9 +246,9 @@ def differences(settings: Mapping[str, Any], other: Mapping[str, Any]) -> list[t
     return [(k, v) for k, v in settings.items() if k not in other or other[k] != v]
 
 
-def _by_score(contestant: Contestant) -> tuple[bool, bool, float]:
-    score = contestant.score(OOD_MEAN).mean
-    return contestant.is_control, math.isnan(score), -score
+def _by_score(contender: Contender) -> tuple[bool, bool, float]:
+    score = contender.score(OOD_MEAN).mean
+    return bool(contender.control), math.isnan(score), -score
 
 
 def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
@@ -276,8 +257,8 @@ def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
     return _order_of(config.task, tuple(DATASETS)), *names, config.inductive
 
 
-def _order_of(name: str, names: Sequence[str]) -> int:
-    return names.index(name) if name in names else len(names)
+def _order_of(name: str, names: Iterable[str]) -> int:
+    return [*names, name].index(name)
 
 
 def _counted(count: int, word: str) -> str:

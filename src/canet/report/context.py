@@ -1,4 +1,4 @@
-"""What a report is told besides the runs: published numbers, presets, searches, extra test sets."""
+"""What a report knows besides the runs: published numbers, presets, searches, extra test sets."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ from canet.store import RunConfig, RunFolder
 
 @dataclass(frozen=True)
 class ExtraSet:
-    """A test set that runs are scored on after training; no part of their result.
+    """A test set that runs are scored on after training; it is not part of their result."""
 
-    Args:
-        task: Whose runs may have it.
-        name: Of its score.
-        file: Beside a run, with the score under that name.
-        beside: The split that it is shown behind.
-        about: What it is, in a word or two.
-        note: What a reader of the task's scores must know of it.
-    """
-
-    task: str
-    name: str
-    file: str
-    beside: str
-    about: str
-    note: str
+    task: str  # whose runs may have it
+    name: str  # of its score
+    file: str  # in the folder of a run, with the score under that name
+    beside: str  # the split that it is shown after
+    about: str  # what it is, in a word or two
+    note: str  # what a reader of the task's scores must know about it
 
     def read(self, place: RunFolder) -> dict[str, float]:
         """The score in percent by its name; nothing where the run has none."""
@@ -39,18 +30,14 @@ class ExtraSet:
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What is known of runs but does not stand in their folders; by itself nothing.
-
-    Args:
-        published: The number to set beside a run's score on a split.
-        preset: The settings that such a run starts from.
-        searched: Whether a run has the settings that a search found.
-        extra_sets: Test sets whose scores are kept beside runs.
-    """
+    """What is known about runs but is not in their folders; nothing by default."""
 
     published: Callable[[RunConfig, str], Published | None] = lambda config, split: None
+    """The published number of a run's score on a split."""
     preset: Callable[[RunConfig], Mapping[str, Any] | None] = lambda config: None
+    """The settings that such a run starts from."""
     searched: Callable[[RunConfig], bool] = lambda config: False
+    """Whether a run has the settings that a search found."""
     extra_sets: Sequence[ExtraSet] = ()
 
 

@@ -1,16 +1,16 @@
-"""Learning curves of several contestants → one small chart in SVG coordinates."""
+"""Learning curves of several contenders → one small chart in SVG coordinates."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
-from canet.report.comparison import Contestant
-from canet.store.summary import OOD, FinishedRun
+from canet.report.comparison import Contender
+from canet.store.summary import OOD
 
 MOST_POINTS = 80
 WARM_UP = 0.1  # the share of epochs whose low scores do not set the scale
@@ -21,12 +21,12 @@ Curve = Callable[[History], np.ndarray | None]
 
 @dataclass(frozen=True)
 class Line:
-    """One contestant's curve: `points` of the mean, `band` around it by one standard deviation.
+    """One contender's curve: `points` of the mean, `band` around it by one standard deviation.
 
     Of many lines, few are `in_focus`: the others are grey and without band until asked for.
     """
 
-    contestant: Contestant
+    contender: Contender
     points: str
     band: str
     last: float
@@ -52,23 +52,6 @@ class Chart:
     highest: float
 
 
-class Histories:
-    """Reads each run's metrics once, however many charts are drawn from them.
-
-    Runs from an archive may have none.
-    """
-
-    def __init__(self) -> None:
-        self._read: dict[str, History] = {}
-
-    def of(self, run: FinishedRun) -> History:
-        place = run.place
-        key = str(place.path)
-        if key not in self._read:
-            self._read[key] = place.read_metrics() if place.has_metrics else {}
-        return self._read[key]
-
-
 def validation(history: History) -> np.ndarray | None:
     return np.array(history["valid"], dtype=float) if history.get("valid") else None
 
@@ -79,27 +62,30 @@ def under_shift(history: History) -> np.ndarray | None:
     return np.mean(np.array(curves, dtype=float), axis=0) if curves else None
 
 
+def read_histories(contender: Contender) -> list[History]:
+    """Scores by epoch of each run; runs from an archive may have none."""
+    places = [run.place for run in contender.runs]
+    return [place.read_metrics() if place.has_metrics else {} for place in places]
+
+
 def draw_chart(
-    contestants: Sequence[Contestant],
+    histories: Sequence[tuple[Contender, list[History]]],
     curve: Curve,
-    histories: Histories,
     quiet: Collection[str] = (),
 ) -> Chart | None:
-    """The mean curve of each contestant over all its runs; None where no run recorded it.
+    """The mean curve of each contender over all its runs; None where no run recorded it.
 
     Those whose label is `quiet` are drawn first, below the others.
     """
     stacks = []
-    for contestant in contestants:
-        found = [curve(histories.of(run)) for run in contestant.runs]
-        curves = [values for values in found if values is not None]
+    for contender, of_runs in histories:
+        curves = [values for one in of_runs if (values := curve(one)) is not None]
         if curves:
-            stacks.append((contestant, _statistics(curves)))
+            stacks.append((contender, _statistics(curves)))
     if not stacks:
         return None
     epochs = max(len(centre) for _, (centre, _) in stacks)
-    settled = [centre[int(WARM_UP * len(centre)) :] for _, (centre, _) in stacks]
-    values = np.concatenate(settled)
+    values = np.concatenate([centre[int(WARM_UP * len(centre)) :] for _, (centre, _) in stacks])
     values = values[np.isfinite(values)]
     if not values.size or epochs < 2:
         return None
@@ -114,18 +100,18 @@ def draw_chart(
         return Chart.bottom - (Chart.bottom - Chart.top) * share
 
     lines = []
-    for contestant, (centre, deviation) in stacks:
+    for contender, (centre, deviation) in stacks:
         epoch = np.unique(np.linspace(0, len(centre) - 1, MOST_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
         upper = [(x(i + 1), y(centre[i] + deviation[i])) for i in epoch]
         lower = [(x(i + 1), y(centre[i] - deviation[i])) for i in epoch[::-1]]
         lines.append(
             Line(
-                contestant,
+                contender,
                 points=_points([(x(i + 1), y(centre[i])) for i in epoch]),
                 band=_points(upper + lower) if deviation.any() else "",
                 last=float(centre[-1]),
-                in_focus=contestant.label not in quiet,
+                in_focus=contender.label not in quiet,
             )
         )
     lines.sort(key=lambda line: line.in_focus)
@@ -141,11 +127,8 @@ def draw_chart(
 
 def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers, at most one more than `most`, that enclose `low` and `high`."""
-    raw = max(high - low, 0.1) / (most - 1)
-    magnitude = 10.0 ** math.floor(math.log10(raw))
-    step = next(s * magnitude for s in (1, 2, 2.5, 5, 10) if s * magnitude >= raw - 1e-9)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(i * step, 6) for i in range(first, max(last, first + 1) + 1)]
+    locator = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
+    return [round(float(tick), 6) for tick in locator.tick_values(low, max(high, low + 0.1))]
 
 
 def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

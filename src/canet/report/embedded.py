@@ -1,15 +1,12 @@
-"""What lies beside the runs and goes into the report: figures, tables, failures."""
+"""What goes into the report besides the runs: figures, tables, failures."""
 
 from __future__ import annotations
 
 import base64
-import os
 import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from canet.errors import CanetError
 from canet.report.tables import Table
 from canet.runs.worker import FAILURE
 from canet.store import RunFolder
@@ -17,7 +14,6 @@ from canet.store.folders import folders_below
 from canet.store.run_folder import CONFIG
 from canet.util.files import read_json
 
-T = TypeVar("T")
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 
 
@@ -35,21 +31,18 @@ class Failure(NamedTuple):
     lines: list[str]
 
 
-def figures(folder: Path) -> tuple[list[Figure], list[str]]:
-    """The pictures of a folder by name, and a line for each that cannot be read.
-
-    The SVG where one was written in both formats.
-    """
+def figures(folder: Path) -> list[Figure]:
+    """The pictures of a folder by name; the SVG where one was written in both formats."""
     chosen: dict[str, Path] = {}
     for suffix in TYPES:
         for path in folder.glob(f"*{suffix}"):
             chosen.setdefault(path.stem, path)
-    return _readable([path for _, path in sorted(chosen.items())], _figure)
+    return [_figure(path) for _, path in sorted(chosen.items())]
 
 
-def tables(folder: Path) -> tuple[list[Table], list[str]]:
-    """The tables of a folder by name, and a line for each that cannot be read."""
-    return _readable(sorted(folder.glob("*.json")), Table.read)
+def tables(folder: Path) -> list[Table]:
+    """The tables of a folder by name."""
+    return [Table.read(path) for path in sorted(folder.glob("*.json"))]
 
 
 def failures(out: Path) -> list[Failure]:
@@ -57,51 +50,19 @@ def failures(out: Path) -> list[Failure]:
     found = []
     for folder in folders_below(out):
         place = RunFolder(folder)
-        if place.finished or not os.path.lexists(folder / FAILURE):
-            continue
-        name = folder.relative_to(out).as_posix()
-        if (folder / CONFIG).exists():
-            name = f"{_told(place)} ({name})"
-        found.append(Failure(name, _lines(folder / FAILURE)))
+        if not place.finished and (folder / FAILURE).exists():
+            name = folder.relative_to(out).as_posix()
+            if (folder / CONFIG).exists():
+                config = place.read_config()
+                job = f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
+                name = f"{job} ({name})"
+            found.append(Failure(name, read_json(folder / FAILURE)["lines"]))
     return found
 
 
-def _readable(paths: Iterable[Path], read: Callable[[Path], T]) -> tuple[list[T], list[str]]:
-    """What comes of those files that can be read, and a line for each of the others."""
-    found, left_out = [], []
-    for path in paths:
-        try:
-            found.append(read(path))
-        except CanetError as error:
-            left_out.append(str(error).replace(f"{path.parent.parent}{os.sep}", ""))
-        except OSError as error:
-            left_out.append(f"'{path.parent.name}/{path.name}' cannot be read ({error.strerror})")
-    return found, left_out
-
-
-def _told(place: RunFolder) -> str:
-    """What a job was to train."""
-    try:
-        config = place.read_config()
-    except CanetError:
-        return f"a job whose {CONFIG} cannot be read"
-    return f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
-
-
-def _lines(path: Path) -> list[str]:
-    """The last lines that a failed job left; that there are none where its file is damaged."""
-    try:
-        return [str(line) for line in read_json(path)["lines"]]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return ["what it left is damaged"]
-
-
-def _title(stem: str) -> str:
-    """`ablation-bars-cora` → `Ablation: bars cora`."""
-    first, *others = re.split("[-_]", stem)
-    return first.capitalize() + (f": {' '.join(others)}" if others else "")
-
-
 def _figure(path: Path) -> Figure:
+    """`ablation-bars-cora.svg` has the title `Ablation: bars cora`."""
+    first, *others = re.split("[-_]", path.stem)
+    title = first.capitalize() + (f": {' '.join(others)}" if others else "")
     content = base64.b64encode(path.read_bytes()).decode()
-    return Figure(_title(path.stem), f"data:{TYPES[path.suffix]};base64,{content}")
+    return Figure(title, f"data:{TYPES[path.suffix]};base64,{content}")

@@ -182,33 +182,3 @@ def save_figure(figure: Figure, folder: Path, name: str) -> None:
     for kind, metadata in METADATA.items():
         with matplotlib.rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
             figure.savefig(path, format=kind, metadata=metadata)
-
-
-class DemoLine(NamedTuple):
-    """One contestant over several draws of the data: final scores, and OOD scores per epoch."""
-
-    label: str
-    colour: str
-    id_scores: list[float]
-    ood_scores: list[float]
-    ood_curves: np.ndarray
-
-
-def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
-    """In distribution beside under shift, and how the latter moves while training."""
-    figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
-    bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
-    values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]
-    draw_bars(bars, ["in distribution", "under shift"], values)
-    for container in bars.containers:
-        bars.bar_label(
-            container, fmt="{:.0f}", label_type="center", color="white", fontweight="bold"
-        )
-    for line in lines:
-        epochs = range(1, line.ood_curves.shape[1] + 1)
-        draw_band(curves, epochs, line.ood_curves.T.tolist(), Style(line.colour), line.label)
-    tidy(bars, "Test accuracy at the selected epoch, a dot for each draw", y="accuracy %")
-    tidy(curves, "Under shift, while training: mean ± one standard deviation", "epoch")
-    curves.legend(frameon=False, loc="lower right")
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.removeprefix("."))

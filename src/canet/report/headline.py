@@ -1,6 +1,6 @@
 """The page's first sentences: how often each method is best under shift, and what leads are worth.
 
-Every method is told of in the same words; a tie is told as a tie, and given to nobody.
+Every method is described in the same words; a tie is reported as a tie and counts for nobody.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from canet.report.comparison import Contestant, Lead, Verdict
+from canet.report.comparison import Contender, Lead, Verdict
 from canet.report.score import number
 
 
@@ -19,7 +19,7 @@ def headline(verdicts: Sequence[Verdict]) -> str:
         return "Scores under shift"
     if len(contests) == 1:
         return _alone(contests[0])
-    parts = _told(v for v in contests if v.lead is not Lead.TIED)
+    parts = _counts(v for v in contests if v.lead is not Lead.TIED)
     ties = Counter(joined(labels(v.best)) for v in contests if v.lead is Lead.TIED)
     parts += [f"{names} tied in {times}" for names, times in sorted(ties.items())]
     return f"Best under shift in {len(contests)} comparisons: {'; '.join(parts)}"
@@ -32,19 +32,19 @@ def evidence(verdicts: Sequence[Verdict]) -> str:
         return ""
     clear = [v for v in contests if v.lead is Lead.CLEAR]
     leads = Counter(v.lead for v in contests)
-    parts = [f"The lead is larger than the spread in {len(clear)} of {len(contests)} comparisons"]
-    parts[0] += f" ({'; '.join(_told(clear))})" if clear else ""
+    whose = f" ({'; '.join(_counts(clear))})" if clear else ""
+    of_all = f"{len(clear)} of {len(contests)} comparisons"
+    parts = [f"The lead is larger than the spread in {of_all}{whose}"]
     parts += [f"within it in {leads[Lead.WITHIN]}"] if leads[Lead.WITHIN] else []
     parts += [f"unknown in {leads[Lead.SINGLE]} of single runs"] if leads[Lead.SINGLE] else []
-    everybody = labels(c for v in contests for c in v.ranked)
     best = labels(c for v in contests for c in v.best)
-    never = [label for label in everybody if label not in best]
+    never = [name for name in labels(c for v in contests for c in v.ranked) if name not in best]
     return f"{joined(parts)}." + (f" Never best: {joined(never)}." if never else "")
 
 
-def labels(contestants: Iterable[Contestant]) -> list[str]:
+def labels(contenders: Iterable[Contender]) -> list[str]:
     """Each once, in the order of the alphabet."""
-    return sorted({contestant.label for contestant in contestants}, key=str.casefold)
+    return sorted({contender.label for contender in contenders}, key=str.casefold)
 
 
 def joined(names: Sequence[str]) -> str:
@@ -69,11 +69,11 @@ def _alone(verdict: Verdict) -> str:
     )
 
 
-def _told(verdicts: Iterable[Verdict]) -> list[str]:
+def _counts(verdicts: Iterable[Verdict]) -> list[str]:
     """How often each is best, the most often first; methods of equal counts together."""
     counts = Counter(verdict.ranked[0].label for verdict in verdicts)
-    told = []
+    texts = []
     for times in sorted(set(counts.values()), reverse=True):
         names = sorted((n for n, count in counts.items() if count == times), key=str.casefold)
-        told.append(f"{joined(names)} in {times}" + (" each" if len(names) > 1 else ""))
-    return told
+        texts.append(f"{joined(names)} in {times}" + (" each" if len(names) > 1 else ""))
+    return texts

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from canet.report.comparison import Comparison, Contestant, Verdict
+from canet.report.comparison import Comparison, Contender, Verdict
 from canet.report.context import ReportContext
 from canet.report.curves import nice_ticks
 from canet.report.headline import joined, labels
@@ -35,10 +35,10 @@ class Axis(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A contestant at its score, `lane` dots above the line."""
+    """A contender at its score, `lane` dots above the line."""
 
     score: float
-    contestant: Contestant
+    contender: Contender
     lane: int
     is_best: bool
 
@@ -58,16 +58,13 @@ class Standing(NamedTuple):
 
 
 def make_standings(
-    sections: list[Section],
-    comparisons: list[Comparison],
-    axis: Axis,
-    context: ReportContext,
+    sections: Sequence[Section], axis: Axis, context: ReportContext
 ) -> Iterator[Standing]:
-    """Those of each comparison, whose section a line leads to."""
-    for section, comparison in zip(sections, comparisons, strict=True):
-        for backbone in comparison.backbones:
-            if verdict := comparison.verdict(backbone):
-                dots = _dots(_scores(comparison, backbone), verdict, axis)
+    """A line for each comparison and backbone, which leads to its section."""
+    for section in sections:
+        for backbone in section.comparison.backbones:
+            if verdict := section.comparison.verdict(backbone):
+                dots = _dots(_scores(section.comparison, backbone), verdict, axis)
                 yield Standing(section, verdict, dots, _published(verdict.ranked, context))
 
 
@@ -85,25 +82,25 @@ def apart(places: Sequence[float], width: float) -> list[int]:
     return lanes
 
 
-def _dots(scores: Sequence[tuple[float, Contestant]], verdict: Verdict, axis: Axis) -> list[Dot]:
-    """Controls, which stand last, are strokes as high as the line: they need no lane."""
-    lanes = apart([axis.place(x) for x, c in scores if not c.is_control], DOT_WIDTH)
+def _dots(scores: Sequence[tuple[float, Contender]], verdict: Verdict, axis: Axis) -> list[Dot]:
+    """Controls, which come last, are strokes as high as the line: they need no lane."""
+    lanes = apart([axis.place(x) for x, c in scores if not c.control], DOT_WIDTH)
     lanes += [0] * (len(scores) - len(lanes))
     return [
-        Dot(score, contestant, lane, any(contestant is best for best in verdict.best))
-        for (score, contestant), lane in zip(scores, lanes, strict=True)
+        Dot(score, contender, lane, any(contender is best for best in verdict.best))
+        for (score, contender), lane in zip(scores, lanes, strict=True)
     ]
 
 
-def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contestant]]:
-    """The contestants that have a score under shift, with it."""
-    scores = [(c.score(OOD_MEAN).mean, c) for c in comparison.of(backbone)]
-    return [(score, c) for score, c in scores if math.isfinite(score)]
+def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contender]]:
+    """The contenders that have a score under shift, with it."""
+    scores = [(c.score(OOD_MEAN), c) for c in comparison.of(backbone)]
+    return [(score.mean, c) for score, c in scores if score.is_finite]
 
 
-def _published(contestants: Sequence[Contestant], context: ReportContext) -> str:
+def _published(contenders: Sequence[Contender], context: ReportContext) -> str:
     """Who is best by the published numbers, among those that were run here."""
-    paper = [(context.published(c.config, OOD_MEAN), c) for c in contestants]
+    paper = [(context.published(c.config, OOD_MEAN), c) for c in contenders]
     scores = [(cell.mean, c) for cell, c in paper if cell and cell.mean is not None]
     if len(scores) < 2:
         return ""

@@ -1,4 +1,4 @@
-"""A score: values of several runs as one number with its spread, beside the published one."""
+"""A score: values of several runs as one number with its spread, and the published one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its spread; no number where a value is none.
+    """A number with its spread; NaN where a value is.
 
     Args:
         values: One per run; none where every run is missing.
         expected: How many runs were asked for; 0 where any number will do.
-        published: The paper's number to set beside it.
+        published: The paper's number to compare it with.
         digits: Digits behind the point.
         rank: 1 for the best of those it is compared with, 2 for the second; 0 for no mark.
         note: What a page shows below it.
@@ -55,13 +55,17 @@ class Score:
         return deviation(self.values)
 
     @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.mean)
+
+    @property
     def has_spread(self) -> bool:
-        return len(self.values) > 1 and math.isfinite(self.mean)
+        return len(self.values) > 1 and self.is_finite
 
     @property
     def shown(self) -> float:
         """The mean with the digits that are shown, so that equals are ranked alike."""
-        return round(self.mean, self.digits) if math.isfinite(self.mean) else -math.inf
+        return round(self.mean, self.digits) if self.is_finite else -math.inf
 
     @property
     def text(self) -> str:
@@ -75,23 +79,22 @@ class Score:
 
     @property
     def key(self) -> float | str:
-        """What a page sorts it by; nothing if it is no number."""
-        return round(self.mean, 4) if math.isfinite(self.mean) else ""
+        """What a page sorts it by; nothing if it is not a number."""
+        return round(self.mean, 4) if self.is_finite else ""
 
 
 def rank(scores: Sequence[Score]) -> list[Score]:
     """Scores that are compared with each other, the best and the second marked; never a lone one.
 
-    One that is no number is not marked.
+    One that is not a number is not marked.
     """
     if len(scores) < 2:
         return list(scores)
-    ranked = []
-    for score in scores:
-        place = 1 + sum(other.shown > score.shown for other in scores)
-        marked = place < 3 and math.isfinite(score.mean)
-        ranked.append(replace(score, rank=place if marked else 0))
-    return ranked
+    places = [1 + sum(other.shown > score.shown for other in scores) for score in scores]
+    return [
+        replace(score, rank=place if place < 3 and score.is_finite else 0)
+        for score, place in zip(scores, places, strict=True)
+    ]
 
 
 def number(value: float, digits: int) -> str:

@@ -1,4 +1,4 @@
-"""The tables of one comparison: scores, other settings, time and memory; a row per contestant."""
+"""The tables of one comparison: scores, other settings, time and memory; a row per contender."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from canet.report.comparison import Comparison, Contestant, differences
+from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import ReportContext
 from canet.report.labels import backbone_label
 from canet.report.score import Score, rank
@@ -16,7 +16,7 @@ from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN
 
 
 class Column(NamedTuple):
-    """Name of a column, what is shown below it, and a cell for each contestant."""
+    """Name of a column, what is shown below it, and a cell for each contender."""
 
     name: str
     about: str
@@ -24,42 +24,42 @@ class Column(NamedTuple):
 
 
 class SectionTable(NamedTuple):
-    """A table with a row per contestant.
+    """A table with a row per contender.
 
     Args:
-        table: Its first column names the contestants, its note is the caption.
+        table: Its first column names the contenders, its note is the caption.
         below: What is shown below the name of each column.
-        contestants: That of each row, and a word about it.
+        contenders: That of each row, and a word about it.
         ranked: Whether rows stand in the order of the first score.
     """
 
     table: Table
     below: Sequence[str]
-    contestants: Sequence[tuple[Contestant, str]]
+    contenders: Sequence[tuple[Contender, str]]
     ranked: bool
 
 
 def score_table(
     comparison: Comparison, backbone: str, metric: str, context: ReportContext
 ) -> SectionTable:
-    """The contestants of a backbone, the best of each column marked, published numbers below."""
-    contestants = comparison.of(backbone)
+    """The contenders of a backbone, the best of each column marked, published numbers below."""
+    contenders = comparison.of(backbone)
     columns = [
-        _column(split, _compared(contestants, split, context), context)
+        _column(split, _compared(contenders, split, context), context)
         for split in comparison.splits
     ]
-    rows = [(contestant, "") for contestant in contestants]
+    rows = [(contender, "") for contender in contenders]
     return _with_spread(backbone_label(backbone), metric, rows, columns, ranked=True)
 
 
 def variant_table(comparison: Comparison, metric: str, context: ReportContext) -> SectionTable:
     """The same methods with other settings, each named by what is other; nothing is marked."""
 
-    def key(contestant: Contestant) -> tuple[str, str, str]:
-        config = contestant.config
+    def key(contender: Contender) -> tuple[str, str, str]:
+        config = contender.config
         return config.backbone, config.method, config.features
 
-    main = {key(c): c for c in comparison.contestants if not c.searched}
+    main = {key(c): c for c in comparison.contenders if not c.searched}
     variants = sorted(comparison.variants, key=key)
     rows = []
     for variant in variants:
@@ -73,9 +73,9 @@ def variant_table(comparison: Comparison, metric: str, context: ReportContext) -
     return _with_spread("Other settings", metric, rows, columns, ranked=False)
 
 
-def cost_table(contestants: Sequence[Contestant]) -> SectionTable:
+def cost_table(contenders: Sequence[Contender]) -> SectionTable:
     """What an epoch of each takes, in time and memory, and which epoch was chosen."""
-    results = [[run.result for run in contestant.runs] for contestant in contestants]
+    results = [[run.result for run in contender.runs] for contender in contenders]
     epochs = [mean(1000 * result.seconds_per_epoch for result in some) for some in results]
     memory = [max(result.peak_memory_mb for result in some) for some in results]
     chosen = [median(result.selected_epoch for result in some) for some in results]
@@ -87,7 +87,7 @@ def cost_table(contestants: Sequence[Contestant]) -> SectionTable:
         Column("device", "", devices),
     ]
     caption = "means over runs; memory is the run's peak on a GPU, the process's on a CPU"
-    rows = [(contestant, backbone_label(contestant.config.backbone)) for contestant in contestants]
+    rows = [(contender, backbone_label(contender.config.backbone)) for contender in contenders]
     return _table("Time and memory", caption, rows, columns, ranked=False)
 
 
@@ -96,16 +96,16 @@ def setting_text(value: Any) -> str:
 
 
 def _compared(
-    contestants: Sequence[Contestant], split: str, context: ReportContext
+    contenders: Sequence[Contender], split: str, context: ReportContext
 ) -> Sequence[Score]:
-    """Scores on a split; extra sets have no best, and controls, which stand last, are never it."""
+    """Scores on a split; extra sets have no best, and controls, which come last, are never it."""
     scores = []
-    for contestant in contestants:
-        paper = None if contestant.searched else context.published(contestant.config, split)
-        scores.append(replace(contestant.score(split), published=paper))
+    for contender in contenders:
+        paper = None if contender.searched else context.published(contender.config, split)
+        scores.append(replace(contender.score(split), published=paper))
     if any(split == extra.name for extra in context.extra_sets):
         return scores
-    rivals = sum(not contestant.is_control for contestant in contestants)
+    rivals = sum(not contender.control for contender in contenders)
     return [*rank(scores[:rivals]), *scores[rivals:]]
 
 
@@ -123,15 +123,15 @@ def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Colu
 def _with_spread(
     title: str,
     metric: str,
-    rows: Sequence[tuple[Contestant, str]],
+    rows: Sequence[tuple[Contender, str]],
     columns: Sequence[Column],
     ranked: bool,
 ) -> SectionTable:
-    """Behind the scores stand what is lost under shift and what their spread is taken over."""
-    everyone = [contestant for contestant, _ in rows]
+    """After the scores come what is lost under shift and what their spread is taken over."""
+    everyone = [contender for contender, _ in rows]
     rules = sorted({run.result.selection for c in everyone for run in c.runs})
-    bases = {contestant.basis for contestant in everyone}
-    if any(len(contestant.runs) > 1 for contestant in everyone):
+    bases = {contender.basis for contender in everyone}
+    if any(len(contender.runs) > 1 for contender in everyone):
         over = f" over {bases.pop()}" if len(bases) == 1 else ""
         what = f"mean ± standard deviation{over}"
     else:
@@ -151,11 +151,11 @@ def _with_spread(
 def _table(
     title: str,
     caption: str,
-    rows: Sequence[tuple[Contestant, str]],
+    rows: Sequence[tuple[Contender, str]],
     columns: Sequence[Column],
     ranked: bool,
 ) -> SectionTable:
-    columns = [Column("method", "", [contestant.label for contestant, _ in rows]), *columns]
+    columns = [Column("method", "", [contender.label for contender, _ in rows]), *columns]
     names, below, cells = zip(*columns, strict=True)
     table = Table("", title, names, list(zip(*cells, strict=True)), [caption])
     return SectionTable(table, below, rows, ranked)

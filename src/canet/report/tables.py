@@ -19,8 +19,6 @@ from canet.util.files import atomic_path, read_json
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
 """What Markdown has about a score of a rank."""
-DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What a table in a damaged file ends in, at the latest when it is shown."""
 
 
 class Text(NamedTuple):
@@ -60,13 +58,9 @@ class Table:
         try:
             content = read_json(path)
             rows = [[_cell(cell) for cell in row] for row in content["rows"]]
-            table = cls(**content | {"rows": rows})
-            table.markdown()
-            if not table._is_sound:
-                raise ValueError(table)
-            return table
-        except DAMAGE:
-            raise CanetError(f"'{path}' is damaged: `canet reproduce` writes it anew") from None
+            return cls(**content | {"rows": rows})
+        except (ValueError, TypeError, LookupError) as error:
+            raise CanetError(f"'{path}' is not a table that `canet reproduce` wrote") from error
 
     def write(self, folder: Path) -> None:
         """FOLDER/NAME.md, FOLDER/NAME.csv and FOLDER/NAME.json."""
@@ -92,17 +86,19 @@ class Table:
     def heads(self) -> list[str]:
         """Heads as they are shown: `paper` behind the columns that have published numbers."""
         beside = self._beside()
-        pairs = ([head, "paper"] if i in beside else [head] for i, head in enumerate(self.columns))
-        return [head for pair in pairs for head in pair]
+        columns = enumerate(self.columns)
+        return [
+            text for i, head in columns for text in ([head, "paper"] if i in beside else [head])
+        ]
 
     @cached_property
     def shown(self) -> list[list[Text]]:
         """The rows under these heads."""
-        beside, rows = self._beside(), []
-        for row in self.rows:
-            pairs = (_texts(cell, i in beside) for i, cell in enumerate(row))
-            rows.append([text for pair in pairs for text in pair])
-        return rows
+        beside = self._beside()
+        return [
+            [text for i, cell in enumerate(row) for text in _texts(cell, i in beside)]
+            for row in self.rows
+        ]
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows as plain text."""
@@ -148,23 +144,14 @@ class Table:
         texts = [i for i in range(len(self.columns)) if i not in scored]
         groups: list[list[int]] = [[]]
         for i in scored:
-            width = sum(1 + (j in beside) for j in [*groups[-1], i])
-            if width > widest:
+            if sum(1 + (j in beside) for j in [*groups[-1], i]) > widest:
                 groups.append([])
             groups[-1].append(i)
-        return [self._only([*texts, *group]) for group in groups]
-
-    @property
-    def _is_sound(self) -> bool:
-        """Whether heads and notes are texts, and every row has a cell for each head."""
-        texts = [self.title, *self.columns, *self.notes]
-        return all(isinstance(text, str) for text in texts) and all(
-            len(row) == len(self.columns) for row in self.rows
-        )
-
-    def _only(self, columns: Sequence[int]) -> Table:
-        rows = [[row[i] for i in columns] for row in self.rows]
-        return replace(self, columns=[self.columns[i] for i in columns], rows=rows)
+        parts = []
+        for group in ([*texts, *group] for group in groups):
+            rows = [[row[i] for i in group] for row in self.rows]
+            parts.append(replace(self, columns=[self.columns[i] for i in group], rows=rows))
+        return parts
 
     def _scored(self) -> list[int]:
         """Columns that hold scores."""

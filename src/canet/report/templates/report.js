@@ -38,7 +38,7 @@
   all("table.sortable thead th").forEach((head) =>
     head.querySelector("button").addEventListener("click", () => sort(head)));
 
-  // Legends: one contestant at a time stands out.
+  // Legends: one contender at a time stands out.
   all(".legend").forEach((legend) => {
     const charts = legend.nextElementSibling;
     const buttons = all("button", legend);

@@ -32,7 +32,7 @@ from canet.util.memory import keep_freed_memory
 
 SAME_NODES = "erm on the same nodes"
 INTERVENING = "canet with interventions"
-CONTESTANTS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
+CONTENDERS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
 PUBLISHED_EPOCHS = 500
 LOOKS = 3  # on a GPU, of the run that warms up: recorded before the first, timed after
 FEWEST = {"cpu": 3, "cuda": 60}
@@ -56,22 +56,22 @@ class Clock:
 
 
 def measure(
-    case: Case, contestant: str, task: ShiftTask, device: torch.device, seconds: float
+    case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Times per epoch and peak memory of a contestant, or that it died for memory.
+    """Times per epoch and peak memory of a contender, or that it died for memory.
 
     Args:
-        case, contestant: What is measured.
+        case, contender: What is measured.
         task: The case's task.
         device: Where.
         seconds: About how long to measure, warm-up aside.
     """
     meter = Meter(device)
     try:
-        if contestant == "plain":
+        if contender == "plain":
             measured = _plain(case, task, device, seconds)
         else:
-            measured = _engine(case, contestant, task, device, seconds)
+            measured = _engine(case, contender, task, device, seconds)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
@@ -98,24 +98,24 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
 
 def _trainer(
     case: Case,
-    contestant: str,
+    contender: str,
     task: ShiftTask,
     device: torch.device,
     epochs: int,
     fields: TaskFields | None = None,
 ) -> Trainer:
-    of_canet = contestant in ("canet", INTERVENING)
+    of_canet = contender in ("canet", INTERVENING)
     settings: Settings = case.settings() if of_canet else case.erm_settings()
-    if contestant == INTERVENING:
+    if contender == INTERVENING:
         settings = replace(case.settings(), interventions="inferred")
-    if contestant == SAME_NODES and fields is None:
+    if contender == SAME_NODES and fields is None:
         fields = _trainer(case, "canet", task, device, epochs).fields
     method = "canet" if of_canet else "erm"
     return Trainer(task, method, case.backbone, settings, device.type, epochs, fields)
 
 
 def _engine(
-    case: Case, contestant: str, task: ShiftTask, device: torch.device, seconds: float
+    case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
     """A short run that warms up and tells how long an epoch takes, then the one that counts.
 
@@ -123,12 +123,12 @@ def _engine(
     """
     keep_freed_memory()
     between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
-    short = _trainer(case, contestant, task, device, LOOKS * between)
+    short = _trainer(case, contender, task, device, LOOKS * between)
     clock = Clock()
     short.run(on_progress=clock)
     wanted = round(seconds / min(clock.times()))
     epochs = max(FEWEST[device.type], min(MOST[device.type], wanted)) // between * between
-    trainer = _trainer(case, contestant, task, device, epochs + between, short.fields)
+    trainer = _trainer(case, contender, task, device, epochs + between, short.fields)
     clock = Clock()
     begin = time.perf_counter()
     run = trainer.run(on_progress=clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from benchmarks.cases import Case
-from benchmarks.contestants import INTERVENING, PUBLISHED_EPOCHS
+from benchmarks.contenders import INTERVENING, PUBLISHED_EPOCHS
 from benchmarks.growth import AXIS_NAMES
 from benchmarks.results import Quartiles, Results
 from benchmarks.targets import Check, checks
@@ -59,7 +59,7 @@ def epochs(results: Results) -> Tabular:
     rows = [
         [
             case.label,
-            *(_time(results, case, contestant) for contestant in ("plain", "erm", "canet")),
+            *(_time(results, case, contender) for contender in ("plain", "erm", "canet")),
             _number(results.ratio(case)),
             _number(results.beside_erm(case)),
             _number(results.run_seconds(case)),
@@ -91,7 +91,7 @@ def memory(results: Results) -> Tabular:
     """Peak memory in MB: in all, and above the level before a model was built."""
     rows = []
     for case in results.cases:
-        used = [_memory(results, case, contestant) for contestant in ("plain", "erm", "canet")]
+        used = [_memory(results, case, contender) for contender in ("plain", "erm", "canet")]
         rows.append([case.label, *used, _number(results.memory_ratio(case))])
     columns = ["case", "plain MB", "ERM MB", "CaNet MB", "plain ÷ CaNet"]
     return Tabular("Peak memory (above the level before)", columns, rows)
@@ -162,21 +162,21 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _time(results: Results, case: Case, contestant: str) -> str:
-    measured: Quartiles | None = results.spread(case, contestant)
+def _time(results: Results, case: Case, contender: str) -> str:
+    measured: Quartiles | None = results.spread(case, contender)
     if measured is None:
-        return "died" if "died" in results.of(case, contestant) else "–"
+        return "died" if "died" in results.of(case, contender) else "–"
     median, lower, upper = (_number(1000 * seconds) for seconds in measured)
     return f"{median} [{lower}, {upper}]"
 
 
-def _memory(results: Results, case: Case, contestant: str) -> str:
-    measured = results.of(case, contestant)
+def _memory(results: Results, case: Case, contender: str) -> str:
+    measured = results.of(case, contender)
     if not measured:
         return "–"
     if "died" in measured:
         cap = f" at a cap of {measured['cap_mb']:,.0f}" if "cap_mb" in measured else ""
         needed, extrapolated = results.needed_mb(case)
-        need = f"; ≈ {needed:,.0f}" if contestant == "plain" and extrapolated else ""
+        need = f"; ≈ {needed:,.0f}" if contender == "plain" and extrapolated else ""
         return f"died: {measured['died']}{cap}{need}"
     return f"{measured['peak_mb']:,.0f} ({measured['peak_mb'] - measured['level_mb']:,.0f})"

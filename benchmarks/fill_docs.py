@@ -1,10 +1,10 @@
 """Fill the tables and pictures of the pages about performance from the JSON of benchmark runs.
 
-    python -m benchmarks.page docs RUN.json [RUN.json ...]
+    python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
 
-`docs/performance.md` has the targets, `docs/results/performance.md` every other table. A part of a
-page between `<!-- NAME -->` and `<!-- end NAME -->` is made anew, with one table for each device;
-all else stays. Pictures go to `docs/images/`.
+`docs/performance.md` has the targets, `docs/results/performance.md` every other table. The part of
+a page between `<!-- NAME -->` and `<!-- end NAME -->` is written again, with one table for each
+device; all else stays. Pictures go to `docs/images/`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import tables
+from benchmarks import markdown
+from benchmarks.markdown import Tabular
 from benchmarks.pictures import DEVICES, draw_growth, draw_ratios
 from benchmarks.results import Results
-from benchmarks.tables import Tabular
 from canet.errors import CanetError
 from canet.util.files import atomic_path
 
 PARTS: dict[str, Callable[[Results], Tabular]] = {
-    "targets": tables.targets,
-    "epochs": tables.epochs,
-    "memory": tables.memory,
-    "ceiling": tables.ceiling,
-    "growth": tables.growth,
+    "targets": markdown.targets,
+    "epochs": markdown.epochs,
+    "memory": markdown.memory,
+    "ceiling": markdown.ceiling,
+    "growth": markdown.growth,
 }
 MACHINES = "machines"
 PAGES: dict[str, tuple[str, ...]] = {
@@ -36,7 +36,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 
 def fill(text: str, parts: Sequence[str], runs: Sequence[Results]) -> str:
-    """A page's text with these generated parts made anew."""
+    """A page's text with these generated parts written again."""
     for name in parts:
         text = _replace(text, name, _content(name, runs))
     return text
@@ -58,7 +58,7 @@ def _content(name: str, runs: Sequence[Results]) -> str:
 
 
 def _machine(run: Results) -> str:
-    return f"- {DEVICES[run.device]}: {tables.machine(run)}; `{run.content['command']}`"
+    return f"- {DEVICES[run.device]}: {markdown.machine(run)}; `{run.content['command']}`"
 
 
 def _part(run: Results, table: Tabular) -> str:
@@ -90,6 +90,8 @@ def main() -> None:
     for run in merged:
         if run.growth():
             draw_growth(run, images, f"growth-{run.device}")
+    for name in ("performance", *(f"growth-{device}" for device in DEVICES)):
+        (images / f"{name}.png").unlink(missing_ok=True)  # pages show the SVG
 
 
 if __name__ == "__main__":

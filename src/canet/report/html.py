@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.errors import CanetError, InputWarning
-from canet.methods import METHODS
+from canet.methods import METHODS, Settings
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
 from canet.report.context import NO_CONTEXT, ReportContext
-from canet.report.curves import Histories
 from canet.report.headline import evidence, headline, joined, labels
-from canet.report.labels import backbone_label
+from canet.report.labels import SEARCHED_NOTE, backbone_label
 from canet.report.overview import Axis, make_standings
 from canet.report.results import find_results
 from canet.report.score import number
@@ -38,26 +35,20 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
     """Write a page about all finished runs at or below `out`, or in it, to the file `target`.
 
     Tables and figures of a reproduction, in `out/tables` and `out/figures`, become part of it.
-    Damaged runs, tables and figures are left out, and named on it.
-    `out` may be an archive of runs. `context` is what the page is told besides.
+    Runs that cannot be read are left out, and named on it. `out` may be an archive of runs.
     """
     with runs_at(out) as root:
         results, left_out = find_results(root, context.extra_sets)
         page = _render(root, compare(results, context), context, left_out)
-    try:
-        with atomic_path(target) as temporary:
-            # What is no character, as in the name of a folder, is shown as its number.
-            temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise CanetError(
-            f"cannot write '{target}' ({error.strerror}): choose another file with --out"
-        ) from None
+    with atomic_path(target) as temporary:
+        # What is not a character, as in the name of a folder, is shown as its number.
+        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def _render(
     out: Path, comparisons: list[Comparison], context: ReportContext, left_out: Sequence[str]
 ) -> str:
-    """The page; `left_out` has a line for each damaged run: its folder and the cause."""
+    """The page; `left_out` has a line for each run that cannot be read."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -69,39 +60,34 @@ def _render(
     )
     environment.filters |= {"number": number, "value": setting_text, "backbone": backbone_label}
     environment.filters |= {"joined": joined, "labels": labels}
-    histories = Histories()
-    sections = [make_section(comparison, histories, context) for comparison in comparisons]
+    environment.globals |= {"default_epochs": Settings().epochs, "searched_note": SEARCHED_NOTE}
+    sections = [make_section(comparison, context) for comparison in comparisons]
     axis = Axis.of(comparisons)
-    standings = list(make_standings(sections, comparisons, axis, context))
+    standings = list(make_standings(sections, axis, context))
     verdicts = [standing.verdict for standing in standings]
-    contestants = [c for comparison in comparisons for c in comparison.contestants]
-    variants = [c for comparison in comparisons for c in comparison.variants]
-    runs = [run for c in contestants + variants for run in c.runs]
-    shown = {c.config.method for c in contestants + variants}
-    machines = Counter(map(_machine, runs))
-    figures, damaged_figures = embedded.figures(out / "figures")
-    tables, damaged_tables = embedded.tables(out / "tables")
-    for line in [*damaged_figures, *damaged_tables]:
-        warnings.warn(f"left out a file: {line}", InputWarning, stacklevel=3)
+    contenders = [c for comparison in comparisons for c in comparison.contenders]
+    everyone = contenders + [c for comparison in comparisons for c in comparison.variants]
+    runs = [run for c in everyone for run in c.runs]
+    shown = {c.config.method for c in everyone}
+    seconds = sum(run.result.epochs * run.result.seconds_per_epoch for run in runs)
     return environment.get_template("report.html.jinja").render(
         headline=headline(verdicts),
         evidence=evidence(verdicts),
         sections=sections,
         standings=standings,
         axis=axis,
-        legend=legend(contestants),
+        legend=legend(contenders),
         controls={"blind": BLIND, "centred": CENTRED},
         methods={name: METHODS[name] for name in METHODS if name in shown},
         num_runs=len(runs),
-        num_configurations=len(contestants) + len(variants),
+        num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
-        machines=machines.most_common(),
-        duration=duration(sum(run.result.epochs * run.result.seconds_per_epoch for run in runs)),
+        machines=Counter(map(_machine, runs)).most_common(),
+        duration=duration(seconds),
         left_out=left_out,
-        damaged_files=[*damaged_figures, *damaged_tables],
         failures=embedded.failures(out),
-        figures=figures,
-        tables=tables,
+        figures=embedded.figures(out / "figures"),
+        tables=embedded.tables(out / "tables"),
     )
 
 

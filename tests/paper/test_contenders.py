@@ -9,7 +9,6 @@ import pytest
 
 from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
@@ -61,33 +60,14 @@ def test_its_runs_have_the_settings_found_and_are_draws_of_the_data_alone(
     assert all(config.settings == asdict(published) | FOUND for config in added)
 
 
-def test_a_search_that_ends_where_it_started_takes_no_further_run(
-    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
-) -> None:
-    before = table1.configs()
-    search_canet("cora", "gcn")
-    assert all(config in before for config in table1.configs())
-    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
-    ours, again = (cell(main, "GCN", name, "cora OOD") for name in ("CaNet", SEARCHED_LABEL))
-    assert again.values == ours.values
-
-
-def test_a_task_without_a_search_is_a_gap(
-    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
-) -> None:
-    search_canet("cora", "gcn", **FOUND)
-    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
-    assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").text == "90.00 ± 0.00"
-    assert cell(main, "GCN", SEARCHED_LABEL, "citeseer OOD").text == "–"
-
-
-def test_it_is_marked_like_any_other_but_set_beside_no_published_number(
+def test_it_is_marked_like_any_other_but_has_no_published_number(
     table1: Table1, search_canet: SearchCaNet, tmp_path: Path
 ) -> None:
     search_canet("cora", "gcn", **FOUND)
     main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
     assert cell(main, "GCN", "CaNet", "cora OOD").published is not None
     assert cell(main, "GCN", SEARCHED_LABEL, "cora OOD").published is None
+    assert cell(main, "GCN", SEARCHED_LABEL, "citeseer OOD").text == "–"
     assert f"| GCN | {SEARCHED_LABEL} | **90.00 ± 0.00** | – |" in main.markdown()
     assert "| GCN | CaNet | <u>80.00 ± 0.00</u> | 96.12 ± 1.04 |" in main.markdown()
 
@@ -117,24 +97,6 @@ def test_it_is_neither_in_a_quick_version_nor_without_canet(
     assert SEARCHED_NOTE not in table2.notes()
 
 
-def test_it_is_nowhere_without_a_search(table1: Table1, search_canet: SearchCaNet) -> None:
-    assert not any(e.searched for backbone in ("gcn", "gat") for e in table1.entrants(backbone))
-    assert SEARCHED_NOTE not in table1.notes()
-
-
-def test_its_french_scores_have_shifted_labels_too(
-    search_canet: SearchCaNet, small_root: Path, tmp_path: Path
-) -> None:
-    search_canet("twitch", "gcn", **FOUND)
-    table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
-    finished = write_runs(table2, tmp_path, score_of)
-    for place in finished.places(table2.configs()):
-        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.0})
-    main = table2.tables(finished)[0]
-    shifted = cell(main, "GCN", SEARCHED_LABEL, f"twitch {SHIFTED}")
-    assert (shifted.mean, shifted.expected, shifted.published) == (52.0, 5, None)
-
-
 def test_it_is_in_the_tables_of_elliptic_and_not_in_its_figure(
     search_canet: SearchCaNet, small_root: Path, tmp_path: Path
 ) -> None:
@@ -150,3 +112,14 @@ def test_it_is_in_the_tables_of_elliptic_and_not_in_its_figure(
     drawn = (tmp_path / "elliptic.svg").read_text(encoding="utf-8")
     assert "<!-- CaNet -->" in drawn
     assert "searched" not in drawn
+
+
+def test_a_search_that_ends_where_it_started_takes_no_further_run(
+    table1: Table1, search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    before = table1.configs()
+    search_canet("cora", "gcn")
+    assert all(config in before for config in table1.configs())
+    main = table1.tables(write_runs(table1, tmp_path, score_of))[0]
+    ours, again = (cell(main, "GCN", name, "cora OOD") for name in ("CaNet", SEARCHED_LABEL))
+    assert again.values == ours.values

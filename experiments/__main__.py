@@ -1,0 +1,41 @@
+"""`python -m experiments NAME --out FOLDER`: run one of our own studies."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from canet.cli.main import main
+from canet.cli.options import DataRoot, Device, DeviceOption, Quiet, RayAddress, names
+from canet.cli.reproduce import Archive, Jobs, Methods, Out, Quick, Retry, Tasks
+from canet.paper import Scope
+from canet.paper.reproduce import reproduce
+from experiments import EXPERIMENTS
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help=f"{', '.join(EXPERIMENTS)} or all.")],
+    out: Out,
+    jobs: Jobs = 1,
+    quick: Quick = False,
+    device: DeviceOption = Device.auto,
+    methods: Methods = None,
+    tasks: Tasks = None,
+    retry: Retry = False,
+    archive: Archive = None,
+    ray: RayAddress = None,
+    data_root: DataRoot = None,
+    quiet: Quiet = False,
+) -> None:
+    """One of our own studies: run its jobs, then write its tables and figures."""
+    scope = Scope(quick, names(methods), names(tasks), data_root)
+    if reproduce(EXPERIMENTS, name, out, scope, jobs, device.value, retry, archive, quiet, ray):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    main(app, "experiments")

@@ -1,0 +1,197 @@
+"""The page: self-contained, escaped, complete, and honest about what is missing."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from canet import cli
+from canet.errors import CanetError, InputWarning
+from canet.paper.paper_report import write_report
+from canet.store.run_folder import CONFIG, RESULT
+from canet.util.files import write_json
+from tests.finished import make_config, write_run
+from tests.report.reproduction import Maker, spoil
+from tests.searches import SearchCaNet
+
+
+@pytest.fixture
+def page(reproduction: Path) -> str:
+    """The report of a made-up reproduction."""
+    return (reproduction / "report.html").read_text(encoding="utf-8")
+
+
+def report(root: Path) -> str:
+    write_report(root, root / "report.html")
+    return (root / "report.html").read_text(encoding="utf-8")
+
+
+def headline(page: str) -> str:
+    found = re.search("<h1>(.*)</h1>", page)
+    assert found
+    return found[1]
+
+
+def part(page: str, name: str) -> str:
+    """The section with this id."""
+    return page.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+
+
+class Addresses(HTMLParser):
+    """Collects what a page links to or loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.ids: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.found += [values[name] or "" for name in ("href", "src", "srcset") if name in values]
+        if values.get("id"):
+            self.ids.add(values["id"] or "")
+
+
+def test_the_page_needs_no_other_file_and_every_link_has_its_end(page: str) -> None:
+    addresses = Addresses()
+    addresses.feed(page)
+    assert all(address.startswith(("#", "data:")) for address in addresses.found)
+    inner = {address[1:] for address in addresses.found if address.startswith("#")}
+    assert inner
+    assert inner <= addresses.ids
+    assert "@import" not in page
+    assert "url(" not in page
+
+
+def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
+    assert headline(page) == "Best under shift in 10 comparisons: CaNet in 10"
+    for text in (
+        *("Cora, disjoint", "Arxiv, structural", "Elliptic, structural", "Twitch"),
+        *("protocol disjoint", "structural features", "best validation", "paper 96.12 ± 1.04"),
+        *("ERM, blind", "num_environments = 5", "NVIDIA H200", "torch 2.11.0"),
+        *("2.31", "match with the true ones 0.42", "Elliptic: gcn", "1 job failed."),
+        *("cora eerm-gcn, seed 3", "paper: CaNet, 3.4 above Mixup", "not in the paper"),
+        *('<g class="line of-mixup quiet"', '<g class="line of-canet"', "Controls do not compete"),
+    ):
+        assert text in page
+
+
+def test_a_tie_is_shown_as_a_tie(tmp_path: Path) -> None:
+    for method in ("erm", "canet"):
+        write_run(tmp_path, make_config(method=method), {"ood/far": 70.0, "test_id": 90.0})
+    page = report(tmp_path)
+    assert headline(page) == "CaNet and ERM are tied under shift"
+    for method in ("canet", "erm"):
+        assert page.count(f'<span class="dot of-{method} best" ') == 1
+
+
+def test_notes_are_shown_where_they_apply(tmp_path: Path) -> None:
+    findings = {"num_columns": 20, "moved_columns": [7, 3], "share": [0.9, 0.5]}
+    config = make_config(method="canet", interventions="inferred", epochs=40)
+    write_run(tmp_path, config, {"ood/far": 70.0, "test_id": 90.0}, findings=findings)
+    page = report(tmp_path)
+    assert "CaNet, GCN, inferred groups: 7 (90 %), 3 (50 %)." in page
+    assert "40 instead of 500" in page
+    assert "structural features" not in page.lower()
+
+
+def test_runs_that_cannot_be_read_are_named_on_the_page(page: str, tmp_path: Path) -> None:
+    assert part(page, "left-out") == ""
+    Maker(tmp_path).run(make_config(method="erm"))
+    folder = Maker(tmp_path / "<b>").run(make_config(method="irm"))
+    write_json(folder / RESULT, [])
+    with pytest.warns(InputWarning, match="left out a run"):
+        text = report(tmp_path)
+    listed = part(text, "left-out")
+    assert f"&lt;b&gt;/{folder.parent.name}/seed-0" in listed
+    assert "<b>" not in listed
+    assert "IRM" not in text.partition('<section id="left-out">')[0]
+
+
+def test_searched_canet_is_a_ring_that_is_not_named_the_best(
+    search_canet: SearchCaNet, tmp_path: Path
+) -> None:
+    search_canet("cora", hidden=128)
+    maker = Maker(tmp_path)
+    maker.run(make_config("cora", "erm"), 50.0)
+    maker.run(make_config("cora", "canet"), 70.0)
+    maker.run(make_config("cora", "canet", hidden=128), 90.0)
+    page = report(tmp_path)
+    assert headline(page).startswith("CaNet is best under shift, by ")
+    assert '<span class="dot of-searched" ' in page
+    assert '<span class="dot of-canet best" ' in page
+    assert "CaNet-GCN, searched, K = 3" in page
+
+
+def test_texts_from_files_are_escaped(page: str, tmp_path: Path) -> None:
+    assert "MemoryError: &lt;no room&gt;" in page
+    assert "Table 1: &lt;accuracy&gt; under shift" in page
+    assert "<no room>" not in page
+    hostile = '"><script>alert(1)</script>'
+    place = Maker(tmp_path).run(make_config())
+    config = replace(make_config(), protocol=hostile, method=hostile)
+    write_json(place / CONFIG, config.__dict__)
+    assert "<script>alert" not in report(tmp_path)
+
+
+def test_scores_that_are_not_numbers_are_dashes(tmp_path: Path) -> None:
+    maker = Maker(tmp_path)
+    spoil(maker.run(make_config(method="erm")), "ood/domain 5")
+    maker.run(make_config(method="irm"))
+    page = report(tmp_path)
+    assert 'data-value="">–' in page
+    assert not re.search(r"\bnan\b", page.partition("<body>")[2].partition("<script>")[0])
+
+
+def test_many_runs_make_a_small_page_soon(tmp_path: Path) -> None:
+    Maker(tmp_path / "runs", epochs=500).runs(["cora"], draws=3, seeds=4)
+    begin = time.perf_counter()
+    assert len(report(tmp_path)) < 250_000
+    assert time.perf_counter() - begin < 20
+
+
+def test_unfinished_runs_alone_are_rejected(tmp_path: Path) -> None:
+    (Maker(tmp_path).run(make_config()) / "done").unlink()
+    with pytest.raises(CanetError, match="no finished run"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+def command(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.setattr(sys, "argv", ["canet", "report", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.mark.parametrize("option", [None, "--out"])
+def test_the_command_writes_the_page_and_says_where(
+    option: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Maker(tmp_path / "runs").run(make_config())
+    target = tmp_path / "new" / "page.html" if option else tmp_path / "runs" / "report.html"
+    assert command(monkeypatch, tmp_path / "runs", *([option, target] if option else [])) == 0
+    assert str(target) in capsys.readouterr().out
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_folder_without_runs_or_a_target_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Maker(tmp_path / "runs").run(make_config())
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    target = tmp_path / "file" / "page.html"
+    for arguments in ((tmp_path / "runs", "-o", target), (tmp_path / "empty",)):
+        assert command(monkeypatch, *arguments) == 2
+        assert capsys.readouterr().err.count("\n") == 1
