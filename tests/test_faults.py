@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -158,18 +157,6 @@ def test_a_disk_that_is_full_at_any_write_loses_nothing(
         assert call(folder, *TRAIN).code == 0
         assert outcome(folder) == outcome(tmp_path / "whole")
     assert full == 7  # config, two checkpoints, weights, metrics, result, record
-
-
-def test_a_file_that_may_not_grow_so_large_is_one_line(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        answer = call(tmp_path, *TRAIN)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert_one_line(answer, WEIGHTS)
-    assert call(tmp_path, *TRAIN).code == 0
-    outcome(tmp_path)
 
 
 def test_a_full_disk_is_not_a_failure_of_a_job(
