@@ -28,6 +28,7 @@ from canet.methods.interventions import (
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.settings import override, recorded
 from canet.training import Trainer
+from canet.training.inference import GraphReader
 from tests.training.tiny import tiny_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:interventions move")  # of few columns, many
