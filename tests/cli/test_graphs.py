@@ -144,7 +144,7 @@ def test_a_graph_stored_one_way_is_told_in_one_line(place: Path, tmp_path: Path)
     command = ("fit", place / "january", "--label", "topic", *QUICK, "--out", "model", "--quiet")
     answer = call_in_new_process(tmp_path, *command)
     assert (answer.code, answer.out) == (0, "")
-    assert answer.err.startswith("canet: warning: hardly an edge has its reverse")
+    assert answer.err.startswith("canet: warning: few edges have their reverse")
     assert answer.err.count("\n") == 1
 
 

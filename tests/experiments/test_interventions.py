@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import CENTRED, WITHOUT_SPURIOUS
-from canet.data.benchmarks.catalog import GENERATORS
+from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunConfig

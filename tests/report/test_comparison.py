@@ -9,7 +9,7 @@ from canet.data import CENTRED, WITHOUT_SPURIOUS
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.report.comparison import Comparison, Contender, Lead, compare
-from canet.report.results import OOD_MEAN, read_results
+from canet.report.results import read_results
 from canet.store import RunConfig
 from tests.finished import make_config, write_run
 from tests.searches import SearchCaNet
