@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import load_task
-from canet.paper.scope import OOD_SETS, Repeat, Scope, Subject
-from canet.runs.evaluate import WITHOUT_SPURIOUS, open_trainer
+from canet.data import DATASETS, WITHOUT_SPURIOUS, load_task
+from canet.paper.scope import Repeat, Scope, Subject
+from canet.runs.evaluate import open_trainer
 
 SYNTHETIC = Subject("synthetic", "original", "synthetic")
 
@@ -55,4 +55,4 @@ def test_without_files_finished_runs_tell_the_features(fresh_cache: Path) -> Non
 @pytest.mark.parametrize("task", ["synthetic", "twitch", "arxiv", "elliptic"])
 def test_the_names_of_ood_sets_are_those_of_the_task(task: str, small_root: Path) -> None:
     splits = load_task(task, small_root).splits()
-    assert OOD_SETS[task] == tuple(name for name in splits if name.startswith("ood/"))
+    assert DATASETS[task].ood_sets == tuple(name for name in splits if name.startswith("ood/"))

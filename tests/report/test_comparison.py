@@ -11,6 +11,7 @@ from canet.paper.paper_report import CONTEXT
 from canet.report.comparison import Comparison, Contender, Lead, compare
 from canet.report.results import read_results
 from canet.store import RunConfig
+from canet.store.summary import OOD_MEAN
 from tests.finished import make_config, write_run
 from tests.searches import SearchCaNet
 
