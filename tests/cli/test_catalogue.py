@@ -48,7 +48,7 @@ def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list
     assert states == {
         **dict.fromkeys(("synthetic", "twitch", "arxiv", "elliptic"), "present"),
         **dict.fromkeys(("citeseer", "pubmed"), "missing"),
-        "cora": "damaged",
+        "cora": "changed",
     }
     statistics = content["elliptic"]["statistics"]
     assert statistics == {"nodes": 441, "edges": 392, "classes": 2, "features": 165}
