@@ -18,6 +18,6 @@ def outcome(place: RunFolder) -> dict[str, Any]:
     return {
         "weights": (place.path / WEIGHTS).read_bytes(),
         "metrics": place.read_metrics(),
-        "scores": place.read_result()["scores"],
+        "scores": place.read_result().scores,
         "config": place.read_config(),
     }

@@ -39,7 +39,7 @@ def main(commands: typer.Typer = app, name: str = "canet") -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal may not know the character ±
     warnings.showwarning = _warn
-    sys.exit(_run(commands, name))
+    sys.exit(_run(commands, name) or 0)
 
 
 def _run(commands: typer.Typer, name: str) -> Any:
