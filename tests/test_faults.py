@@ -17,7 +17,7 @@ import torch
 
 from canet.data.benchmarks import synthetic
 from canet.errors import CanetError, ChecksumError
-from canet.runs import run_jobs, worker
+from canet.runs import run_jobs
 from canet.store import RunFolder, find_runs, unpack_archive, write_archive
 from canet.store.checkpoints import read_checkpoint
 from canet.store.model_folder import read_model, write_model
@@ -193,7 +193,6 @@ def test_finished_jobs_on_other_data_are_rejected(
     run_jobs([tiny_job()], tmp_path, device="cpu", quiet=True)
     assert run_jobs([tiny_job()], tmp_path, device="cpu", quiet=True) == []
     monkeypatch.setattr(synthetic, "NUM_USERS", 301)
-    monkeypatch.setattr(worker._Warm, "trainer", None)
     with pytest.raises(CanetError, match="other data"):
         run_jobs([tiny_job()], tmp_path, device="cpu", quiet=True)
 

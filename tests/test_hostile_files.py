@@ -13,7 +13,6 @@ import pytest
 import torch
 
 import canet
-from canet.data.benchmarks.planetoid import load_pickle
 from canet.data.benchmarks.processed import processed
 from canet.errors import CanetError
 from canet.presets import read_settings
@@ -21,7 +20,6 @@ from canet.store import RunFolder
 from canet.store.archive import runs_at
 from canet.store.checkpoints import read_checkpoint
 from canet.store.summary import read_run
-from canet.util.files import sha256
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_files
 from tests.own_graphs import own_graph
@@ -76,12 +74,6 @@ def unpack_runs(folder: Path) -> None:
         read_run(RunFolder(root / "run"))
 
 
-def published_pickle(folder: Path) -> object:
-    """As if a published file were the hostile one: its checksum is right."""
-    path = folder / "ind.cora.graph"
-    return load_pickle(path, sha256(path))
-
-
 def read_copy(folder: Path) -> None:
     """A processed copy that is another file is made again."""
     hostile = folder / "cache" / "processed" / "any"
@@ -123,7 +115,6 @@ LOADERS = [
     ),
     Loader("archive of runs", "runs.tar.xz", unpack_runs, rejects_all=True),
     Loader("settings", "best.json", lambda f: read_settings(f / "best.json")),
-    Loader("published pickle", "ind.cora.graph", published_pickle),
     Loader("processed copy", "cache/processed/any", read_copy),
 ]
 

@@ -116,6 +116,8 @@ def _open_journal(path: Path) -> BaseStorage:
 def _drop_torn_line(path: Path) -> None:
     """Drop the part of a line that a full disk or a kill cut off: Optuna would append to it."""
     content = path.read_bytes()
+    if not content.startswith(ENTRY[: len(content)]):
+        raise ValueError("its first line is not one of Optuna's")
     end = content.rfind(b"\n") + 1
     torn = content[end:]
     if torn and torn.startswith(ENTRY[: len(torn)]):
