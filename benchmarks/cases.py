@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from canet.data import load_task
-from canet.data.benchmarks import arxiv
+from canet.data.benchmarks.arxiv import Arxiv
+from canet.data.benchmarks.dataset import Request
 from canet.data.task import ShiftTask
 from canet.errors import check_name
 from canet.methods import InterventionSettings
@@ -85,7 +86,8 @@ def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
 
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
     """The Arxiv task without its features file: real graph, labels and splits."""
-    graph = arxiv.Arxiv().read_graph(data_root)
+    dataset = Arxiv()
+    graph = dataset.read_graph(data_root)
     random = torch.Generator().manual_seed(0)
     x = torch.randn(len(graph["y"]), ARXIV_FEATURES, generator=random)
-    return arxiv.make_task(graph | {"x": x.numpy()}, data_seed=0, features="random")
+    return dataset.make_task(graph | {"x": x.numpy()}, Request(features="random"))

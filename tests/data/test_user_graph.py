@@ -289,7 +289,7 @@ def test_nodes_without_a_graph_are_refused(graph_numbers: list[Any]) -> None:
         read_user_graph(graph(), graph_numbers)
 
 
-def test_a_graph_stored_one_way_warns_with_the_mend() -> None:
+def test_a_graph_stored_one_way_warns_and_says_what_to_do() -> None:
     def fit() -> None:
         user_task(graph(edge_index=ring(both_ways=False)))
 
@@ -385,13 +385,6 @@ def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
 def test_what_is_no_graph_is_refused(given: Any) -> None:
     with pytest.raises(InputError, match=r"torch_geometric\.data\.Data"):
         user_task(given)
-
-
-def test_arrays_of_numpy_and_lists_make_a_graph() -> None:
-    data = graph(x=np.eye(N).tolist(), edge_index=ring().numpy().astype(np.int32), y=list(LABELS))
-    task = user_task(data).task
-    assert task.data.x.equal(torch.eye(N))
-    assert task.data.edge_index.equal(ring())
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ cheap.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from canet.data.benchmarks.catalog import (
@@ -37,12 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "ShiftTask":
-        from canet.data.task import ShiftTask
-
-        return ShiftTask
-    if name == "read_graph":
-        from canet.data.graph_files import read_graph
-
-        return read_graph
+    places = {"ShiftTask": "canet.data.task", "read_graph": "canet.data.graph_files"}
+    if name in places:
+        return getattr(import_module(places[name]), name)
     raise AttributeError(f"module 'canet.data' has no attribute '{name}'")

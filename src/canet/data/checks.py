@@ -39,9 +39,8 @@ def check_features(x: Any) -> Tensor:
     try:
         matrix = _numpy_or_scipy(x)
         if matrix.ndim != 2:
-            raise InputError(
-                f"Reshape your data: x has shape {list(matrix.shape)} and must be [nodes, features]"
-            )
+            shape = list(matrix.shape)
+            raise InputError(f"Reshape your data: x has shape {shape}, not [nodes, features]")
         if hasattr(matrix, "check_format"):  # scipy converts indices outside the shape unchecked
             matrix.check_format(full_check=True)
         with np.errstate(over="ignore"):  # what is too large becomes infinity, and is found below
@@ -233,15 +232,6 @@ def _numpy_or_scipy(x: Any) -> Any:
         return array
     if x.dtype.is_complex or x.dim() != 2 or x.dense_dim():
         raise InputError("x is a sparse tensor, but not a matrix of real numbers: convert it")
-    x = x.detach().cpu()
-    if x.layout == torch.sparse_coo:
-        place, values = x._indices().numpy(), x._values().float().numpy()
-        return sp.coo_matrix((values, place), shape=tuple(x.shape))
-    if x.layout == torch.sparse_csc:
-        parts, kind = (x.row_indices(), x.ccol_indices()), sp.csc_matrix
-    elif x.layout == torch.sparse_csr:
-        parts, kind = (x.col_indices(), x.crow_indices()), sp.csr_matrix
-    else:
-        raise InputError("x is sparse in blocks: convert it with .to_dense().to_sparse_csr()")
-    values = x.values().float().numpy()
-    return kind((values, *(part.numpy() for part in parts)), shape=tuple(x.shape))
+    x = x.detach().cpu().to_sparse_coo()
+    values, place = x._values().float().numpy(), x._indices().numpy()
+    return sp.coo_matrix((values, place), shape=tuple(x.shape))

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ ROUNDING = 1e-4
 """How far sums may be apart, in parts of the features' norm, for the same features."""
 
 Part = Literal["graph", "labels", "splits", "features"]
+"""What is compared, in this order."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,13 @@ class DataDigest:
 
     def differs_in(self, other: DataDigest) -> Part | Literal["last bits"] | None:
         """The first part that is another one; `last bits` where features differ by rounding."""
-        if self.graph != other.graph:
-            return "graph"
-        if self.labels != other.labels:
-            return "labels"
-        if self.splits != other.splits:
-            return "splits"
-        if self.features == other.features:
-            return None
-        return "last bits" if self._near(other) else "features"
-
-    def _near(self, other: DataDigest) -> bool:
+        parts: tuple[Part, ...] = get_args(Part)
+        part = next((p for p in parts if getattr(self, p) != getattr(other, p)), None)
+        if part != "features":
+            return part
         pairs = zip(self.feature_sums, other.feature_sums, strict=True)
-        return all(abs(a - b) <= ROUNDING * self.feature_sums[-1] for a, b in pairs)
+        near = all(abs(a - b) <= ROUNDING * self.feature_sums[-1] for a, b in pairs)
+        return "last bits" if near else "features"
 
 
 def digest_parts(

@@ -13,9 +13,7 @@ LARGEST_WHOLE = 2**53  # from here on a float skips whole numbers
 
 
 class Labels(NamedTuple):
-    """Labels as they were given: `values` $[N]$, integers, booleans or strings, of which those
-    where `known` $[N]$ is true mean something.
-    """
+    """Labels as they were given; those where `known` $[N]$ is false mean nothing."""
 
     values: np.ndarray
     known: np.ndarray

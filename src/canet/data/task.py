@@ -139,8 +139,7 @@ class ShiftTask:
         """Ids of the environments that training nodes are in, ascending; none without labels."""
         if not self.has_environments:
             return torch.empty(0, dtype=torch.long)
-        ids: Tensor = self.data.environment[self.train].unique()
-        return ids
+        return torch.unique(self.data.environment[self.train])
 
     def observed(self) -> Tensor:
         """Ids of the nodes of the training graph, labelled or not.
@@ -150,11 +149,10 @@ class ShiftTask:
         """
         mask = self.in_distribution
         if not self.inductive:
-            given = "batch" in self.data
-            component = (
-                self.data.batch if given else components(self.data.edge_index, self.num_nodes)
-            )
-            mask = torch.isin(component, component[mask].unique())
+            graph = self.data.get("batch")
+            if graph is None:
+                graph = components(self.data.edge_index, self.num_nodes)
+            mask = torch.isin(graph, graph[mask].unique())
         return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
@@ -162,11 +160,11 @@ class ShiftTask:
 
         An empty `test_id` is left out.
         """
+        own = {"train": self.train, "valid": self.valid}
+        if self.test_id.numel():
+            own["test_id"] = self.test_id
         ood = {f"ood/{name}": nodes for name, nodes in self.test_ood.items()}
         left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
-        own = {name: getattr(self, name) for name in OWN_SPLITS}
-        if not self.test_id.numel():
-            del own["test_id"]
         return own | ood | left_out
 
     def training_edges(self) -> Tensor:
@@ -182,18 +180,14 @@ class ShiftTask:
 
 
 def checked_data(data: Data) -> Data:
-    """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form.
-
-    The given graph stays as it is.
-    """
+    """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form."""
     x = check_features(data.x)
     n = x.shape[0]
     if data.y is None:
         raise InputError("y is missing: give each node its class id, -1 where it is unknown")
-    values, known = check_labels(data.y, n)
-    if values.dtype.kind not in "ib" or (values[known] < 0).any():
+    y = check_ids(data.y, n, "y")
+    if (y < -1).any():
         raise InputError("y must hold class ids from 0 on, -1 where a label is unknown")
-    y = torch.where(torch.from_numpy(known), torch.from_numpy(values).long(), -1)
     checked = {"x": x, "edge_index": check_edges(data.edge_index, n), "y": y}
     if "environment" in data:
         checked["environment"] = check_ids(data.environment, n, "environment")

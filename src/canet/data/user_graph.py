@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,12 +32,8 @@ VALIDATION_SHARE = 0.2
 
 @dataclass(frozen=True)
 class UserGraph:
-    """A graph whose input has been checked.
-
-    Args:
-        x: Features $[N, D]$, float32, dense or sparse CSR.
-        edge_index: Edges $[2, E]$ (source, target).
-        graph: Number $[N]$ of each node's graph where several came in one, from 0 on.
+    """A graph whose input has been checked: features `x` $[N, D]$, float32, dense or sparse CSR,
+    edges $[2, E]$, and where several graphs came in one the number $[N]$ of each node's `graph`.
     """
 
     x: Tensor
@@ -49,8 +45,7 @@ class UserGraph:
         return int(self.x.shape[0])
 
 
-@dataclass(frozen=True)
-class UserTask:
+class UserTask(NamedTuple):
     """A task made of a user's graph, and the classes $[C]$ that its class ids stand for."""
 
     task: ShiftTask
@@ -63,7 +58,7 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     Args:
         data: Has `x` and `edge_index`.
         graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
-        undirected: Whether each edge is read both ways (True) or as as given (False); None is as
+        undirected: Whether each edge is read both ways (True) or as given (False); None is as
             given, with a warning where few edges have their reverse.
     """
     if not isinstance(data, Data):
@@ -151,13 +146,7 @@ def user_task(
     check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(
         name="user graph",
-        data=Data(
-            x=checked.x,
-            edge_index=checked.edge_index,
-            y=y,
-            num_nodes=n,
-            **columns,
-        ),
+        data=Data(checked.x, checked.edge_index, y=y, num_nodes=n, **columns),
         train=splits["train"],
         valid=splits["valid"],
         test_id=splits.get("test", torch.empty(0, dtype=torch.long)),
@@ -236,8 +225,7 @@ def _hold_out(
 ) -> dict[str, Tensor]:
     """Training nodes $[m]$ cut in two: those that stay in `train`, and `valid`.
 
-    A class always keeps a node in training. Times do not count where all, or
-    more than half, are the same last one.
+    A class always keeps a node in training. Times do not count where more than half are the last.
     """
     ids = nodes.numpy()
     held = np.zeros(len(ids), dtype=bool)

@@ -69,13 +69,6 @@ def test_edge_to_an_unlisted_transaction_is_refused(small_root: Path) -> None:
         load_task("elliptic", small_root)
 
 
-def test_unknown_class_is_refused(small_root: Path) -> None:
-    path = small_root / "elliptic" / "raw" / "elliptic_txs_classes.csv"
-    path.write_text(path.read_text().replace("unknown", "3", 1))
-    with pytest.raises(CanetError, match="cannot be read"):
-        load_task("elliptic", small_root)
-
-
 def test_features_file_with_other_columns_is_refused(small_root: Path) -> None:
     path = small_root / "elliptic" / "raw" / "elliptic_txs_features.csv"
     path.write_text("".join(f"{line},0\n" for line in path.read_text().splitlines()))

@@ -1,12 +1,10 @@
 import csv
 from pathlib import Path
 
-import pytest
 import torch
 
 from canet.data import load_task
 from canet.data.benchmarks.twitch import read_region
-from canet.errors import CanetError
 
 
 def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
@@ -33,13 +31,6 @@ def test_features_are_multi_hot_and_repeated_ids_count_once(small_root: Path) ->
     assert x.shape == (20, 3170)
     assert x.sum(axis=1).tolist() == [0] + [2] * 19
     assert x[[5], [3169]] == x[[5], [5]] == 1
-
-
-def test_users_not_numbered_from_zero_are_refused(small_root: Path) -> None:
-    target = paths(small_root, "DE")[2]
-    target.write_text(target.read_text().replace(",7\n", ",77\n"))
-    with pytest.raises(CanetError, match="does not number its users 0 to 19"):
-        read_region(*paths(small_root, "DE"))
 
 
 def test_regions_are_environments_and_the_last_three_are_shifted(small_root: Path) -> None:

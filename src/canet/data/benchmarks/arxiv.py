@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 from torch_geometric.data import Data
 
 from canet.data.benchmarks import structural
@@ -16,7 +17,6 @@ from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.tables import read_table
-from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 
@@ -87,7 +87,26 @@ class Arxiv(Dataset):
                 f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
                 lambda: _parse_structural(raw, inductive),
             )
-        return make_task(arrays, request.data_seed, request.features or "original")
+        return self.make_task(arrays, request)
+
+    def make_task(self, arrays: Arrays, request: Request) -> ShiftTask:
+        """The task of a parsed graph with features `x`."""
+        year = torch.from_numpy(arrays["year"])
+        period = torch.bucketize(year, torch.tensor(list(PERIODS.values())))
+        in_distribution = year < FIRST_OOD_YEAR
+        x, edge_index, y = (torch.from_numpy(arrays[name]) for name in ("x", "edge_index", "y"))
+        return self.split_task(
+            request,
+            in_distribution.nonzero().flatten(),
+            data=Data(x=x, edge_index=edge_index, y=y, environment=period),
+            test_ood={
+                name: (period == number).nonzero().flatten()
+                for number, name in enumerate(PERIODS)
+                if name in OOD_PERIODS
+            },
+            in_distribution=in_distribution,
+            environments=tuple(PERIODS),
+        )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
         """Structural features need no features file."""
@@ -99,44 +118,9 @@ class Arxiv(Dataset):
         return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse_graph(raw))
 
 
-def make_task(arrays: Arrays, data_seed: int, features: str) -> ShiftTask:
-    """The task of a parsed graph with features `x`, split by a seed."""
-    year = torch.from_numpy(arrays["year"])
-    period = torch.bucketize(year, torch.tensor(list(PERIODS.values())))
-    in_distribution = year < FIRST_OOD_YEAR
-    train, valid, test_id = split_50_25_25(
-        in_distribution.nonzero().flatten(), torch.Generator().manual_seed(data_seed)
-    )
-    return ShiftTask(
-        name=Arxiv.name,
-        data=Data(
-            x=torch.from_numpy(arrays["x"]),
-            edge_index=torch.from_numpy(arrays["edge_index"]),
-            y=torch.from_numpy(arrays["y"]),
-            environment=period,
-        ),
-        train=train,
-        valid=valid,
-        test_id=test_id,
-        test_ood={
-            name: (period == list(PERIODS).index(name)).nonzero().flatten() for name in OOD_PERIODS
-        },
-        metric=Arxiv.metric,
-        in_distribution=in_distribution,
-        shift=Arxiv.shift,
-        environments=tuple(PERIODS),
-        data_seed=data_seed,
-        features=features,
-    )
-
-
 def _parse(raw: RawFiles) -> Arrays:
     graph = _parse_graph(raw)
-    path = raw.paths["arxiv/raw/node-feat.csv.gz"]
-    x = read_table(path, NUM_FEATURES, np.float32)
-    if len(x) != len(graph["y"]):
-        raise CanetError(f"'{path}' has {len(x)} rows for {len(graph['y'])} papers: replace it")
-    return graph | {"x": x}
+    return graph | {"x": _table(raw, "node-feat", len(graph["y"]), NUM_FEATURES, np.float32)}
 
 
 def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
@@ -149,18 +133,19 @@ def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
 
 def _parse_graph(raw: RawFiles) -> Arrays:
     """Edges $[2, E]$, labels $[N]$ and years $[N]$."""
+    nodes, edges = (int(_table(raw, f"num-{kind}-list", 1)[0, 0]) for kind in ("node", "edge"))
+    return {
+        "edge_index": np.ascontiguousarray(_table(raw, "edge", edges, 2).T),
+        "y": _table(raw, "node-label", nodes)[:, 0],
+        "year": _table(raw, "node_year", nodes)[:, 0],
+    }
 
-    def numbers(kind: str, columns: int = 1) -> np.ndarray:
-        return read_table(raw.paths[f"arxiv/raw/{kind}.csv.gz"], columns, np.int64)
 
-    nodes, edges = int(numbers("num-node-list")[0, 0]), int(numbers("num-edge-list")[0, 0])
-    edge_index, y, year = numbers("edge", 2), numbers("node-label"), numbers("node_year")
-    for kind, table, rows in (
-        ("edge", edge_index, edges),
-        ("node-label", y, nodes),
-        ("node_year", year, nodes),
-    ):
-        if len(table) != rows:
-            path = raw.paths[f"arxiv/raw/{kind}.csv.gz"]
-            raise CanetError(f"'{path}' has {len(table)} rows, not {rows}: replace it")
-    return {"edge_index": np.ascontiguousarray(edge_index.T), "y": y[:, 0], "year": year[:, 0]}
+def _table(
+    raw: RawFiles, kind: str, rows: int, columns: int = 1, dtype: DTypeLike = np.int64
+) -> np.ndarray:
+    path = raw.paths[f"arxiv/raw/{kind}.csv.gz"]
+    table = read_table(path, columns, dtype)
+    if len(table) != rows:
+        raise CanetError(f"'{path}' has {len(table)} rows, not {rows}: replace it")
+    return table

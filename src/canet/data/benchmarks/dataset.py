@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from canet.data.metrics import Metric
     from canet.data.task import ShiftTask
 
@@ -50,12 +52,12 @@ class Statistics(NamedTuple):
 class Request(NamedTuple):
     """What of a task to load; see `load_task`."""
 
-    data_root: Path | None
-    data_seed: int
-    protocol: str
-    features: str | None
-    inductive: bool
-    generator: str
+    data_root: Path | None = None
+    data_seed: int = 0
+    protocol: str = "paper"
+    features: str | None = None
+    inductive: bool = False
+    generator: str = "shared"
 
 
 class Dataset:
@@ -100,6 +102,27 @@ class Dataset:
     def load(self, request: Request) -> ShiftTask:
         """The task, with the raw files downloaded where they are missing."""
         raise NotImplementedError
+
+    def split_task(self, request: Request, nodes: Tensor, **parts: Any) -> ShiftTask:
+        """A task of some parts, with the in-distribution nodes $[n]$ split at random."""
+        import torch
+
+        from canet.data.splits import split_50_25_25
+        from canet.data.task import ShiftTask
+
+        generator = torch.Generator().manual_seed(request.data_seed)
+        train, valid, test_id = split_50_25_25(nodes, generator)
+        return ShiftTask(
+            name=self.name,
+            train=train,
+            valid=valid,
+            test_id=test_id,
+            metric=self.metric,
+            shift=self.shift,
+            data_seed=request.data_seed,
+            features=request.features or "original",
+            **parts,
+        )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
         """The files that `load` reads for a feature set."""

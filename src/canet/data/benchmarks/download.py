@@ -6,14 +6,10 @@ import shutil
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import pooch
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn
 
 from canet.data.benchmarks.dataset import RawFile
 from canet.errors import CanetError
@@ -53,16 +49,16 @@ def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     pooch.get_logger().setLevel("WARNING")
     packed = bool(files[0].members)
+    on_terminal = bool(sys.stderr and sys.stderr.isatty())
     try:
-        with _progress_bar(url.rpartition("/")[2]) as bar:
-            pooch.retrieve(
-                url,
-                known_hash=None,  # of a file in an archive only the content is known
-                fname="file",
-                path=scratch,
-                processor=pooch.Unzip() if packed else None,
-                downloader=pooch.HTTPDownloader(bar, CHUNK, timeout=TIMEOUT),
-            )
+        pooch.retrieve(
+            url,
+            known_hash=None,  # of a file in an archive only the content is known
+            fname="file",
+            path=scratch,
+            processor=pooch.Unzip() if packed else None,
+            downloader=pooch.HTTPDownloader(on_terminal, CHUNK, timeout=TIMEOUT),
+        )
         for file in files:
             names = [f"file.unzip/{member}" for member in file.members] if packed else ["file"]
             found = next((p for name in names if (p := scratch / name).is_file()), None)
@@ -78,35 +74,3 @@ def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
             found.replace(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-@dataclass
-class _Bar:
-    """A bar of rich as pooch drives it."""
-
-    progress: Progress
-    task: TaskID
-    total: int = 0
-
-    def update(self, size: int) -> None:
-        self.progress.update(self.task, total=self.total or None, advance=size)
-
-    def reset(self) -> None:
-        self.progress.reset(self.task)
-
-    def close(self) -> None:
-        pass
-
-
-@contextmanager
-def _progress_bar(name: str) -> Iterator[_Bar]:
-    """A bar on a terminal, and nothing elsewhere."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not (sys.stderr and sys.stderr.isatty()),
-    ) as progress:
-        yield _Bar(progress, progress.add_task(name, total=None))

@@ -19,9 +19,8 @@ from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, find, obtain
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.tables import read_table
-from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, first_line
+from canet.errors import CanetError
 
 READER_VERSION = 1
 NUM_FEATURES = 165
@@ -35,19 +34,15 @@ LEFT_OUT_STEPS = [range(6, 11), range(43, 50)]
 """Later time steps, counted from 1: scored in eight groups of four, or never scored."""
 
 URL = "https://data.pyg.org/datasets/elliptic/{}.zip"
+SHA256 = {
+    "classes": "93e2e7b2405c735ba752bf6ba06b947561deddd1f5a8fc91e46f6a4c0e439493",
+    "edgelist": "a35053ba68a98e4382cae2ba65b9d9e36b23b6439e02dff084971b1b72a5156e",
+    "features": None,
+}
 CLASSES, EDGES, FEATURES = (
     RawFile(f"elliptic/raw/{name}", URL.format(name), sha256, (name,))
-    for name, sha256 in (
-        (
-            "elliptic_txs_classes.csv",
-            "93e2e7b2405c735ba752bf6ba06b947561deddd1f5a8fc91e46f6a4c0e439493",
-        ),
-        (
-            "elliptic_txs_edgelist.csv",
-            "a35053ba68a98e4382cae2ba65b9d9e36b23b6439e02dff084971b1b72a5156e",
-        ),
-        ("elliptic_txs_features.csv", None),
-    )
+    for kind, sha256 in SHA256.items()
+    for name in [f"elliptic_txs_{kind}.csv"]
 )
 TIME_STEPS = RawFile("elliptic/time_steps.csv")
 """The time step of every transaction, for use without the large features file."""
@@ -91,28 +86,19 @@ class Elliptic(Dataset):
         def named(groups: Iterable[range]) -> dict[str, Tensor]:
             return {f"steps {steps.start}-{steps.stop - 1}": labelled(steps) for steps in groups}
 
-        train, valid, test_id = split_50_25_25(
-            labelled(range(1, NUM_ID_STEPS + 1)), torch.Generator().manual_seed(request.data_seed)
-        )
-        return ShiftTask(
-            name=self.name,
+        return self.split_task(
+            request,
+            labelled(range(1, NUM_ID_STEPS + 1)),
             data=Data(
                 x=torch.from_numpy(arrays["x"]),
                 edge_index=torch.from_numpy(arrays["edge_index"]),
                 y=y,
                 environment=step - 1,
             ),
-            train=train,
-            valid=valid,
-            test_id=test_id,
             test_ood=named(OOD_STEPS),
             left_out=named(LEFT_OUT_STEPS),
-            metric=self.metric,
             in_distribution=step <= NUM_ID_STEPS,
-            shift=self.shift,
             environments=tuple(f"step {number}" for number in range(1, NUM_STEPS + 1)),
-            data_seed=request.data_seed,
-            features=request.features or "original",
         )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
@@ -161,15 +147,10 @@ def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
 
 def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
     """Edges $[2, E]$ and labels $[N]$, and the transactions $[N]$ in the order of the nodes."""
-    path = raw.paths[CLASSES.path]
-    try:
-        rows = [line.split(",") for line in path.read_text(encoding="utf-8").split()[1:]]
-        transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
-        y = np.array([LABELS[label] for _, label in rows])
-    except (ValueError, KeyError, OverflowError) as error:
-        raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
-    if not rows:
-        raise CanetError(f"'{path}' names no transaction: replace it")
+    text = raw.paths[CLASSES.path].read_text(encoding="utf-8")  # verified when it was found
+    rows = [line.split(",") for line in text.split()[1:]]
+    transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
+    y = np.array([LABELS[label] for _, label in rows])
     ends = read_table(raw.paths[EDGES.path], 2, np.int64, header=True)
     edge_index = _positions(transactions, ends.T, raw.paths[EDGES.path])
     return {"edge_index": edge_index, "y": y}, transactions

@@ -60,17 +60,16 @@ def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = F
     with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
         labels = F.one_hot(y).float()
-        domains = torch.eye(NUM_DOMAINS)
         if not redrawn:
             from_label = _label_network(labels.shape[1])
             from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
-            told = from_label(labels, edge_index).expand(NUM_DOMAINS, -1, -1)
+            from_labels = from_label(labels, edge_index).expand(NUM_DOMAINS, -1, -1)
         else:
             from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
             networks = [_label_network(labels.shape[1]) for _ in range(NUM_DOMAINS)]
-            told = torch.stack([network(labels, edge_index) for network in networks])
+            from_labels = torch.stack([network(labels, edge_index) for network in networks])
         noise = NOISE_STD * torch.randn(NUM_DOMAINS, y.numel(), NUM_SPURIOUS)
-        return told + from_domain(domains)[:, None, :] + noise
+        return from_labels + from_domain(torch.eye(NUM_DOMAINS))[:, None, :] + noise
 
 
 def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -82,9 +81,7 @@ def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """Make tensors in single precision, whatever the caller's default is: data has the same bits
-    for all.
-    """
+    """Make tensors in single precision, whatever the caller's default is."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -94,13 +91,7 @@ def single_precision() -> Iterator[None]:
 
 
 class BaseGraph(NamedTuple):
-    """The graph that domains are made of.
-
-    Args:
-        x: Base features, sparse CSR $[N, D]$.
-        edge_index: Edges $[2, E]$.
-        y: Labels $[N]$.
-    """
+    """The graph that domains are made of: base features as sparse CSR $[N, D]$, edges, labels."""
 
     x: Tensor
     edge_index: Tensor
@@ -124,10 +115,8 @@ class SpuriousDataset(Dataset):
         raise NotImplementedError
 
     def load(self, request: Request) -> ShiftTask:
-        graph = self.read(request)
-        task = spurious_task(
-            self.name, graph, request.data_seed, request.protocol, request.generator
-        )
+        seed, graph = request.data_seed, self.read(request)
+        task = spurious_task(self.name, graph, seed, request.protocol, request.generator)
         if request.features == WITHOUT_SPURIOUS:
             return without_spurious_columns(task)
         return centred(task) if request.features == CENTRED else task
@@ -165,14 +154,12 @@ def spurious_task(
     offsets = n * torch.arange(NUM_DOMAINS)
     splitter = torch.Generator().manual_seed(data_seed)
     if protocol == "paper":
-        splits = split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)
+        splits = [*split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)]
         test_nodes = torch.arange(n)
     else:
         identities = split_50_25_25(torch.arange(n), splitter)
-        train, valid, test_id = (
-            (ids + offsets[:NUM_ID_DOMAINS, None]).flatten() for ids in identities
-        )
-        splits, test_nodes = (train, valid, test_id), identities[2]
+        splits = [(ids + offsets[:NUM_ID_DOMAINS, None]).flatten() for ids in identities]
+        test_nodes = identities[2]
     return _make_task(
         name,
         x=sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious]),
@@ -224,7 +211,7 @@ def _make_task(
     edge_index: Tensor,
     y: Tensor,
     domain: Tensor,
-    splits: tuple[Tensor, Tensor, Tensor],
+    splits: Sequence[Tensor],
     ood: Sequence[Tensor],
     **provenance: Any,
 ) -> ShiftTask:
@@ -232,9 +219,7 @@ def _make_task(
     train, valid, test_id = splits
     return ShiftTask(
         name=name,
-        data=Data(
-            x=from_scipy(x), edge_index=edge_index, y=y, environment=domain, num_nodes=y.numel()
-        ),
+        data=Data(from_scipy(x), edge_index, y=y, environment=domain, num_nodes=y.numel()),
         train=train,
         valid=valid,
         test_id=test_id,

@@ -20,9 +20,7 @@ from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
 from canet.data.benchmarks.tables import read_table
-from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, first_line
 from canet.util.sparse import from_scipy
 
 READER_VERSION = 1
@@ -94,11 +92,9 @@ class Twitch(Dataset):
             values /= np.repeat(counts, counts)
         x = sp.csr_matrix((values, arrays["columns"], arrays["rows"]), shape=shape)
         in_distribution = region < NUM_ID_REGIONS
-        train, valid, test_id = split_50_25_25(
-            in_distribution.nonzero().flatten(), torch.Generator().manual_seed(request.data_seed)
-        )
-        return ShiftTask(
-            name=self.name,
+        return self.split_task(
+            request,
+            in_distribution.nonzero().flatten(),
             data=Data(
                 x=from_scipy(x),
                 edge_index=torch.from_numpy(arrays["edge_index"]),
@@ -106,19 +102,12 @@ class Twitch(Dataset):
                 environment=region,
                 num_nodes=region.numel(),
             ),
-            train=train,
-            valid=valid,
-            test_id=test_id,
             test_ood={
                 REGIONS[index]: (region == index).nonzero().flatten()
                 for index in range(NUM_ID_REGIONS, len(REGIONS))
             },
-            metric=self.metric,
             in_distribution=in_distribution,
-            shift=self.shift,
             environments=REGIONS,
-            data_seed=request.data_seed,
-            features=request.features or "original",
         )
 
 
@@ -131,44 +120,21 @@ def read_region(
         Edges with both directions and one self-loop per node $[2, E]$, multi-hot features
         $[n, 3170]$, and labels (1: mature) $[n]$.
     """
-    labels = _read_labels(target)
+    with target.open(newline="", encoding="utf-8") as file:  # of a repeated user, the last row
+        labels = {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
     n = len(labels)
-    if set(labels) != set(range(n)):
-        raise CanetError(f"'{target}' does not number its users 0 to {n - 1}: replace the file")
     y = np.array([labels[user] for user in range(n)], dtype=np.int64)
 
     listed = read_table(edges, 2, np.int64, header=True).T
     loops = np.tile(np.arange(n), (2, 1))
     edge_index = np.concatenate([listed, listed[::-1], loops], axis=1)
 
-    games = _read_games(features)
+    games = json.loads(features.read_text(encoding="utf-8"))
     owned = [sorted(set(games.get(str(user), ()))) for user in range(n)]
     rows = np.concatenate([[0], np.cumsum([len(ids) for ids in owned])])
     columns = np.array([game for ids in owned for game in ids], dtype=np.int64)
     ones = np.ones(len(columns), dtype=np.float32)
     return edge_index, sp.csr_array((ones, columns, rows), shape=(n, NUM_FEATURES)), y
-
-
-def _read_labels(path: Path) -> dict[int, bool]:
-    """User → whether the stream is mature; of a user that is repeated, the last row."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise CanetError(f"'{path}' cannot be read ({first_line(error)}): replace it") from error
-
-
-def _read_games(path: Path) -> dict[str, list[int]]:
-    """User, as text → the games, by their number."""
-    try:
-        games = json.loads(path.read_text(encoding="utf-8"))
-        known = range(NUM_FEATURES)
-        if all(type(game) is int and game in known for owned in games.values() for game in owned):
-            return dict(games)
-        cause = f"games are numbered 0 to {NUM_FEATURES - 1}"
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        cause = first_line(error)
-    raise CanetError(f"'{path}' cannot be read ({cause}): replace it")
 
 
 def _parse(raw: RawFiles) -> Arrays:
