@@ -17,19 +17,12 @@ from canet.store.run_folder import CONFIG, MARKER
 
 @dataclass
 class Verification:
-    """What was read, and what is wrong with it.
+    """What was read, and what is wrong with it."""
 
-    Args:
-        problems: A line each.
-        finished: Number of finished runs, with problems or without.
-        unfinished: Number of the others.
-        models: Number of saved models.
-    """
-
-    problems: list[str] = field(default_factory=list)
-    finished: int = 0
-    unfinished: int = 0
-    models: int = 0
+    problems: list[str] = field(default_factory=list)  # a line each
+    finished: int = 0  # number of finished runs, with problems or without
+    unfinished: int = 0  # number of the others
+    models: int = 0  # number of saved models
 
     @property
     def count(self) -> str:

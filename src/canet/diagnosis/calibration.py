@@ -18,17 +18,11 @@ COLDEST, HOTTEST = 0.05, 50.0
 
 @dataclass(frozen=True)
 class Bin:
-    """Nodes whose confidence lies in one of the equal parts of 0 to 1.
+    """Nodes whose confidence lies in one of the equal parts of 0 to 1."""
 
-    Args:
-        confidence: Their mean confidence, in percent.
-        accuracy: Percent that are right.
-        nodes: How many there are.
-    """
-
-    confidence: float
-    accuracy: Estimate
-    nodes: int
+    confidence: float  # their mean confidence, in percent
+    accuracy: Estimate  # percent that are right
+    nodes: int  # how many there are
 
 
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:

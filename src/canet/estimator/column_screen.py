@@ -35,21 +35,16 @@ class ColumnScreen:
     r"""Which feature columns shift between groups of training nodes of the same class.
 
     Validation and test nodes are not used. A share does not show a cause.
-
-    Args:
-        spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
-        share: Of the variance within a class that lies between groups $[D]$, η².
-        chance: The largest share of all columns, a scalar, where the nodes of each class are
-            assigned to groups at random.
-        num_groups: How many groups there are, a scalar.
-        given: Whether groups are environments that were given, a scalar; else they were inferred,
-            and the share of a column is that between groups inferred from the others.
     """
 
-    spread: Tensor
-    share: Tensor
+    spread: Tensor  # standard deviation $[D]$ of the groups' means, less what sampling gives
+    share: Tensor  # of the variance within a class that lies between groups $[D]$, η²
+    # The largest share of all columns, a scalar, where the nodes of each class are assigned to
+    # groups at random.
     chance: Tensor
-    num_groups: Tensor
+    num_groups: Tensor  # how many groups there are, a scalar
+    # Whether groups are environments that were given, a scalar; else they were inferred, and the
+    # share of a column is that between groups inferred from the others.
     given: Tensor
 
     @property

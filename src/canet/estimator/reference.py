@@ -25,31 +25,22 @@ SCREEN = "screen."
 
 @dataclass(frozen=True)
 class Reference:
-    """A sample of training and validation nodes, at most 5,000 of each, on the CPU.
+    """A sample of training and validation nodes, at most 5,000 of each, on the CPU."""
 
-    Args:
-        x: Features $[r, D]$ of training nodes, dense or sparse CSR.
-        embedding: Their representations $[r, H]$.
-        degree: Their numbers of incoming edges $[r]$.
-        environment: Their environments $[r]$, -1 where unknown; empty without labels for them.
-        valid_logits, valid_y, valid_embedding: Logits $[v, C]$, class ids $[v]$ and
-            representations $[v, H]$ of validation nodes.
-        train_label_counts: Training nodes $[C]$ of each class.
-        homophily: Share of the edges between training nodes that join equal labels, a scalar; NaN
-            where there is no such edge.
-        screen: Which columns shift between groups of the training nodes; None where there are too
-            few nodes.
-    """
-
-    x: Tensor
-    embedding: Tensor
-    degree: Tensor
-    environment: Tensor
+    x: Tensor  # features $[r, D]$ of training nodes, dense or sparse CSR
+    embedding: Tensor  # their representations $[r, H]$
+    degree: Tensor  # their numbers of incoming edges $[r]$
+    environment: Tensor  # their environments $[r]$, -1 where unknown; empty without labels for them
+    # valid_logits, valid_y, valid_embedding: Logits $[v, C]$, class ids $[v]$ and representations
+    # $[v, H]$ of validation nodes.
     valid_logits: Tensor
     valid_y: Tensor
     valid_embedding: Tensor
-    train_label_counts: Tensor
+    train_label_counts: Tensor  # training nodes $[C]$ of each class
+    # Share of the edges between training nodes that join equal labels, a scalar; NaN where there is
+    # no such edge.
     homophily: Tensor
+    # Which columns shift between groups of the training nodes; None where there are too few nodes.
     screen: ColumnScreen | None = None
 
     def unlike_training(self, embedding: Tensor) -> Tensor:

@@ -31,25 +31,19 @@ SHIFTED = "columns that shifted"
 
 @dataclass(frozen=True)
 class Part:
-    """How far one part of the graph shifted.
+    """How far one part of the graph shifted."""
 
-    Args:
-        name: `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`.
-        effect: 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier
-            two-sample test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
-        measure: Which of these.
-        p_value: Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
-        before, after: What is compared, in a number; NaN where there is none.
-        auc: Of the two-sample test, where one was made.
-    """
-
-    name: str
+    name: str  # `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`
+    # 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier two-sample
+    # test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
     effect: float
-    measure: str
+    measure: str  # which of these
+    # Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
     p_value: float
+    # before, after: What is compared, in a number; NaN where there is none.
     before: float = math.nan
     after: float = math.nan
-    auc: Estimate | None = None
+    auc: Estimate | None = None  # of the two-sample test, where one was made
 
     @property
     def shifted(self) -> bool:
@@ -59,18 +53,13 @@ class Part:
 
 @dataclass(frozen=True)
 class BlockShift:
-    """How far a feature block shifted.
+    """How far a feature block shifted."""
 
-    Args:
-        name: Of the block.
-        effect: 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too
-            few nodes for the test, the largest Kolmogorov-Smirnov distance.
-        column: Its column that shifted most.
-    """
-
-    name: str
+    name: str  # of the block
+    # 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too few nodes for
+    # the test, the largest Kolmogorov-Smirnov distance.
     effect: float
-    column: str
+    column: str  # its column that shifted most
 
     @property
     def shifted(self) -> bool:
@@ -80,24 +69,17 @@ class BlockShift:
 
 @dataclass(frozen=True)
 class Shift:
-    """What shifted, the largest effect first.
+    """What shifted, the largest effect first."""
 
-    Args:
-        parts: Of the graph.
-        columns: Of the features, all of them.
-        blocks: Of the features, the same as in reliance.
-        class_rates: Class → share in training, share in the new graph; empty without labels.
-        nodes: How many were compared, of training and of the new graph.
-        stressed: What drawing the columns that shifted from other nodes does on the training
-            graph: what to expect if they carry no information any more. None unless both graphs
-            were given and some column shifted.
-    """
-
-    parts: list[Part]
-    columns: list[Column]
-    blocks: list[BlockShift]
+    parts: list[Part]  # of the graph
+    columns: list[Column]  # of the features, all of them
+    blocks: list[BlockShift]  # of the features, the same as in reliance
+    # Class → share in training, share in the new graph; empty without labels.
     class_rates: dict[str, tuple[float, float]]
-    nodes: tuple[int, int]
+    nodes: tuple[int, int]  # how many were compared, of training and of the new graph
+    # What drawing the columns that shifted from other nodes does on the training graph: what to
+    # expect if they carry no information any more. None unless both graphs were given and some
+    # column shifted.
     stressed: Effect | None = None
 
     @property
