@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -66,9 +65,8 @@ def screen_columns(
         None where nodes or columns are too few for groups, or no class has nodes enough in two of
         them. A model is fitted in any case.
     """
-    view = view_of(
-        SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment
-    )
+    features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+    view = view_of(features, y, environment)
     chosen = _group_settings(settings, environment)
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -150,13 +148,8 @@ def _by_other_columns(view: TrainingView, moved: Moved, settings: InterventionSe
     rows = as_scipy(view.x)
     for part in range(min(FOLDS, columns.numel())):
         out = columns[part::FOLDS]
-        others = replace(view, x=_without(rows, out.numpy()))
+        kept = np.delete(np.arange(rows.shape[1]), out.numpy())
+        others = replace(view, x=SparseMatrix.from_torch(from_scipy(rows[:, kept])))
         found = _moved(view, *groups_of(settings, others))
         spread[out], share[out] = found.spread[out], found.share[out]
     return Moved(spread, share)
-
-
-def _without(rows: sp.csr_matrix, columns: np.ndarray) -> SparseMatrix:
-    """Features $[n, D]$ without some of the columns."""
-    kept = np.delete(np.arange(rows.shape[1]), columns)
-    return SparseMatrix.from_torch(from_scipy(rows[:, kept]))

@@ -84,8 +84,7 @@ def examine(exam: Examination) -> Confidence:
     temperature = fit_temperature(logits, y)
     scaled = cross_fitted(logits, y, exam.seed)
     new = None
-    if graph is not None and graph.scored.any():
-        chosen = graph.scored
+    if graph is not None and (chosen := graph.scored).any():
         of_new = graph.logits[chosen]
         new = calibration(of_new, graph.y[chosen], softmax(of_new, temperature).max(axis=1))
     return Confidence(temperature, calibration(logits, y, scaled), new, unlike(exam))
@@ -110,8 +109,7 @@ def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibr
 
 def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     """Confidences $[n]$ of each random half at the temperature of the other half."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    halves = np.array_split(order, 2)
+    halves = np.array_split(np.random.default_rng(seed).permutation(len(y)), 2)
     confidences = np.empty(len(y))
     for own, other in (halves, halves[::-1]):
         fit = other if other.size else own
@@ -132,10 +130,8 @@ def unlike(exam: Examination) -> Unlike | None:
         return None
     valid = kept.unlike_training(kept.valid_embedding).numpy()
     new = kept.unlike_training(torch.from_numpy(graph.embedding)).numpy()
-    chosen = graph.scored
-    wrong = graph.prediction[chosen] != graph.y[chosen]
+    wrong, distance = (graph.prediction != graph.y)[graph.scored], new[graph.scored]
     some = bool(wrong.any() and not wrong.all())
-    distance = new[chosen]
     return Unlike(
         auroc=auroc(valid, new),
         far=share(new > FAR),

@@ -133,7 +133,5 @@ def _agreement(mode: np.ndarray, trait: np.ndarray, known: np.ndarray) -> float:
 
 def _examples(graph: DiagnosedGraph, posterior: np.ndarray, names: list[str]) -> list[Example]:
     highest = np.argsort(-posterior, kind="stable")[:EXAMPLES]
-    prediction = graph.prediction
-    return [
-        Example(str(graph.node_id[i]), float(posterior[i]), names[prediction[i]]) for i in highest
-    ]
+    of = graph.prediction
+    return [Example(str(graph.node_id[i]), float(posterior[i]), names[of[i]]) for i in highest]

@@ -98,13 +98,6 @@ def reliance(
     Intervals are for other draws and other nodes: the variance of a mean over R draws and N nodes
     is taken as $s_R^2/R + s_N^2/N$, of the means by draw and by node, which is on the safe side.
     They ignore that nodes of one graph depend on each other.
-
-    Args:
-        graph: The graph to predict on.
-        blocks: Name → columns.
-        seed: Of all draws.
-        repeats: Draws of each random change.
-        tick: Called before every pass.
     """
     compare = _Comparison(graph)
     n, columns = graph.num_nodes, graph.x.shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -175,10 +175,13 @@ def compare(exam: Examination) -> Shift:
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
-    blocks = [
-        _block(name, numbers, columns, before.x, after.x, exam.seed)
-        for name, numbers in exam.blocks.items()
-    ]
+    blocks = []
+    for name, numbers in exam.blocks.items():
+        found, furthest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
+        if numbers.size > 1:
+            pair = before.x[:, numbers], after.x[:, numbers]
+            found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS)
+        blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
@@ -186,21 +189,6 @@ def compare(exam: Examination) -> Shift:
         class_rates=_class_rates(exam.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
     )
-
-
-def _block(
-    name: str,
-    numbers: np.ndarray,
-    columns: Sequence[Column],
-    before: Matrix,
-    after: Matrix,
-    seed: int,
-) -> BlockShift:
-    furthest = max((columns[i] for i in numbers), key=lambda column: column.effect)
-    found = None
-    if numbers.size > 1:
-        found = two_sample_test(before[:, numbers], after[:, numbers], seed, MOST_OF_BLOCKS)
-    return BlockShift(name, furthest.effect if found is None else found.effect, furthest.name)
 
 
 def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
@@ -242,9 +230,7 @@ def _class_rates(
 ) -> dict[str, tuple[float, float]]:
     if not after.sum():
         return {}
-    shares = [counts / max(counts.sum(), 1) for counts in (before, after)]
-    rates = {
-        str(name): (float(shares[0][i]), float(shares[1][i])) for i, name in enumerate(classes)
-    }
-    new = float(shares[1][len(classes) :].sum())
+    first, second = (counts / max(counts.sum(), 1) for counts in (before, after))
+    rates = {str(c): (float(first[i]), float(second[i])) for i, c in enumerate(classes)}
+    new = float(second[len(classes) :].sum())
     return rates | ({"other classes": (0.0, new)} if new else {})
