@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from canet.cli.main import main
-from canet.cli.options import DataRoot, Device, DeviceOption, Quiet, RayAddress, names
-from canet.cli.reproduce import Archive, Jobs, Methods, Out, Quick, Retry, Tasks
+from canet.cli.options import DataRoot, Device, DeviceOption, Jobs, Quiet, RayAddress, names
+from canet.cli.reproduce import Archive, Methods, Out, Quick, Retry, Tasks
 from canet.paper import Scope
 from canet.paper.reproduce import reproduce
 from experiments import EXPERIMENTS

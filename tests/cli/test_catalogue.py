@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
-from canet.cli import demonstration
 from canet.cli.listings import show_tasks
 from canet.data import describe
 from canet.methods import BACKBONES, METHODS, Settings
@@ -54,7 +51,7 @@ def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list
     assert statistics == {"nodes": 441, "edges": 392, "classes": 2, "features": 165}
     assert content["twitch"]["splits"]["ood/ES"] == 20
     files = {file["path"]: file for file in content["cora"]["files"]}
-    assert files["planetoid/ind.cora.tx"]["state"] == "damaged"
+    assert files["planetoid/ind.cora.tx"]["state"] == "changed"
     assert files["planetoid/ind.cora.tx"]["location"] == str(wrong)
     assert files["planetoid/ind.cora.ty"]["state"] == "missing"
     assert offline == []
@@ -83,14 +80,6 @@ def test_real_data_set_is_counted(canet: Canet, data_root: Path) -> None:
     answer = canet("datasets", "cora", "--data-root", data_root)
     assert "2,708 nodes, 5,429 edges in each of 6 domains" in answer.out
     assert {"train", "valid", "test_id", "ood/domain 4", "ood/domain 6"} <= {*cells(answer)}
-
-
-def test_demo_passes_its_options_on(canet: Canet, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[Path, str, bool]] = []
-    monkeypatch.setattr(demonstration, "run_demo", lambda *options: asked.append(options))
-    assert canet("demo") == Answer(0, "", "")
-    assert canet("demo", "--out", "mine", "--device", "cpu", "--quiet") == Answer(0, "", "")
-    assert asked == [(Path("demo"), "auto", False), (Path("mine"), "cpu", True)]
 
 
 def test_methods_are_listed_with_their_settings_and_papers(canet: Canet) -> None:

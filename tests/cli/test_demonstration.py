@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 
 from canet.cli import demonstration as demo
-from canet.cli.demonstration import CONTENDERS, DemoLine, draw_demo, run_demo
+from canet.cli.demonstration import CONTENDERS, DemoLine, run_demo
 from canet.data.benchmarks import synthetic
 from canet.runs.evaluate import evaluate_runs
-from canet.training import Trainer, trainer
+from canet.training import trainer
 
 
 @dataclass(frozen=True)
@@ -105,45 +105,3 @@ def test_second_demo_reads_the_finished_runs_and_prints_the_same(
     after = files_of(shown.folder)
     assert after.pop(shown.folder / "demo.png") > before.pop(shown.folder / "demo.png")
     assert after == before
-
-
-def test_a_picture_that_cannot_be_drawn_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "demo.png"
-    path.write_bytes(b"old")
-
-    def fail(self: object, target: Path, format: str) -> None:
-        target.write_bytes(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(demo.Figure, "savefig", fail)
-    with pytest.raises(OSError, match="disk full"):
-        draw_demo([DemoLine("one", "red", [90.0], [60.0], np.zeros((1, 3)))], path)
-    assert path.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_interrupted_demo_goes_on_with_the_run_it_was_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "CONTENDERS", CONTENDERS[:1])
-    monkeypatch.setattr(demo, "draw_demo", lambda *_: None)
-    train, trained = Trainer.run, []
-
-    def run(self: Trainer, *arguments: object) -> object:
-        if len(trained) == 1:
-            trained.append("interrupted")
-            raise KeyboardInterrupt
-        trained.append(self.task.data_seed)
-        return train(self, *arguments)
-
-    monkeypatch.setattr(Trainer, "run", run)
-    with pytest.raises(KeyboardInterrupt):
-        run_demo(tmp_path, "cpu", quiet=True)
-    (first,) = tmp_path.glob("*/done")
-    finished = first.stat().st_mtime_ns
-    run_demo(tmp_path, "cpu", quiet=True)
-    assert trained == [0, "interrupted", 0, 1]
-    assert first.stat().st_mtime_ns == finished
-    assert len(list(tmp_path.glob("*/done"))) == 2

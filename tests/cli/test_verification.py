@@ -99,13 +99,6 @@ def test_an_unfinished_run_is_counted_and_its_changed_checkpoint_is_a_line(tmp_p
     assert str(place.checkpoints[0]) in line
 
 
-def test_a_problem_is_one_line_whatever_a_folder_is_called(tmp_path: Path) -> None:
-    place = write(tmp_path / os.fsdecode(b"a\nb\xff"))
-    (place.path / METRICS).write_text("{}")
-    answer = call(tmp_path, "verify", ".")
-    assert (answer.code, len(answer.out.splitlines())) == (2, 2)
-
-
 def test_saved_models_are_read(tmp_path: Path) -> None:
     write_model(tmp_path / "model", FILE, tensors(1))
     next((tmp_path / "model").glob("weights-*")).write_bytes(b"torn")

@@ -42,9 +42,9 @@ def test_given_blocks_take_names_where_columns_have_some(model: Planted) -> None
     ("given", "words"),
     [
         ({}, "blocks is empty"),
-        ({"a": []}, "block 'a' has 0 columns: name at least one of 0 to 5"),
-        ({"a": [4, 6]}, "block 'a' has 2 columns from 4 to 6: name at least one of 0 to 5"),
-        ({"a": [-1]}, "from -1"),
+        ({"a": []}, "block 'a'"),
+        ({"a": [4, 6]}, "4 to 6"),
+        ({"a": [-1]}, "-1"),
         ({"a": [0.5]}, "columns of type float64"),
         ({"a": np.array([True, False])}, "columns of type bool"),
     ],

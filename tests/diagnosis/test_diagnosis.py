@@ -29,33 +29,24 @@ def shifted() -> Data:
     return data
 
 
-def test_both_graphs_are_diagnosed(model: Planted) -> None:
-    found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
-    assert list(found.reliance) == ["training", "new"]
-    assert found.graphs == {"training": (200, 800), "new": (150, 600)}
-    assert found.reliance["new"].features[0].name == "read"
-    assert found.shift is not None
-    assert found.shift.blocks[0].name == "read"
-    assert found.expected is not None
-    assert found.expected.actual is not None
-    assert found.environments == {}
-
-
-def test_a_new_graph_alone_is_compared_with_the_reference(model: Planted) -> None:
-    found = diagnose(model, new_data=shifted(), blocks=BLOCKS, repeats=1)
-    assert list(found.reliance) == ["new"]
-    assert found.shift is not None
-    assert found.shift.columns[0].number == 3
-    assert found.confidence.new is not None
-    assert found.shift.stressed is None
-
-
-def test_a_training_graph_alone_has_nothing_to_compare_with(model: Planted) -> None:
-    found = diagnose(model, random_graph(), blocks=BLOCKS, repeats=1)
-    assert list(found.reliance) == ["training"]
-    assert found.shift is None
-    assert found.expected is None
-    assert found.confidence.unlike is None
+def test_the_graphs_that_are_given_decide_what_is_known(
+    complete: Diagnosis, new_alone: Diagnosis, training_alone: Diagnosis
+) -> None:
+    assert list(complete.reliance) == ["training", "new"]
+    assert complete.graphs == {"training": (200, 800), "new": (150, 600)}
+    assert complete.reliance["new"].features[0].name == "read"
+    assert complete.shift is not None
+    assert complete.shift.blocks[0].name == "read"
+    assert complete.expected is not None
+    assert complete.expected.actual is not None
+    assert list(new_alone.reliance) == ["new"]
+    assert new_alone.shift is not None
+    assert new_alone.shift.columns[0].number == 3
+    assert new_alone.shift.stressed is None
+    assert list(training_alone.reliance) == ["training"]
+    assert (training_alone.shift, training_alone.expected) == (None, None)
+    assert training_alone.confidence.unlike is None
+    assert training_alone.environments == {}
 
 
 def test_the_columns_that_shifted_are_tried_on_the_training_graph(model: Planted) -> None:
@@ -121,14 +112,6 @@ def test_content_is_plain_json(model: Planted) -> None:
     assert content["model"]["scores"] == {"train": 100, "valid": 90}
     assert content["reliance"]["new"]["features"][0]["name"] == "column 3"
     assert content["shift"]["columns"][0]["effect"] > 0.2
-
-
-def test_progress_goes_to_standard_error_and_can_be_silenced(
-    model: Planted, capsys: pytest.CaptureFixture[str]
-) -> None:
-    diagnose(model, random_graph(), repeats=1)
-    shown = capsys.readouterr()
-    assert shown.out == shown.err == ""
 
 
 def fitted(method: str, data: Data) -> NodeClassifier:

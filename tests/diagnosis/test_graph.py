@@ -18,9 +18,6 @@ def test_labels_are_numbered_by_the_models_classes() -> None:
     assert class_numbers(y, 4, classes).tolist() == [1, -1, 0, 2]
     assert class_numbers(None, 2, classes).tolist() == [-1, -1]
     assert class_numbers([7, -1, 3], 3, np.array([3, 7])).tolist() == [1, -1, 0]
-
-
-def test_labels_of_another_kind_are_refused() -> None:
     with pytest.raises(InputError, match="y"):
         class_numbers([0, 1], 2, np.array(["a", "b"]))
 

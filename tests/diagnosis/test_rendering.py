@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -14,49 +13,30 @@ from canet.diagnosis.rendering import number, p_value, render_page, render_text,
 from canet.errors import CanetError
 from tests.report.browser import Browser, find_chromium, running
 
-from .planted import among_others, planted, random_graph, sign_of
+from .planted import planted, random_graph, sign_of
 
 PHONE, DESKTOP = 390, 1200
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = true)"
 EVIL = '<img src=x onerror="alert(1)">'
 
 
-class Parts(HTMLParser):
-    """Collects elements, addresses and ids of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.elements: set[str] = set()
-        self.addresses: list[str] = []
-        self.ids: set[str] = set()
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.elements.add(tag)
-        self.addresses += [values[name] or "" for name in ("href", "src") if name in values]
-        if values.get("id"):
-            self.ids.add(values["id"] or "")
-
-
 @pytest.mark.parametrize("name", ["complete", "unlabelled", "new_alone", "training_alone"])
-def test_every_kind_of_diagnosis_has_a_page_that_stands_alone(
+def test_every_kind_of_diagnosis_has_a_page_that_needs_nothing_else_and_fits_on_one_screen(
     name: str, request: pytest.FixtureRequest
 ) -> None:
-    page = render_page(request.getfixturevalue(name))
-    parts = Parts(page)
-    assert all(address.startswith(("#", "data:")) for address in parts.addresses)
-    inner = {address[1:] for address in parts.addresses if address.startswith("#")}
-    assert inner <= parts.ids
-    assert parts.elements.isdisjoint({"script", "link rel=stylesheet", "iframe", "form"})
+    found = request.getfixturevalue(name)
+    lines = render_text(found).splitlines()
+    assert len(lines) <= 52
+    assert max(map(len, lines)) <= 100
+    assert all("None" not in line and "nan" not in line for line in lines)
+    page = render_page(found)
+    addresses = re.findall(r'\s(?:xlink:)?(?:href|src)="([^"]*)"', page)
+    assert all(address.startswith(("#", "data:")) for address in addresses)
+    inner = {address[1:] for address in addresses if address.startswith("#")}
+    assert inner <= set(re.findall(r'\sid="([^"]*)"', page))
+    assert not re.search("<(script|iframe|form)", page)
     assert "nan" not in page.split("</style>")[1].lower().replace("canet", "")
     assert "None" not in page
-
-
-def test_the_answer_comes_before_pictures_and_these_before_tables(complete: Diagnosis) -> None:
-    page = render_page(complete)
-    places = [page.index(words) for words in ("<h1>It relies", 'class="answer"', "<svg", "<table")]
-    assert places == sorted(places)
 
 
 def sections_of(found: Diagnosis) -> set[str]:
@@ -68,21 +48,6 @@ def test_parts_that_are_not_known_have_no_section(
 ) -> None:
     assert sections_of(complete) == {"overview", *SECTIONS}
     assert sections_of(training_alone) == {"overview", "reliance", "confidence"}
-
-
-def test_columns_that_move_between_groups_have_bars_and_a_table(
-    complete: Diagnosis, training_alone: Diagnosis
-) -> None:
-    section = (
-        render_page(among_others(complete))
-        .split('<section id="between_groups">')[1]
-        .split("</section>")[0]
-    )
-    assert section.count('class="row"') == 6
-    assert section.count('<tr><th scope="row">') == 8
-    assert section.count("of-warn") == 2
-    assert "width:80.0%" in section
-    assert "#between_groups" not in render_page(training_alone)
 
 
 def evil() -> Diagnosis:
@@ -109,16 +74,6 @@ def test_numbers_are_short() -> None:
     shown = [p_value(value) for value in (1e-9, 0.0312, float("nan"))]
     assert shown == ["< 0.001", "0.031", "–"]
     assert [number(-0.001, 2), number(-1.5, 1)] == ["0.00", "−1.5"]
-
-
-@pytest.mark.parametrize("name", ["complete", "unlabelled", "new_alone", "training_alone"])
-def test_every_kind_of_diagnosis_fits_on_one_screen(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    lines = render_text(request.getfixturevalue(name)).splitlines()
-    assert len(lines) <= 52
-    assert max(map(len, lines)) <= 100
-    assert all("None" not in line and "nan" not in line for line in lines)
 
 
 def test_the_screen_has_what_is_known(
@@ -177,9 +132,3 @@ def test_colours_follow_the_system_in_text_and_pictures(
     )
     assert (behind > 128) == (scheme == "light")
     assert abs(behind - label) > 120
-
-
-def test_markup_in_names_does_nothing(browser: Browser, tmp_path: Path) -> None:
-    write_page(evil(), tmp_path / "page.html")
-    browser.open(tmp_path / "page.html")
-    assert browser.run("document.querySelectorAll('img').length") == 0

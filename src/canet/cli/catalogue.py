@@ -21,16 +21,12 @@ def datasets(
     from canet.cli.listings import as_content, show_task, show_tasks
     from canet.data import DATASETS, describe
 
-    if name:
-        description = describe(name, data_root)
-        if as_json:
-            print(json.dumps(as_content(description), indent=2))
-        else:
-            show_task(description)
-        return
-    descriptions = [describe(task, data_root) for task in DATASETS]
+    descriptions = [describe(task, data_root) for task in ([name] if name else DATASETS)]
     if as_json:
-        print(json.dumps({d.name: as_content(d) for d in descriptions}, indent=2))
+        content = {d.name: as_content(d) for d in descriptions}
+        print(json.dumps(content[name] if name else content, indent=2))
+    elif name:
+        show_task(descriptions[0])
     else:
         show_tasks(descriptions)
 

@@ -1,4 +1,4 @@
-"""The demonstration: CaNet beside a plain GCN on the embedded task, over several draws of it."""
+"""The demonstration: CaNet compared with a plain GCN on several draws of the embedded task."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
+NOTE = """\
+Epoch selected on validation data, which is in distribution. Protocol of the paper: users
+under shift have copies in the training domains. For users never seen before:
+    canet train synthetic --protocol disjoint"""
 
 
 class Contender(NamedTuple):
@@ -37,8 +41,7 @@ class Contender(NamedTuple):
     @property
     def colour(self) -> str:
         """Its method's, as in every figure."""
-        colour = METHODS[self.method].colour if self.sees_spurious else BLIND
-        return colour.light
+        return (METHODS[self.method].colour if self.sees_spurious else BLIND).light
 
 
 class DemoLine(NamedTuple):
@@ -71,15 +74,14 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     if quiet:
         return
     columns = ["", "in distribution", "under shift", "lost"]
-    rows = [[li.label, _spread(li.id_scores), _spread(li.ood_scores), _lost(li)] for li in lines]
+    rows = []
+    for line in lines:
+        lost = mean(line.id_scores) - mean(line.ood_scores)
+        rows.append([line.label, _spread(line.id_scores), _spread(line.ood_scores), f"{lost:.1f}"])
     title = f"Test accuracy %, mean ± std over {len(tasks)} draws of the embedded data"
     print_table(title, columns, rows)
     print(verdict(lines))
-    print(
-        "Epoch selected on validation data, which is in distribution. Protocol of the paper: users"
-    )
-    print("under shift have copies in the training domains. For users never seen before:")
-    print("    canet train synthetic --protocol disjoint")
+    print(NOTE)
     print(f"Picture: {picture}")
 
 
@@ -120,12 +122,8 @@ def _spread(scores: list[float]) -> str:
     return f"{mean(scores):.1f} ± {stdev(scores):.1f}"
 
 
-def _lost(line: DemoLine) -> str:
-    return f"{mean(line.id_scores) - mean(line.ood_scores):.1f}"
-
-
 def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
-    """In distribution beside under shift, and how the latter moves while training."""
+    """In distribution next to under shift, and how the latter moves while training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
     values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]

@@ -9,39 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
+from canet.cli import options
 from canet.cli.app import app
-from canet.cli.options import (
-    MOST_REPEATS,
-    Assignments,
-    BackboneName,
-    Device,
-    DeviceOption,
-    EnvironmentColumn,
-    Epochs,
-    GraphPath,
-    IdColumn,
-    Json,
-    LabelColumn,
-    MethodName,
-    ModelPath,
-    Quiet,
-    SettingsFile,
-    SplitColumn,
-    TimeColumn,
-    changed_settings,
-)
 from canet.util.seeds import LARGEST_SEED
 
 
 @app.command()
 def inspect(
-    graph: GraphPath,
-    label: LabelColumn = None,
-    split: SplitColumn = None,
-    environment: EnvironmentColumn = None,
-    time: TimeColumn = None,
-    id_: IdColumn = None,
-    as_json: Json = False,
+    graph: options.GraphPath,
+    label: options.LabelColumn = None,
+    split: options.SplitColumn = None,
+    environment: options.EnvironmentColumn = None,
+    time: options.TimeColumn = None,
+    id_: options.IdColumn = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show what is read from a graph: counts, columns, missing values, possible problems."""
     from canet.data.graph_files import inspect_graph
@@ -61,41 +42,41 @@ def inspect(
 
 @app.command()
 def fit(
-    graph: GraphPath,
+    graph: options.GraphPath,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Folder for the model.")],
-    label: LabelColumn = None,
-    split: SplitColumn = None,
-    environment: EnvironmentColumn = None,
-    time: TimeColumn = None,
-    id_: IdColumn = None,
+    label: options.LabelColumn = None,
+    split: options.SplitColumn = None,
+    environment: options.EnvironmentColumn = None,
+    time: options.TimeColumn = None,
+    id_: options.IdColumn = None,
     undirected: Annotated[
         bool | None,
         typer.Option("--undirected/--directed", help="Read each edge both ways, or as it is."),
     ] = None,
-    method: MethodName = "canet",
-    backbone: BackboneName = "gcn",
-    epochs: Epochs = None,
+    method: options.MethodName = "canet",
+    backbone: options.BackboneName = "gcn",
+    epochs: options.Epochs = None,
     metric: Annotated[
         str, typer.Option(help="accuracy, macro_f1, or roc_auc for two classes.")
     ] = "accuracy",
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Weigh rare classes as much as frequent ones.")
     ] = False,
-    set_: Assignments = None,
-    settings_file: SettingsFile = None,
+    set_: options.Assignments = None,
+    settings_file: options.SettingsFile = None,
     seed: Annotated[
         int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a random split.")
     ] = 0,
-    device: DeviceOption = Device.auto,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    device: options.DeviceOption = options.Device.auto,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train on your graph and save the model for `canet predict` and `diagnose`."""
     from canet.methods import check_backbone, get_method
     from canet.settings import override
     from canet.store.model_folder import check_target
 
-    changes = changed_settings(set_, settings_file, epochs)
+    changes = options.changed_settings(set_, settings_file, epochs)
     override(get_method(method).settings_type(), changes)
     check_backbone(backbone)
     check_target(out)
@@ -125,14 +106,14 @@ def fit(
 
 @app.command()
 def predict(
-    model: ModelPath,
-    graph: GraphPath,
+    model: options.ModelPath,
+    graph: options.GraphPath,
     out: Annotated[Path, typer.Option(help="File for the predictions, .csv or .parquet.")],
-    label: LabelColumn = None,
-    id_: IdColumn = None,
-    device: DeviceOption = Device.auto,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    label: options.LabelColumn = None,
+    id_: options.IdColumn = None,
+    device: options.DeviceOption = options.Device.auto,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Predict every node of a graph, with a score of how unlike training it is."""
     from canet.estimator.predictions import check_target, predictions, summarise, write_table
@@ -161,21 +142,21 @@ def predict(
 
 @app.command()
 def diagnose(
-    model: ModelPath,
-    graph: GraphPath,
+    model: options.ModelPath,
+    graph: options.GraphPath,
     training: Annotated[
         Path | None,
         typer.Option(metavar="GRAPH", help="The training graph, to compare what was relied on."),
     ] = None,
-    label: LabelColumn = None,
-    id_: IdColumn = None,
+    label: options.LabelColumn = None,
+    id_: options.IdColumn = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=MOST_REPEATS, help="Draws of each random change.")
+        int, typer.Option(min=1, max=options.MOST_REPEATS, help="Draws of each random change.")
     ] = 10,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for an HTML page.")] = None,
-    device: DeviceOption = Device.auto,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    device: options.DeviceOption = options.Device.auto,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show what a model relies on, what shifted since training, and what score to expect."""
     from canet.diagnosis import diagnose as run
@@ -195,7 +176,9 @@ def diagnose(
             print(f"Page: {out}")
 
 
-def _open(model: Path, graph: Path, device: Device, label: str | None, id_: str | None) -> Any:
+def _open(
+    model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
+) -> Any:
     """A graph as a model reads it, and the model."""
     from canet.data import read_graph
     from canet.estimator.classifier import load
@@ -205,6 +188,10 @@ def _open(model: Path, graph: Path, device: Device, label: str | None, id_: str 
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
+    moved = None
+    if model.findings_ is not None:
+        names = getattr(model, "feature_names_in_", range(model.n_features_in_))
+        moved = [str(names[column]) for column in model.findings_.moved_columns]
     return {
         "model": str(out),
         "method": model.method,
@@ -216,17 +203,9 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "selection": "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
-        "moved_columns": _moved_columns(model),
+        "moved_columns": moved,
         "settings": model.settings_,
     }
-
-
-def _moved_columns(model: Any) -> list[str] | None:
-    """Names, or numbers, of the columns that interventions move; None without interventions."""
-    if model.findings_ is None:
-        return None
-    names = getattr(model, "feature_names_in_", range(model.n_features_in_))
-    return [str(names[column]) for column in model.findings_.moved_columns]
 
 
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:

@@ -76,7 +76,8 @@ def show_methods(methods: Sequence[type[Method]]) -> None:
         print(f"{'':<{width}}  {method.paper}")
         for name, about in describe_settings(method.settings_type).items():
             if name not in common:
-                print(f"{'':<{width}}    {_setting_text(name, about)}")
+                search = f", search {_search_text(about)}" if about["search"] else ""
+                print(f"{'':<{width}}    {name} = {about['default']}{search}: {about['help']}")
     print("All settings of one method, the common ones too: canet methods NAME")
 
 
@@ -93,15 +94,8 @@ def show_method(method: type[Method]) -> None:
     print_table("Settings", ["name", "default", "takes", "search", "what"], rows)
 
 
-def _setting_text(name: str, about: dict[str, Any]) -> str:
-    search = f", search {_search_text(about)}" if about["search"] else ""
-    return f"{name} = {about['default']}{search}: {about['help']}"
-
-
 def _search_text(about: dict[str, Any]) -> str:
-    return " ".join(
-        f"{value:g}" if isinstance(value, float) else str(value) for value in about["search"]
-    )
+    return " ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in about["search"])
 
 
 def _files(d: TaskDescription) -> str:
@@ -110,6 +104,4 @@ def _files(d: TaskDescription) -> str:
     if d.state == "present":
         return "present, intact"
     affected = [f.path.rsplit("/", 1)[-1] for f in d.files if f.state == d.state]
-    return (
-        f"{d.state}: {affected[0]}" if len(affected) == 1 else f"{d.state}: {len(affected)} files"
-    )
+    return f"{d.state}: {affected[0] if len(affected) == 1 else f'{len(affected)} files'}"

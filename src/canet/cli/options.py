@@ -70,6 +70,7 @@ Features = Annotated[
 Inductive = Annotated[
     bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
 ]
+Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")]
 RayAddress = Annotated[
     str | None,
     typer.Option(help="Train on a Ray cluster: its address, or auto for a running or a new one."),

@@ -1,4 +1,4 @@
-"""`canet reproduce`: the paper's tables and figures."""
+"""Many runs: `canet reproduce`, `report` and `archive`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ from typing import Annotated
 
 import typer
 
+from canet.cli import options
 from canet.cli.app import app
-from canet.cli.options import (
-    MOST_JOBS,
-    DataRoot,
-    Device,
-    DeviceOption,
-    Quiet,
-    RayAddress,
-    names,
-)
 
 # Options that `python -m experiments` has, too.
 Out = Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
-Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")]
 Quick = Annotated[
     bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
 ]
@@ -39,21 +30,49 @@ def reproduce(
         typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all."),
     ],
     out: Out,
-    jobs: Jobs = 1,
+    jobs: options.Jobs = 1,
     quick: Quick = False,
-    device: DeviceOption = Device.auto,
+    device: options.DeviceOption = options.Device.auto,
     methods: Methods = None,
     tasks: Tasks = None,
     retry: Retry = False,
     archive: Archive = None,
-    ray: RayAddress = None,
-    data_root: DataRoot = None,
-    quiet: Quiet = False,
+    ray: options.RayAddress = None,
+    data_root: options.DataRoot = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """A table or figure of the paper: run its jobs, compare the results with the published ones."""
     from canet.paper import EXPERIMENTS, Scope
     from canet.paper.reproduce import reproduce as run
 
-    scope = Scope(quick, names(methods), names(tasks), data_root)
+    scope = Scope(quick, options.names(methods), options.names(tasks), data_root)
     if run(EXPERIMENTS, what, out, scope, jobs, device.value, retry, archive, quiet, ray):
         raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs or of a reproduction, or archive.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The page. Default: report.html in RUNS, or next to it."),
+    ] = None,
+) -> None:
+    """One self-contained page about finished runs: who wins, curves, figures, settings."""
+    from canet.paper.paper_report import write_report
+
+    target = out or (runs.parent if runs.is_file() else runs) / "report.html"
+    write_report(runs, target)
+    print(f"Report: {target}")
+
+
+@app.command()
+def archive(
+    runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file, such as runs.tar.xz.")],
+) -> None:
+    """One small file of all finished runs, without weights: what tables and reports need."""
+    from canet.store import find_runs, write_archive
+
+    count = write_archive(find_runs(runs), out)
+    print(f"{count} runs: {out}, {out.stat().st_size / 2**20:.1f} MB")

@@ -9,27 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from canet.cli import options
 from canet.cli.app import app
-from canet.cli.options import (
-    MOST_JOBS,
-    MOST_SEEDS,
-    MOST_TRIALS,
-    BackboneName,
-    DataRoot,
-    DataSeed,
-    Device,
-    DeviceOption,
-    Features,
-    GeneratorName,
-    Inductive,
-    Json,
-    MethodName,
-    Protocol,
-    Quiet,
-    RayAddress,
-    TaskName,
-    run_config,
-)
 from canet.settings import LARGEST
 
 
@@ -41,13 +22,13 @@ class Sampler(StrEnum):
 
 @app.command()
 def search(
-    task: TaskName,
-    method: MethodName = "canet",
-    backbone: BackboneName = "gcn",
+    task: options.TaskName,
+    method: options.MethodName = "canet",
+    backbone: options.BackboneName = "gcn",
     trials: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_TRIALS, help="Trials in all, those of earlier calls included."
+            min=1, max=options.MOST_TRIALS, help="Trials in all, those of earlier calls included."
         ),
     ] = 32,
     sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
@@ -57,26 +38,28 @@ def search(
     ] = None,
     seeds: Annotated[
         int,
-        typer.Option(min=1, max=MOST_SEEDS, help="Runs of each trial; their mean score counts."),
+        typer.Option(
+            min=1, max=options.MOST_SEEDS, help="Runs of each trial; their mean score counts."
+        ),
     ] = 1,
-    data_seed: DataSeed = 0,
-    protocol: Protocol = "paper",
-    features: Features = None,
-    inductive: Inductive = False,
-    generator: GeneratorName = "shared",
+    data_seed: options.DataSeed = 0,
+    protocol: options.Protocol = "paper",
+    features: options.Features = None,
+    inductive: options.Inductive = False,
+    generator: options.GeneratorName = "shared",
     storage: Annotated[
         str | None,
         typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes.")] = 1,
-    ray: RayAddress = None,
-    device: DeviceOption = Device.auto,
-    data_root: DataRoot = None,
+    jobs: options.Jobs = 1,
+    ray: options.RayAddress = None,
+    device: options.DeviceOption = options.Device.auto,
+    data_root: options.DataRoot = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
     ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Search a method's settings on validation data; the same command again continues."""
     from canet.methods import check_backbone
@@ -88,7 +71,7 @@ def search(
     settings = override(
         unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
     )
-    base = run_config(
+    base = options.run_config(
         task, method, backbone, settings, data_seed, protocol, features, inductive, generator
     )
     plan = Plan(base, sampler.value, seeds)

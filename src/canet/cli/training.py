@@ -1,4 +1,4 @@
-"""One training: `canet demo`, `train` and `evaluate`."""
+"""Single runs: `canet demo`, `train`, `evaluate` and `verify`."""
 
 from __future__ import annotations
 
@@ -11,30 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from canet.cli import options
 from canet.cli.app import app
-from canet.cli.options import (
-    MOST_JOBS,
-    MOST_SEEDS,
-    Assignments,
-    BackboneName,
-    DataRoot,
-    DataSeed,
-    Device,
-    DeviceOption,
-    Epochs,
-    Features,
-    GeneratorName,
-    Inductive,
-    Json,
-    MethodName,
-    Protocol,
-    Quiet,
-    RayAddress,
-    SettingsFile,
-    TaskName,
-    changed_settings,
-    run_config,
-)
 from canet.data import GENERATORS
 from canet.errors import CanetError, listed
 
@@ -45,8 +23,8 @@ if TYPE_CHECKING:
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for runs, table and picture.")] = Path("demo"),
-    device: DeviceOption = Device.auto,
-    quiet: Quiet = False,
+    device: options.DeviceOption = options.Device.auto,
+    quiet: options.Quiet = False,
 ) -> None:
     """CaNet compared with a plain GCN on the embedded data: about a minute on two cores."""
     from canet.cli.demonstration import run_demo
@@ -56,34 +34,32 @@ def demo(
 
 @app.command()
 def train(
-    task: TaskName,
-    method: MethodName = "canet",
-    backbone: BackboneName = "gcn",
+    task: options.TaskName,
+    method: options.MethodName = "canet",
+    backbone: options.BackboneName = "gcn",
     seeds: Annotated[
-        int, typer.Option(min=1, max=MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
+        int, typer.Option(min=1, max=options.MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
     ] = 1,
-    data_seed: DataSeed = 0,
-    protocol: Protocol = "paper",
-    features: Features = None,
-    inductive: Inductive = False,
-    generator: GeneratorName = "shared",
-    epochs: Epochs = None,
-    device: DeviceOption = Device.auto,
-    data_root: DataRoot = None,
+    data_seed: options.DataSeed = 0,
+    protocol: options.Protocol = "paper",
+    features: options.Features = None,
+    inductive: options.Inductive = False,
+    generator: options.GeneratorName = "shared",
+    epochs: options.Epochs = None,
+    device: options.DeviceOption = options.Device.auto,
+    data_root: options.DataRoot = None,
     out: Annotated[
         Path, typer.Option(help="Folder for runs: each is in NAME/seed-S below it.")
     ] = Path("runs"),
-    set_: Assignments = None,
-    settings_file: SettingsFile = None,
+    set_: options.Assignments = None,
+    settings_file: options.SettingsFile = None,
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
-    jobs: Annotated[
-        int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")
-    ] = 1,
-    ray: RayAddress = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    jobs: options.Jobs = 1,
+    ray: options.RayAddress = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a method on a task with its published settings, and score it under shift."""
     from canet.data.metrics import METRIC_NAMES
@@ -91,7 +67,7 @@ def train(
     from canet.settings import override
     from canet.util.console import print_table, summary_rows
 
-    changes = changed_settings(set_, settings_file, epochs)
+    changes = options.changed_settings(set_, settings_file, epochs)
     settings = override(preset(task, method, backbone), changes)
 
     from canet.methods import check_backbone
@@ -102,7 +78,7 @@ def train(
 
     check_backbone(backbone)
     pick_device(device.value)
-    base = run_config(
+    base = options.run_config(
         task, method, backbone, settings, data_seed, protocol, features, inductive, generator
     )
     configs = [replace(base, seed=seed, ood_curves=ood_curves) for seed in range(seeds)]
@@ -134,9 +110,9 @@ def train(
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
-    device: DeviceOption = Device.auto,
-    data_root: DataRoot = None,
-    as_json: Json = False,
+    device: options.DeviceOption = options.Device.auto,
+    data_root: options.DataRoot = None,
+    as_json: options.Json = False,
 ) -> None:
     """Score finished runs again from their saved weights; fail where a score is another one."""
     from canet.data.metrics import METRIC_NAMES
@@ -161,6 +137,23 @@ def evaluate(
         )
 
 
+@app.command()
+def verify(
+    path: Annotated[
+        Path, typer.Argument(help="Folder of a run, of runs or of a model, or an archive of runs.")
+    ],
+) -> None:
+    """Check that runs and models are what was written: a line for each problem, then a count."""
+    from canet.cli.verification import verify as look_through
+
+    found = look_through(path)
+    for problem in found.problems:
+        print(" ".join(problem.split()))
+    print(found.count)
+    if found.problems:
+        raise typer.Exit(2)
+
+
 def _failure(failed: list[FailedJob], seeds: int) -> Exception:
     """One line for what a user can fix; the traceback of a bug of ours."""
     lines = failed[0].lines
@@ -171,6 +164,5 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
 
 def _shift(summary: Mapping[str, Any]) -> str:
     """The protocol, and the generator where it is not the paper's: `disjoint, redrawn`."""
-    generator = summary["generator"]
-    named = "" if generator == GENERATORS[0] else f", {generator}"
-    return f"{summary['protocol']}{named}"
+    redrawn = summary["generator"] != GENERATORS[0]
+    return summary["protocol"] + (f", {summary['generator']}" if redrawn else "")

@@ -17,19 +17,12 @@ from canet.store.run_folder import CONFIG, MARKER
 
 @dataclass
 class Verification:
-    """What was read, and what is wrong with it.
+    """What was read, and what is wrong with it."""
 
-    Args:
-        problems: A line each.
-        finished: Number of finished runs, with problems or without.
-        unfinished: Number of the others.
-        models: Number of saved models.
-    """
-
-    problems: list[str] = field(default_factory=list)
-    finished: int = 0
-    unfinished: int = 0
-    models: int = 0
+    problems: list[str] = field(default_factory=list)  # a line each
+    finished: int = 0  # number of finished runs, with problems or without
+    unfinished: int = 0  # number of the others
+    models: int = 0  # number of saved models
 
     @property
     def count(self) -> str:
@@ -76,21 +69,17 @@ def _verify_folder(folder: Path, found: Verification) -> None:
         found.attempt(lambda: load(folder, "cpu"))
     elif (folder / MARKER).is_file():
         found.finished += 1
-        _verify_run(RunFolder(folder), found)
+        place = RunFolder(folder)
+        if changed := place.problems():
+            found.problems += changed
+            return
+        found.attempt(place.read_config)
+        found.attempt(place.read_result)
+        if place.has_metrics:
+            found.attempt(place.read_metrics)
     elif (folder / CONFIG).is_file():
         found.unfinished += 1
         place = RunFolder(folder)
         found.attempt(place.read_config)
         for checkpoint in place.checkpoints:
             found.attempt(lambda path=checkpoint: read_checkpoint(path))  # type: ignore[misc]
-
-
-def _verify_run(place: RunFolder, found: Verification) -> None:
-    """Compare each file of a finished run with its checksum, then read what they say."""
-    if damaged := place.problems():
-        found.problems += damaged
-        return
-    found.attempt(place.read_config)
-    found.attempt(place.read_result)
-    if place.has_metrics:
-        found.attempt(place.read_metrics)

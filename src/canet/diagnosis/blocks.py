@@ -27,10 +27,8 @@ OTHERS = "all other columns"
 def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None) -> Blocks:
     """The blocks of a model's features: given, of its encoding, or found by clustering.
 
-    Args:
-        model: A fitted model.
-        given: Name → columns: numbers, a slice, a mask, or names where the model knows names.
-            Columns that no block has become one of their own.
+    Given are name → columns: numbers, a slice, a mask, or names where the model knows names.
+    Columns that no block has become one of their own.
     """
     names = column_names(model)
     if given is not None:
@@ -43,20 +41,17 @@ def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None
 
 def column_names(model: NodeClassifier) -> list[str]:
     """What the columns are called; their numbers, as text, where nobody named them."""
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        return [str(i) for i in range(model.n_features_in_)]
+    names = getattr(model, "feature_names_in_", range(model.n_features_in_))
     return [str(name) for name in names]
 
 
 def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
     """At most 12 groups of columns that go together, from sampled features $[n, D]$.
 
-    Columns that are mostly zero, such as words, and those that are not are grouped apart. Columns
-    are standardised and described by their correlations with the first 20 principal components.
-    Ward's tree of these rows, whose sign does not matter, is cut into at most 12, and nowhere
-    below the distance of two columns without correlation. Constant columns are in no
-    block.
+    Columns that are mostly zero, such as words, and those that are not are grouped apart. Ward's
+    tree of their correlations with the first 20 principal components, whose sign does not matter,
+    is cut into at most 12, and nowhere below the distance of two columns without correlation.
+    Constant columns are in no block.
     """
     scaled, varying = _standardised(x)
     if not varying.size:
@@ -65,7 +60,9 @@ def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
     kinds = [kind for kind in (filled, ~filled) if kind.any()]
     groups = []
     for kind in kinds:
-        number = _clusters(scaled[:, kind], MOST_BLOCKS // len(kinds))
+        number, most = np.arange(kind.sum()), MOST_BLOCKS // len(kinds)
+        if number.size > most:
+            number = _ward(_loadings(scaled[:, kind]), most)
         groups += [varying[kind][number == i] for i in np.unique(number)]
     groups.sort(key=lambda columns: int(columns[0]))
     return {_name(columns, names): columns for columns in groups}
@@ -78,13 +75,6 @@ def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
     if sp.issparse(x):
         return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
     return x[:, varying] / deviation[varying], varying
-
-
-def _clusters(scaled: Matrix, most: int) -> np.ndarray:
-    """Number $[D]$ of each column's cluster, of at most so many."""
-    if scaled.shape[1] <= most:
-        return np.arange(scaled.shape[1])
-    return _ward(_loadings(scaled), most)
 
 
 def _loadings(scaled: Matrix) -> np.ndarray:
@@ -129,29 +119,22 @@ def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:
 
 def _columns(block: str, columns: Any, names: Sequence[str]) -> np.ndarray:
     every = np.arange(len(names))
-    if isinstance(columns, slice):
-        chosen = every[columns]
-    else:
-        chosen = np.atleast_1d(np.asarray(columns))
-        if chosen.dtype.kind in "UO":
-            place = {name: i for i, name in enumerate(names)}
-            for name in chosen:
-                if name not in place:
-                    raise InputError(str(unknown_name(f"column of block '{block}'", name, names)))
-            chosen = np.array([place[name] for name in chosen], dtype=np.int64)
-        elif chosen.dtype == bool and chosen.shape == every.shape:
-            chosen = every[chosen]
-        elif chosen.dtype.kind not in "iu" and chosen.size:
-            raise InputError(
-                f"block '{block}' has columns of type {chosen.dtype}: give numbers, a mask or names"
-            )
+    chosen = every[columns] if isinstance(columns, slice) else np.atleast_1d(columns)
+    if chosen.dtype.kind in "UO":
+        place = {name: i for i, name in enumerate(names)}
+        for name in chosen:
+            if name not in place:
+                raise InputError(str(unknown_name(f"column of block '{block}'", name, names)))
+        chosen = np.array([place[name] for name in chosen])
+    elif chosen.dtype == bool and chosen.shape == every.shape:
+        chosen = every[chosen]
+    elif chosen.dtype.kind not in "iu" and chosen.size:
+        wrong = f"block '{block}' has columns of type {chosen.dtype}"
+        raise InputError(f"{wrong}: give numbers, a mask or names")
     chosen = np.unique(chosen).astype(np.int64)
     if not chosen.size or chosen[0] < 0 or chosen[-1] >= len(names):
-        raise InputError(
-            f"block '{block}' has {chosen.size} columns"
-            + (f" from {chosen[0]} to {chosen[-1]}" if chosen.size else "")
-            + f": name at least one of 0 to {len(names) - 1}"
-        )
+        found = f"{chosen[0]} to {chosen[-1]}" if chosen.size else "no columns"
+        raise InputError(f"block '{block}' has {found}: name at least one of 0 to {len(names) - 1}")
     return chosen
 
 

@@ -18,17 +18,11 @@ COLDEST, HOTTEST = 0.05, 50.0
 
 @dataclass(frozen=True)
 class Bin:
-    """Nodes whose confidence lies in one of the equal parts of 0 to 1.
+    """Nodes whose confidence lies in one of the equal parts of 0 to 1."""
 
-    Args:
-        confidence: Their mean confidence, in percent.
-        accuracy: Percent that are right.
-        nodes: How many there are.
-    """
-
-    confidence: float
-    accuracy: Estimate
-    nodes: int
+    confidence: float  # their mean confidence, in percent
+    accuracy: Estimate  # percent that are right
+    nodes: int  # how many there are
 
 
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
@@ -40,12 +34,8 @@ def fit_temperature(logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None
     r"""The temperature T that makes labels $[n]$ likeliest.
 
     It minimises $-\sum_v w_v \log \mathrm{softmax}(z_v / T)_{y_v}$ over $\log T$ (Guo et al., "On
-    calibration of modern neural networks", ICML '17). Above 1: the model is overconfident.
-
-    Args:
-        logits: $z$, $[n, C]$.
-        y: Class numbers.
-        weight: $w$, $[n]$; all 1 where None.
+    calibration of modern neural networks", ICML '17), for logits $z$ $[n, C]$ and weights $w$
+    $[n]$, all 1 where None. Above 1: the model is overconfident.
     """
     margin = logits - logits[np.arange(len(y)), y][:, None]
 
@@ -60,10 +50,9 @@ def fit_temperature(logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 def reliability(confidence: np.ndarray, right: np.ndarray) -> list[Bin]:
     """Accuracy by confidence: nodes $[n]$ in 15 bins of equal width, without empty ones."""
     number = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-    chosen = [number == i for i in np.unique(number)]
     return [
         Bin(float(100 * confidence[inside].mean()), share(right[inside]), int(inside.sum()))
-        for inside in chosen
+        for inside in (number == i for i in np.unique(number))
     ]
 
 

@@ -46,15 +46,11 @@ def risk_map(found: Diagnosis) -> str:
             crowded = any(abs(y - b) < 0.07 and abs(x - a) < most / 2 for a, b in labelled)
             if not crowded:
                 labelled.append((x, y))
-                left = x > most / 2
-                axes.annotate(
-                    _short(block.name),
-                    (x, y),
-                    (-6 if left else 6, 0),
-                    textcoords="offset points",
-                    ha="right" if left else "left",
-                    va="center",
-                )
+                name = block.name
+                text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+                away, side = (-6, "right") if x > most / 2 else (6, "left")
+                place: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
+                axes.annotate(text, (x, y), (away, 0), **place)
         axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
         return _svg(figure)
 
@@ -108,7 +104,3 @@ def _svg(figure: Figure) -> str:
     for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, f"var(--{variable})")
     return svg
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"

@@ -16,25 +16,18 @@ CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
 
 @dataclass(frozen=True)
 class Column:
-    """How far one column shifted.
+    """How far one column shifted."""
 
-    Args:
-        name: Of the column, or its number.
-        number: Of the column.
-        effect: Largest distance of the two distribution functions (Kolmogorov-Smirnov), 0 to 1;
-            for a column of zeros and ones it is the difference of the rates.
-        difference: Of the means, new minus training, in pooled standard deviations.
-        before, after: Means.
-        p_value: Corrected for the number of columns (Benjamini-Hochberg).
-    """
-
-    name: str
-    number: int
+    name: str  # of the column, or its number
+    number: int  # of the column
+    # Largest distance of the two distribution functions (Kolmogorov-Smirnov), 0 to 1; for a column
+    # of zeros and ones it is the difference of the rates.
     effect: float
-    difference: float
+    difference: float  # of the means, new minus training, in pooled standard deviations
+    # before, after: Means.
     before: float
     after: float
-    p_value: float
+    p_value: float  # corrected for the number of columns (Benjamini-Hochberg)
 
     @property
     def shifted(self) -> bool:

@@ -21,7 +21,6 @@ from canet.diagnosis.sections import (
     reliance,
     shift,
 )
-from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
@@ -72,7 +71,7 @@ class Diagnosis:
     environments: dict[str, environments.Environments] = field(metadata=section(environments))
 
     @property
-    def main_reliance(self) -> Reliance:
+    def main_reliance(self) -> reliance.Reliance:
         """On the training graph, where it was given: there predictions are as learned."""
         return self.reliance.get(TRAINING) or self.reliance[NEW]
 
@@ -97,8 +96,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file; what is not finite is None."""
-        content: dict[str, Any] = plain(self)
-        return content
+        return plain(self)
 
 
 SECTIONS = {f.name: f.metadata["examine"] for f in fields(Diagnosis) if "examine" in f.metadata}
@@ -151,12 +149,7 @@ def diagnose(
             display.update(done, text=name.replace("_", " "))
             exam.parts[name] = examine(exam)
     sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
-    return Diagnosis(summarise(model), sizes, **exam.parts)
-
-
-def summarise(model: NodeClassifier) -> ModelSummary:
-    """What the model is."""
-    return ModelSummary(
+    summary = ModelSummary(
         method=model.method,
         backbone=model.backbone,
         classes=[str(name) for name in model.classes_],
@@ -164,3 +157,4 @@ def summarise(model: NodeClassifier) -> ModelSummary:
         scores={name: 100 * score for name, score in model.scores_.items()},
         metric=model.metric,
     )
+    return Diagnosis(summary, sizes, **exam.parts)

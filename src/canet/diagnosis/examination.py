@@ -16,24 +16,16 @@ TRAINING, NEW = "training", "new"
 
 @dataclass(frozen=True)
 class Examination:
-    """A model, one or two graphs, and the sections that are finished.
+    """A model, one or two graphs, and the sections that are finished."""
 
-    Args:
-        model: The fitted model.
-        graphs: `training` and `new`, those that were given.
-        blocks: Name → the feature columns that are changed together.
-        names: Of the columns.
-        repeats: Draws of each random change.
-        tick: Called before each pass over a graph with what the pass is for.
-        parts: Name of a section → what it found; sections that come first are there.
-    """
-
-    model: NodeClassifier
-    graphs: dict[str, DiagnosedGraph]
-    blocks: Blocks
-    names: list[str]
-    repeats: int = 10
+    model: NodeClassifier  # the fitted model
+    graphs: dict[str, DiagnosedGraph]  # `training` and `new`, those that were given
+    blocks: Blocks  # name → the feature columns that are changed together
+    names: list[str]  # of the columns
+    repeats: int = 10  # draws of each random change
+    # Called before each pass over a graph with what the pass is for.
     tick: Callable[[str], None] = lambda _: None
+    # Name of a section → what it found; sections that come first are there.
     parts: dict[str, Any] = field(default_factory=dict)
 
     @property

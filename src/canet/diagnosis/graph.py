@@ -29,38 +29,26 @@ def seed_of(model: NodeClassifier) -> int:
 
 @dataclass(frozen=True)
 class DiagnosedGraph:
-    """A graph with what the model makes of it.
+    """A graph with what the model makes of it."""
 
-    Args:
-        reader: The model on this graph, for passes with other features or edges.
-        x: Features $[N, D]$.
-        edge_index: Edges $[2, E]$ (source, target) as the model reads them.
-        undirected: Whether the model reads each edge both ways.
-        y: Class number $[N]$ by the model's `classes_`; -1 where there is no label, C where the
-            label is a class that training did not have.
-        graph: Number $[N]$ of each node's graph: given as `batch`, or its connected component.
-        environment: Number $[N]$ of each node's environment, or None; -1 where it has none.
-        time: Time $[N]$ of each node, or None.
-        held_out: Mask $[N]$ of the nodes that the model was not trained on, as far as the graph
-            says so.
-        node_id: What the user calls the nodes $[N]$.
-        probabilities: What the model predicts $[N, C]$.
-        embedding: Representations $[N, H]$.
-        posteriors: Of the pseudo environments at each layer $[N, K]$; empty if there are none.
-    """
-
-    reader: GraphReader
-    x: Matrix
-    edge_index: Tensor
-    undirected: bool
+    reader: GraphReader  # the model on this graph, for passes with other features or edges
+    x: Matrix  # features $[N, D]$
+    edge_index: Tensor  # edges $[2, E]$ (source, target) as the model reads them
+    undirected: bool  # whether the model reads each edge both ways
+    # Class number $[N]$ by the model's `classes_`; -1 where there is no label, C where the label is
+    # a class that training did not have.
     y: np.ndarray
+    # Number $[N]$ of each node's graph: given as `batch`, or its connected component.
     graph: np.ndarray
+    # Number $[N]$ of each node's environment, or None; -1 where it has none.
     environment: np.ndarray | None
-    time: np.ndarray | None
+    time: np.ndarray | None  # time $[N]$ of each node, or None
+    # Mask $[N]$ of the nodes that the model was not trained on, as far as the graph says so.
     held_out: np.ndarray
-    node_id: np.ndarray
-    probabilities: np.ndarray
-    embedding: np.ndarray
+    node_id: np.ndarray  # what the user calls the nodes $[N]$
+    probabilities: np.ndarray  # what the model predicts $[N, C]$
+    embedding: np.ndarray  # representations $[N, H]$
+    # Of the pseudo environments at each layer $[N, K]$; empty if there are none.
     posteriors: list[np.ndarray]
 
     @property

@@ -59,13 +59,8 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "number": number,
-        "p_value": p_value,
-        "interval": interval,
-        "unbroken": unbroken,
-        "prose": prose,
-    }
+    filters = (number, p_value, interval, unbroken, prose)
+    environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= values
     shown = [name for name in SECTIONS if getattr(found, name)]
     return environment.get_template(template).render(found=found, sections=shown, methods={})

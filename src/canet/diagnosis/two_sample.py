@@ -21,16 +21,12 @@ MOST_COPIES = 5  # as many equal rows are one node seen several times; more are 
 
 @dataclass(frozen=True)
 class TwoSample:
-    """How well a classifier distinguishes two samples.
+    """How well a classifier distinguishes two samples."""
 
-    Args:
-        auc: Probability that a row of the second scores higher than one of the first; 0.5 if the
-            samples follow one distribution.
-        p_value: Of this AUC or more, were they one.
-    """
-
+    # Probability that a row of the second scores higher than one of the first; 0.5 if the samples
+    # follow one distribution.
     auc: Estimate
-    p_value: float
+    p_value: float  # of this AUC or more, were they one
 
     @property
     def effect(self) -> float:

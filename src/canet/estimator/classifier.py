@@ -140,25 +140,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             changes["epochs"] = self.epochs
         settings = override(method_type.settings_type(), changes)
         seed = self._seed()
-        own = user_task(
-            data,
-            train,
-            valid,
-            environment,
-            time,
-            graph,
-            metric=self.metric,
-            undirected=self.undirected,
-            seed=seed,
-        )
+        given = (train, valid, environment, time, graph)
+        own = user_task(data, *given, metric=self.metric, undirected=self.undirected, seed=seed)
         task = own.task
+        weights = self._class_weights(own.classes, task.data.y[task.train])
         trainer = Trainer(
-            task,
-            self.method,
-            self.backbone,
-            settings,
-            self.device,
-            class_weight=self._class_weights(own.classes, task.data.y[task.train]),
+            task, self.method, self.backbone, settings, self.device, class_weight=weights
         )
         label = f"{self.method}-{self.backbone}"
         with Reporter(1, quiet=not self.verbose).showing() as reporter:
@@ -213,8 +200,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             graph: As in `fit`.
         """
         logits = self.forward(data, nodes, graph).logits
-        classes: np.ndarray = self.classes_[logits.argmax(dim=1).numpy()]
-        return classes
+        return self.classes_[logits.argmax(dim=1).numpy()]
 
     def predict_proba(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
@@ -226,11 +212,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         What depends on the edges is computed once, so that many changes of `x` $[N, D]$ are quick.
         """
         reader = self.prepare(data, graph)
-
-        def probabilities(x: Any) -> np.ndarray:
-            return probabilities_of(reader.read(x=check_features(x)).logits)
-
-        return probabilities
+        return lambda x: probabilities_of(reader.read(x=check_features(x)).logits)
 
     def decision_function(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Logits $[n, C]$; of two classes the second's less the first's $[n]$."""
@@ -257,9 +239,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         logits, y = reader.read(ids).logits, y[ids]
         if (y < 0).any():
             if self.metric == "roc_auc":
-                raise InputError(
-                    "roc_auc is for the two classes of training: y contains another class"
-                )
+                raise InputError("roc_auc is for the two classes of training: y has another one")
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y)) / 100
@@ -274,8 +254,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def embed(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """Representation $[n, H]$ that the last linear map reads; arguments as `predict`."""
-        embedding: np.ndarray = self.forward(data, nodes, graph).embedding.numpy()
-        return embedding
+        return self.forward(data, nodes, graph).embedding.numpy()
 
     def unlike_training(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """How unlike the training nodes each node is $[n]$; arguments as `predict`.
@@ -284,8 +263,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         representations: 0.5 is the usual, 1 further than all.
         """
         embedding = self.forward(data, nodes, graph).embedding
-        unlike: np.ndarray = self.reference_.unlike_training(embedding).numpy()
-        return unlike
+        return self.reference_.unlike_training(embedding).numpy()
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""
@@ -333,8 +311,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
 def probabilities_of(logits: Tensor) -> np.ndarray:
     """Probability $[n, C]$ of each class for logits $[n, C]$."""
-    probabilities: np.ndarray = logits.double().softmax(dim=1).numpy()
-    return probabilities
+    return logits.double().softmax(dim=1).numpy()
 
 
 def load(path: str | Path, device: str | None = None) -> NodeClassifier:

@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -35,21 +34,16 @@ class ColumnScreen:
     r"""Which feature columns shift between groups of training nodes of the same class.
 
     Validation and test nodes are not used. A share does not show a cause.
-
-    Args:
-        spread: Standard deviation $[D]$ of the groups' means, less what sampling gives.
-        share: Of the variance within a class that lies between groups $[D]$, η².
-        chance: The largest share of all columns, a scalar, where the nodes of each class are
-            assigned to groups at random.
-        num_groups: How many groups there are, a scalar.
-        given: Whether groups are environments that were given, a scalar; else they were inferred,
-            and the share of a column is that between groups inferred from the others.
     """
 
-    spread: Tensor
-    share: Tensor
+    spread: Tensor  # standard deviation $[D]$ of the groups' means, less what sampling gives
+    share: Tensor  # of the variance within a class that lies between groups $[D]$, η²
+    # The largest share of all columns, a scalar, where the nodes of each class are assigned to
+    # groups at random.
     chance: Tensor
-    num_groups: Tensor
+    num_groups: Tensor  # how many groups there are, a scalar
+    # Whether groups are environments that were given, a scalar; else they were inferred, and the
+    # share of a column is that between groups inferred from the others.
     given: Tensor
 
     @property
@@ -71,9 +65,8 @@ def screen_columns(
         None where nodes or columns are too few for groups, or no class has nodes enough in two of
         them. A model is fitted in any case.
     """
-    view = view_of(
-        SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x, y, environment
-    )
+    features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+    view = view_of(features, y, environment)
     chosen = _group_settings(settings, environment)
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -155,13 +148,8 @@ def _by_other_columns(view: TrainingView, moved: Moved, settings: InterventionSe
     rows = as_scipy(view.x)
     for part in range(min(FOLDS, columns.numel())):
         out = columns[part::FOLDS]
-        others = replace(view, x=_without(rows, out.numpy()))
+        kept = np.delete(np.arange(rows.shape[1]), out.numpy())
+        others = replace(view, x=SparseMatrix.from_torch(from_scipy(rows[:, kept])))
         found = _moved(view, *groups_of(settings, others))
         spread[out], share[out] = found.spread[out], found.share[out]
     return Moved(spread, share)
-
-
-def _without(rows: sp.csr_matrix, columns: np.ndarray) -> SparseMatrix:
-    """Features $[n, D]$ without some of the columns."""
-    kept = np.delete(np.arange(rows.shape[1]), columns)
-    return SparseMatrix.from_torch(from_scipy(rows[:, kept]))

@@ -39,10 +39,11 @@ def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
 def summarise(model: NodeClassifier, data: Data, table: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """How many nodes each class got, how unlike training they are, and the score where known."""
     names, counts = np.unique(table["prediction"], return_counts=True)
+    probabilities = [table[f"probability_{c}"] for c in model.classes_]
     summary: dict[str, Any] = {
         "nodes": len(table["id"]),
         "predictions": dict(zip(map(str, names), counts.tolist(), strict=True)),
-        "mean_confidence": float(np.mean(_confidence(table))),
+        "mean_confidence": float(np.max(probabilities, axis=0).mean()),
         "unlike_training": float(np.mean(table["unlike_training"])),
         "metric": model.metric,
         "score": None,
@@ -63,31 +64,21 @@ def check_target(path: Path) -> None:
 
 def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
     """Write columns as CSV or Parquet, by the file's ending, atomically."""
+    import pyarrow
+    from pyarrow import parquet
+
     check_target(path)
+    columns = {name: column.tolist() for name, column in table.items()}
     try:
         with atomic_path(path) as temporary:
-            (_write_csv if path.suffix == ".csv" else _write_parquet)(table, temporary)
+            if path.suffix == ".parquet":
+                parquet.write_table(pyarrow.table(columns), temporary)
+                return
+            with temporary.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(columns)
+                writer.writerows(zip(*columns.values(), strict=True))
     except OSError as error:
         raise CanetError(
             f"cannot write '{path}' ({error.strerror}): choose another file with --out"
         ) from error
-
-
-def _write_csv(table: Mapping[str, np.ndarray], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-
-
-def _write_parquet(table: Mapping[str, np.ndarray], path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    columns = {name: column.tolist() for name, column in table.items()}
-    parquet.write_table(pyarrow.table(columns), path)
-
-
-def _confidence(table: Mapping[str, np.ndarray]) -> np.ndarray:
-    columns = [column for name, column in table.items() if name.startswith("probability_")]
-    return np.max(columns, axis=0)

@@ -19,37 +19,29 @@ from canet.util.sparse import from_scipy, to_scipy
 MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
+PARTS = ("crow_indices", "col_indices", "values")  # of sparse features
 SCREEN = "screen."
 """Prefix of the names of a screen's tensors."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A sample of training and validation nodes, at most 5,000 of each, on the CPU.
+    """A sample of training and validation nodes, at most 5,000 of each, on the CPU."""
 
-    Args:
-        x: Features $[r, D]$ of training nodes, dense or sparse CSR.
-        embedding: Their representations $[r, H]$.
-        degree: Their numbers of incoming edges $[r]$.
-        environment: Their environments $[r]$, -1 where unknown; empty without labels for them.
-        valid_logits, valid_y, valid_embedding: Logits $[v, C]$, class ids $[v]$ and
-            representations $[v, H]$ of validation nodes.
-        train_label_counts: Training nodes $[C]$ of each class.
-        homophily: Share of the edges between training nodes that join equal labels, a scalar; NaN
-            where there is no such edge.
-        screen: Which columns shift between groups of the training nodes; None where there are too
-            few nodes.
-    """
-
-    x: Tensor
-    embedding: Tensor
-    degree: Tensor
-    environment: Tensor
+    x: Tensor  # features $[r, D]$ of training nodes, dense or sparse CSR
+    embedding: Tensor  # their representations $[r, H]$
+    degree: Tensor  # their numbers of incoming edges $[r]$
+    environment: Tensor  # their environments $[r]$, -1 where unknown; empty without labels for them
+    # valid_logits, valid_y, valid_embedding: Logits $[v, C]$, class ids $[v]$ and representations
+    # $[v, H]$ of validation nodes.
     valid_logits: Tensor
     valid_y: Tensor
     valid_embedding: Tensor
-    train_label_counts: Tensor
+    train_label_counts: Tensor  # training nodes $[C]$ of each class
+    # Share of the edges between training nodes that join equal labels, a scalar; NaN where there is
+    # no such edge.
     homophily: Tensor
+    # Which columns shift between groups of the training nodes; None where there are too few nodes.
     screen: ColumnScreen | None = None
 
     def unlike_training(self, embedding: Tensor) -> Tensor:
@@ -72,25 +64,16 @@ class Reference:
             named |= {f"{SCREEN}{f.name}": getattr(screen, f.name) for f in fields(screen)}
         if self.x.layout != torch.sparse_csr:
             return named | {"x": self.x}
-        return named | {
-            "x.crow_indices": self.x.crow_indices(),
-            "x.col_indices": self.x.col_indices(),
-            "x.values": self.x.values(),
-            "x.shape": torch.tensor(self.x.shape),
-        }
+        parts = {f"x.{part}": getattr(self.x, part)() for part in PARTS}
+        return named | parts | {"x.shape": torch.tensor(self.x.shape)}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
         """The reference whose `tensors` these are."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
-            parts["x"] = torch.sparse_csr_tensor(
-                tensors["x.crow_indices"],
-                tensors["x.col_indices"],
-                tensors["x.values"],
-                tuple(tensors["x.shape"].tolist()),
-                check_invariants=True,
-            )
+            csr, shape = [tensors[f"x.{part}"] for part in PARTS], tensors["x.shape"].tolist()
+            parts["x"] = torch.sparse_csr_tensor(*csr, shape, check_invariants=True)
         screen = {n.removeprefix(SCREEN): t for n, t in tensors.items() if n.startswith(SCREEN)}
         if screen:
             parts["screen"] = ColumnScreen(**screen)
@@ -108,13 +91,7 @@ class Reference:
 
 
 def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
-    """A sample of a task's training and validation nodes as a trained method sees them.
-
-    Args:
-        trainer: Of the method. Its graph, which is normalised already, is read again.
-        method: The trained method.
-        seed: Of the sample.
-    """
+    """A sample of a task's training and validation nodes as a trained method sees them."""
     task = trainer.task
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     reader = GraphReader(method, own, prepared=trainer.fields.graph())
@@ -148,9 +125,8 @@ def sample_of(nodes: Tensor, seed: int) -> Tensor:
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
     """The features of some nodes, in the layout of all."""
-    if x.layout != torch.sparse_csr:
-        return x[nodes]
-    return from_scipy(to_scipy(x)[nodes.numpy()])
+    sparse = x.layout == torch.sparse_csr
+    return from_scipy(to_scipy(x)[nodes.numpy()]) if sparse else x[nodes]
 
 
 def homophily(edge_index: Tensor, y: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from canet.store.model_folder import ModelFile, read_model, write_model
 from canet.training.trainer import pick_device, versions
 
 Classifier = TypeVar("Classifier", bound=Any)
+LEARNED = ("settings", "scores", "history", "selected_epoch", "environments_seen", "findings")
+"""What a file has under the same name as the model, which ends it in an underscore."""
 
 
 def save_classifier(model: Any, folder: Path) -> None:
@@ -31,14 +33,9 @@ def save_classifier(model: Any, folder: Path) -> None:
         classes=model.classes_.tolist(),
         num_features=model.n_features_in_,
         num_environment_labels=model.method_.num_environment_labels,
-        settings=model.settings_,
-        scores=model.scores_,
-        history=model.history_,
-        selected_epoch=model.selected_epoch_,
-        environments_seen=model.environments_seen_,
-        findings=model.findings_,
         encoding=None if model.encoding_ is None else model.encoding_.to_json(),
         versions=versions(),
+        **{name: getattr(model, f"{name}_") for name in LEARNED},
     )
     tensors = {"weights": model.method_.state_dict(), "reference": model.reference_.tensors()}
     write_model(folder, file, tensors)
@@ -71,12 +68,8 @@ def load_classifier(
     method.load_state_dict(tensors["weights"], assign=True)
     model.classes_ = np.array(file.classes)
     model.n_features_in_ = file.num_features
-    model.settings_ = file.settings
-    model.scores_ = file.scores
-    model.history_ = file.history
-    model.selected_epoch_ = file.selected_epoch
-    model.environments_seen_ = file.environments_seen
-    model.findings_ = file.findings
+    for name in LEARNED:
+        setattr(model, f"{name}_", getattr(file, name))
     encoding = file.encoding
     model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
     model.reference_ = Reference.from_tensors(tensors["reference"])

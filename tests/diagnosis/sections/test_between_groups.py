@@ -62,11 +62,6 @@ def test_a_column_without_spread_has_no_units_to_shift_in() -> None:
     assert next(c for c in content["columns"] if c["number"] == 0)["shifted"] is None
 
 
-def test_without_a_new_graph_no_column_shifted_since() -> None:
-    found = between(diagnose(model_of(3), random_graph(), repeats=1))
-    assert all(math.isnan(column.shifted) for column in found.columns)
-
-
 def test_reliance_on_shifting_columns_is_tried_on_the_training_graph_where_it_is_given() -> None:
     data, new = random_graph(), random_graph(n=150, seed=1)
     read = between(diagnose(model_of(3, 4), data, new, repeats=3)).relied_on
@@ -81,8 +76,9 @@ def test_reliance_on_shifting_columns_is_tried_on_the_training_graph_where_it_is
     assert alone.flipped.value > 40
 
 
-def test_where_nothing_clearly_shifts_nothing_is_tried() -> None:
+def test_without_a_new_graph_and_clear_columns_nothing_shifted_and_nothing_is_tried() -> None:
     found = between(diagnose(model_of(), random_graph(), repeats=1))
+    assert all(math.isnan(column.shifted) for column in found.columns)
     assert found.clear == []
     assert found.relied_on is None
 

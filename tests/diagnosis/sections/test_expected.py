@@ -25,10 +25,6 @@ def test_without_shift_all_estimates_hold_the_truth(calibrated: ExpectedScore) -
         estimate = getattr(calibrated, name)
         assert estimate.low <= calibrated.actual.value <= estimate.high
         assert estimate.low < estimate.value < estimate.high
-
-
-def test_the_error_is_how_much_too_high_the_first_estimate_is(calibrated: ExpectedScore) -> None:
-    assert calibrated.actual is not None
     assert calibrated.error == calibrated.thresholded.value - calibrated.actual.value
 
 

@@ -34,10 +34,6 @@ def test_all_flips_come_from_the_block_that_is_read() -> None:
     assert third.lost is not None
     assert third.accuracy.value == pytest.approx(100 - third.flipped.value)
     assert third.lost.value == pytest.approx(third.flipped.value)
-
-
-def test_edges_and_others_do_not_matter_to_who_reads_itself_alone() -> None:
-    found = relied_on(sign_of(3), random_graph())
     assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
     assert [effect.flipped.value for effect in found.edges] == [0, 0, 0]
     assert 40 < found.own.flipped.value < 60

@@ -37,6 +37,7 @@ def mean() -> Shift:
 def test_where_nothing_shifted_nothing_is_found(nothing: Shift) -> None:
     assert min(p.p_value for p in nothing.parts if p.name != "homophily") > 0.05
     assert nothing.shifted_columns == []
+    assert nothing.shifted_parts == []
     for name in ("features", "representations"):
         auc = part(nothing, name).auc
         assert auc is not None
@@ -55,7 +56,9 @@ def test_its_block_and_the_features_shifted_and_representations_did_not(mean: Sh
     assert [block.name for block in mean.blocks] == ["right", "left"]
     assert mean.blocks[0].column == "e"
     assert mean.blocks[0].effect > 0.3 > 0.15 > mean.blocks[1].effect
+    assert mean.blocks[0].shifted
     assert mean.parts[0].name == "features"
+    assert {part.name for part in mean.shifted_parts} >= {"features"}
     assert part(mean, "features").effect > 0.3
     assert part(mean, "representations").effect < 0.15
 
@@ -113,10 +116,3 @@ def test_parts_and_columns_are_ranked_by_effect(mean: Shift) -> None:
     for ranked in (mean.parts, mean.columns, mean.blocks):
         effects = [one.effect for one in ranked]
         assert effects == sorted(effects, reverse=True)
-
-
-def test_clear_shifts_are_those_beyond_chance(nothing: Shift, mean: Shift) -> None:
-    assert nothing.shifted_parts == []
-    assert {part.name for part in mean.shifted_parts} >= {"features"}
-    assert mean.blocks[0].shifted
-    assert mean.accuracy_left is None

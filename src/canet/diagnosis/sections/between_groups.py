@@ -17,24 +17,16 @@ VARYING = "columns that shift between groups"
 
 @dataclass(frozen=True)
 class GroupColumn:
-    """How much one column shifts between groups of training nodes of the same class.
+    """How much one column shifts between groups of training nodes of the same class."""
 
-    Args:
-        name: Of the column, or its number.
-        number: Of the column.
-        share: Of its variance within a class that lies between groups (η²), 0 to 1.
-        spread: Standard deviation of the groups' means, less what sampling gives, in the units of
-            the column.
-        clear: Whether the share is large (0.14 or more), and larger than by chance.
-        shifted: Its mean on the new graph less that of training, in spreads; NaN without a new
-            graph, or without a spread.
-    """
-
-    name: str
-    number: int
-    share: float
+    name: str  # of the column, or its number
+    number: int  # of the column
+    share: float  # of its variance within a class that lies between groups (η²), 0 to 1
+    # Standard deviation of the groups' means, less what sampling gives, in the units of the column.
     spread: float
-    clear: bool
+    clear: bool  # whether the share is large (0.14 or more), and larger than by chance.
+    # Its mean on the new graph less that of training, in spreads; NaN without a new graph, or
+    # without a spread.
     shifted: float
 
 
@@ -43,26 +35,18 @@ class BetweenGroups:
     """Which columns shift between groups of training nodes, known from training alone.
 
     A column that shifts is not always misleading, and one that does not may still shift later.
-
-    Args:
-        groups: How many groups there are.
-        given: Whether they are environments that were given; else they were inferred.
-        chance: The largest share of all columns where nodes of a class are assigned to groups at
-            random.
-        columns: All of them, the largest share first.
-        relied_on: What drawing the clear ones from other nodes does to the predictions, on the
-            training graph, or on the new one where that is not given; None where none is clear.
-        intervened: Whether the model was trained with interventions, which shift such columns.
-        can_intervene: Whether the method has interventions.
     """
 
-    groups: int
-    given: bool
+    groups: int  # how many groups there are
+    given: bool  # whether they are environments that were given; else they were inferred
+    # The largest share of all columns where nodes of a class are assigned to groups at random.
     chance: float
-    columns: list[GroupColumn]
+    columns: list[GroupColumn]  # all of them, the largest share first
+    # What drawing the clear ones from other nodes does to the predictions, on the training graph,
+    # or on the new one where that is not given; None where none is clear.
     relied_on: Effect | None
-    intervened: bool
-    can_intervene: bool
+    intervened: bool  # whether the model was trained with interventions, which shift such columns
+    can_intervene: bool  # whether the method has interventions
 
     @property
     def clear(self) -> list[GroupColumn]:

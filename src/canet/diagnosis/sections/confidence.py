@@ -25,26 +25,16 @@ CLEAR_GAP = 2.0  # points between confidence and accuracy
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far confidence is from accuracy, on the labelled nodes of one graph.
+    """How far confidence is from accuracy, on the labelled nodes of one graph."""
 
-    Args:
-        nodes: How many.
-        accuracy: Percent that are right.
-        confidence: Mean largest probability, in percent.
-        error: Expected calibration error in points, of 15 bins of equal width.
-        scaled_error: The same after temperature scaling.
-        bins: The reliability diagram.
-        scaled_bins: The same after temperature scaling.
-        abstention: Percent of the nodes, the most confident ones → their accuracy.
-    """
-
-    nodes: int
-    accuracy: Estimate
-    confidence: float
-    error: float
-    scaled_error: float
-    bins: list[Bin]
-    scaled_bins: list[Bin]
+    nodes: int  # how many
+    accuracy: Estimate  # percent that are right
+    confidence: float  # mean largest probability, in percent
+    error: float  # expected calibration error in points, of 15 bins of equal width
+    scaled_error: float  # the same after temperature scaling
+    bins: list[Bin]  # the reliability diagram
+    scaled_bins: list[Bin]  # the same after temperature scaling
+    # Percent of the nodes, the most confident ones → their accuracy.
     abstention: dict[int, Estimate]
 
     @property
@@ -60,17 +50,13 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Unlike:
-    """How unlike training the nodes of a new graph are.
+    """How unlike training the nodes of a new graph are."""
 
-    Args:
-        auroc: Probability that a new node is further from training than a validation node is.
-        far: Percent of the new nodes that are further than 95 % of the validation nodes.
-        finds_errors: Probability that a wrong new node is further than a right one; None where
-            there are no labels, or all are right or all wrong.
-    """
-
+    # Probability that a new node is further from training than a validation node is.
     auroc: Estimate
-    far: Estimate
+    far: Estimate  # percent of the new nodes that are further than 95 % of the validation nodes
+    # Probability that a wrong new node is further than a right one; None where there are no labels,
+    # or all are right or all wrong.
     finds_errors: Estimate | None
 
     @property
@@ -81,20 +67,14 @@ class Unlike:
 
 @dataclass(frozen=True)
 class Confidence:
-    """Whether a model's confidence can be trusted.
+    """Whether a model's confidence can be trusted."""
 
-    Args:
-        temperature: Fitted on the validation nodes; above 1 the model is overconfident.
-        valid: Of the validation nodes. Their scaled numbers come from a temperature fitted on the
-            other half of them.
-        new: Of the labelled nodes of the new graph; None without labels.
-        unlike: Of the new graph; None without one.
-    """
-
-    temperature: float
+    temperature: float  # fitted on the validation nodes; above 1 the model is overconfident
+    # Of the validation nodes. Their scaled numbers come from a temperature fitted on the other half
+    # of them.
     valid: Calibration
-    new: Calibration | None
-    unlike: Unlike | None
+    new: Calibration | None  # of the labelled nodes of the new graph; None without labels
+    unlike: Unlike | None  # of the new graph; None without one
 
 
 def examine(exam: Examination) -> Confidence:
@@ -104,8 +84,7 @@ def examine(exam: Examination) -> Confidence:
     temperature = fit_temperature(logits, y)
     scaled = cross_fitted(logits, y, exam.seed)
     new = None
-    if graph is not None and graph.scored.any():
-        chosen = graph.scored
+    if graph is not None and (chosen := graph.scored).any():
         of_new = graph.logits[chosen]
         new = calibration(of_new, graph.y[chosen], softmax(of_new, temperature).max(axis=1))
     return Confidence(temperature, calibration(logits, y, scaled), new, unlike(exam))
@@ -130,8 +109,7 @@ def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibr
 
 def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     """Confidences $[n]$ of each random half at the temperature of the other half."""
-    order = np.random.default_rng(seed).permutation(len(y))
-    halves = np.array_split(order, 2)
+    halves = np.array_split(np.random.default_rng(seed).permutation(len(y)), 2)
     confidences = np.empty(len(y))
     for own, other in (halves, halves[::-1]):
         fit = other if other.size else own
@@ -152,10 +130,8 @@ def unlike(exam: Examination) -> Unlike | None:
         return None
     valid = kept.unlike_training(kept.valid_embedding).numpy()
     new = kept.unlike_training(torch.from_numpy(graph.embedding)).numpy()
-    chosen = graph.scored
-    wrong = graph.prediction[chosen] != graph.y[chosen]
+    wrong, distance = (graph.prediction != graph.y)[graph.scored], new[graph.scored]
     some = bool(wrong.any() and not wrong.all())
-    distance = new[chosen]
     return Unlike(
         auroc=auroc(valid, new),
         far=share(new > FAR),

@@ -28,25 +28,19 @@ class Example:
 
 @dataclass(frozen=True)
 class Layer:
-    """The environments of one layer.
+    """The environments of one layer."""
 
-    Args:
-        used: How many are used: the exponential of the entropy of the mean posterior, 1 to K.
-        distinguished: How many the nodes are distinguished by: the exponential of the information
-            that a node has about its environment, entropy of the mean posterior less mean entropy
-            of the posteriors. 1 if all nodes have the same posterior, whatever it is.
-        mean_posterior: Of each environment $[K]$.
-        goes_with: What the likeliest environment agrees with, the best first: adjusted mutual
-            information with the node's class, prediction, given environment, degree and time
-            (quartiles), 0 by chance and 1 at best.
-        examples: Of each environment $[K]$, the nodes with the highest posterior.
-    """
-
-    used: float
+    used: float  # how many are used: the exponential of the entropy of the mean posterior, 1 to K
+    # How many the nodes are distinguished by: the exponential of the information that a node has
+    # about its environment, entropy of the mean posterior less mean entropy of the posteriors. 1 if
+    # all nodes have the same posterior, whatever it is.
     distinguished: float
-    mean_posterior: list[float]
+    mean_posterior: list[float]  # of each environment $[K]$
+    # What the likeliest environment agrees with, the best first: adjusted mutual information with
+    # the node's class, prediction, given environment, degree and time (quartiles), 0 by chance and
+    # 1 at best.
     goes_with: dict[str, float]
-    examples: list[list[Example]]
+    examples: list[list[Example]]  # of each environment $[K]$, the nodes with the highest posterior
 
     @property
     def distinguishes(self) -> bool:
@@ -139,7 +133,5 @@ def _agreement(mode: np.ndarray, trait: np.ndarray, known: np.ndarray) -> float:
 
 def _examples(graph: DiagnosedGraph, posterior: np.ndarray, names: list[str]) -> list[Example]:
     highest = np.argsort(-posterior, kind="stable")[:EXAMPLES]
-    prediction = graph.prediction
-    return [
-        Example(str(graph.node_id[i]), float(posterior[i]), names[prediction[i]]) for i in highest
-    ]
+    of = graph.prediction
+    return [Example(str(graph.node_id[i]), float(posterior[i]), names[of[i]]) for i in highest]

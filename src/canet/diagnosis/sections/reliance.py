@@ -24,22 +24,14 @@ Tick = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Effect:
-    """What one change does to the predictions.
+    """What one change does to the predictions."""
 
-    Args:
-        name: The block, or what was done to the edges.
-        kind: What was changed.
-        columns: How many columns were changed.
-        flipped: Percent of the predictions that differ from those before.
-        accuracy: Percent that are right after the change; None without labels.
-        lost: Points of accuracy lost, each node compared with itself; None without labels.
-    """
-
-    name: str
-    kind: Kind
-    columns: int
-    flipped: Estimate
-    accuracy: Estimate | None
+    name: str  # the block, or what was done to the edges
+    kind: Kind  # what was changed
+    columns: int  # how many columns were changed
+    flipped: Estimate  # percent of the predictions that differ from those before
+    accuracy: Estimate | None  # percent that are right after the change; None without labels
+    # Points of accuracy lost, each node compared with itself; None without labels.
     lost: Estimate | None
 
     @property
@@ -50,31 +42,19 @@ class Effect:
 
 @dataclass(frozen=True)
 class Reliance:
-    """What a model relies on, on one graph.
+    """What a model relies on, on one graph."""
 
-    Args:
-        nodes: How many predictions were compared.
-        scored: How many of the nodes have a label that they were not trained on.
-        accuracy: Percent of these that are right on the graph as it is; None without labels.
-        donors: Where other values come from: `other nodes`, or `other environments`.
-        repeats: Draws of each random change.
-        features: A feature block each, the one that flips most first.
-        everything: All features at once.
-        edges: Rewired, half dropped, dropped.
-        own: A node's own features.
-        others: The features of all other nodes, which it reads along edges.
-    """
-
-    nodes: int
-    scored: int
+    nodes: int  # how many predictions were compared
+    scored: int  # how many of the nodes have a label that they were not trained on
+    # Percent of these that are right on the graph as it is; None without labels.
     accuracy: Estimate | None
-    donors: str
-    repeats: int
-    features: list[Effect]
-    everything: Effect
-    edges: list[Effect]
-    own: Effect
-    others: Effect
+    donors: str  # where other values come from: `other nodes`, or `other environments`
+    repeats: int  # draws of each random change
+    features: list[Effect]  # a feature block each, the one that flips most first
+    everything: Effect  # all features at once
+    edges: list[Effect]  # rewired, half dropped, dropped
+    own: Effect  # a node's own features
+    others: Effect  # the features of all other nodes, which it reads along edges
 
     @property
     def effects(self) -> dict[str, Effect]:
@@ -118,13 +98,6 @@ def reliance(
     Intervals are for other draws and other nodes: the variance of a mean over R draws and N nodes
     is taken as $s_R^2/R + s_N^2/N$, of the means by draw and by node, which is on the safe side.
     They ignore that nodes of one graph depend on each other.
-
-    Args:
-        graph: The graph to predict on.
-        blocks: Name → columns.
-        seed: Of all draws.
-        repeats: Draws of each random change.
-        tick: Called before every pass.
     """
     compare = _Comparison(graph)
     n, columns = graph.num_nodes, graph.x.shape[1]

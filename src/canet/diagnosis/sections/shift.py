@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,25 +31,19 @@ SHIFTED = "columns that shifted"
 
 @dataclass(frozen=True)
 class Part:
-    """How far one part of the graph shifted.
+    """How far one part of the graph shifted."""
 
-    Args:
-        name: `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`.
-        effect: 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier
-            two-sample test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
-        measure: Which of these.
-        p_value: Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
-        before, after: What is compared, in a number; NaN where there is none.
-        auc: Of the two-sample test, where one was made.
-    """
-
-    name: str
+    name: str  # `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`
+    # 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier two-sample
+    # test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
     effect: float
-    measure: str
+    measure: str  # which of these
+    # Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
     p_value: float
+    # before, after: What is compared, in a number; NaN where there is none.
     before: float = math.nan
     after: float = math.nan
-    auc: Estimate | None = None
+    auc: Estimate | None = None  # of the two-sample test, where one was made
 
     @property
     def shifted(self) -> bool:
@@ -59,18 +53,13 @@ class Part:
 
 @dataclass(frozen=True)
 class BlockShift:
-    """How far a feature block shifted.
+    """How far a feature block shifted."""
 
-    Args:
-        name: Of the block.
-        effect: 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too
-            few nodes for the test, the largest Kolmogorov-Smirnov distance.
-        column: Its column that shifted most.
-    """
-
-    name: str
+    name: str  # of the block
+    # 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too few nodes for
+    # the test, the largest Kolmogorov-Smirnov distance.
     effect: float
-    column: str
+    column: str  # its column that shifted most
 
     @property
     def shifted(self) -> bool:
@@ -80,24 +69,17 @@ class BlockShift:
 
 @dataclass(frozen=True)
 class Shift:
-    """What shifted, the largest effect first.
+    """What shifted, the largest effect first."""
 
-    Args:
-        parts: Of the graph.
-        columns: Of the features, all of them.
-        blocks: Of the features, the same as in reliance.
-        class_rates: Class → share in training, share in the new graph; empty without labels.
-        nodes: How many were compared, of training and of the new graph.
-        stressed: What drawing the columns that shifted from other nodes does on the training
-            graph: what to expect if they carry no information any more. None unless both graphs
-            were given and some column shifted.
-    """
-
-    parts: list[Part]
-    columns: list[Column]
-    blocks: list[BlockShift]
+    parts: list[Part]  # of the graph
+    columns: list[Column]  # of the features, all of them
+    blocks: list[BlockShift]  # of the features, the same as in reliance
+    # Class → share in training, share in the new graph; empty without labels.
     class_rates: dict[str, tuple[float, float]]
-    nodes: tuple[int, int]
+    nodes: tuple[int, int]  # how many were compared, of training and of the new graph
+    # What drawing the columns that shifted from other nodes does on the training graph: what to
+    # expect if they carry no information any more. None unless both graphs were given and some
+    # column shifted.
     stressed: Effect | None = None
 
     @property
@@ -193,10 +175,13 @@ def compare(exam: Examination) -> Shift:
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
-    blocks = [
-        _block(name, numbers, columns, before.x, after.x, exam.seed)
-        for name, numbers in exam.blocks.items()
-    ]
+    blocks = []
+    for name, numbers in exam.blocks.items():
+        found, furthest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
+        if numbers.size > 1:
+            pair = before.x[:, numbers], after.x[:, numbers]
+            found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS)
+        blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
@@ -204,21 +189,6 @@ def compare(exam: Examination) -> Shift:
         class_rates=_class_rates(exam.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
     )
-
-
-def _block(
-    name: str,
-    numbers: np.ndarray,
-    columns: Sequence[Column],
-    before: Matrix,
-    after: Matrix,
-    seed: int,
-) -> BlockShift:
-    furthest = max((columns[i] for i in numbers), key=lambda column: column.effect)
-    found = None
-    if numbers.size > 1:
-        found = two_sample_test(before[:, numbers], after[:, numbers], seed, MOST_OF_BLOCKS)
-    return BlockShift(name, furthest.effect if found is None else found.effect, furthest.name)
 
 
 def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
@@ -260,9 +230,7 @@ def _class_rates(
 ) -> dict[str, tuple[float, float]]:
     if not after.sum():
         return {}
-    shares = [counts / max(counts.sum(), 1) for counts in (before, after)]
-    rates = {
-        str(name): (float(shares[0][i]), float(shares[1][i])) for i, name in enumerate(classes)
-    }
-    new = float(shares[1][len(classes) :].sum())
+    first, second = (counts / max(counts.sum(), 1) for counts in (before, after))
+    rates = {str(c): (float(first[i]), float(second[i])) for i, c in enumerate(classes)}
+    new = float(second[len(classes) :].sum())
     return rates | ({"other classes": (0.0, new)} if new else {})
