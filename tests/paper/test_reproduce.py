@@ -27,7 +27,8 @@ KNOWN = EXPERIMENTS | OURS
 PROGRAM = """
 import sys
 from pathlib import Path
-from canet.paper import EXPERIMENTS, Scope, scope
+from canet.data import DATASETS
+from canet.paper import EXPERIMENTS, Scope
 from canet.paper.reproduce import reproduce
 DATASETS["synthetic"].quick_epochs = 2
 scope = Scope(quick=True, methods=("erm",))

@@ -42,34 +42,21 @@ def test_the_yardstick_is_what_the_run_began_with(backbone: str, tmp_path: Path)
     assert not torch.equal(*trained)
 
 
-def test_every_task_and_backbone_has_rows_and_a_heat_map(fresh_cache: Path, tmp_path: Path) -> None:
-    quick = Weights(Scope(quick=True))
-    finished = write_runs(quick, tmp_path / "runs")
-    quick.score_again(finished, "cpu")
-    (table,) = quick.tables(finished)
-    assert [row[1:3] for row in table.texts()[1]] == [
-        ["GCN", "first layer"],
-        ["GCN", "last layer"],
-        ["GAT", "first layer"],
-        ["GAT", "last layer"],
-    ]
-    assert all(row[3] == row[4] for row in table.texts()[1])
-    quick.draw(finished, tmp_path / "figures")
-    backbones, suffixes = ("gcn", "gat"), ("svg", "png")
-    expected = {f"weights-synthetic-{b}-quick.{s}" for b in backbones for s in suffixes}
-    assert names(tmp_path / "figures") == expected
-
-
-def test_what_is_kept_beside_the_runs_serves_without_their_weights(
+def test_rows_and_heat_maps_need_no_weights_once_they_are_measured(
     fresh_cache: Path, tmp_path: Path
 ) -> None:
     quick = Weights(Scope(quick=True))
     finished = write_runs(quick, tmp_path / "runs")
     quick.score_again(finished, "cpu")
-    before = quick.tables(finished)
+    (table,) = quick.tables(finished)
+    rows, layers = table.texts()[1], ("first layer", "last layer")
+    assert [row[1:3] for row in rows] == [[b, layer] for b in ("GCN", "GAT") for layer in layers]
+    assert all(row[3] == row[4] for row in rows)
     for weights in (tmp_path / "runs").rglob(WEIGHTS):
         weights.unlink()
     quick.score_again(finished, "cpu")
-    assert quick.tables(finished) == before
+    assert quick.tables(finished) == [table]
     quick.draw(finished, tmp_path / "figures")
-    assert len(names(tmp_path / "figures")) == 4
+    backbones, suffixes = ("gcn", "gat"), ("svg", "png")
+    expected = {f"weights-synthetic-{b}-quick.{s}" for b in backbones for s in suffixes}
+    assert names(tmp_path / "figures") == expected

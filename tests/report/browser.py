@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -86,11 +85,7 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             code = {"Enter": 13, "ArrowLeft": 37}[key]
             self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                text=text,
-                windowsVirtualKeyCode=code,
+                "Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code
             )
 
     def run(self, expression: str) -> Any:
@@ -98,11 +93,6 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
-
-    def picture(self, path: Path) -> None:
-        """The whole page as a PNG."""
-        answer = self.call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command and wait for its answer, noting events on the way."""

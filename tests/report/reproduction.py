@@ -10,22 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from canet.data import WITHOUT_SPURIOUS
+from canet.data import DATASETS, WITHOUT_SPURIOUS
 from canet.report.score import Published, Score
 from canet.report.tables import Table
 from canet.store import RunConfig, RunFolder
 from canet.util.files import write_json
 from tests.finished import change_result, make_config, write_run
 
-OOD_SETS = {
-    "synthetic": ("domain 4", "domain 5", "domain 6"),
-    "cora": ("domain 4", "domain 5", "domain 6"),
-    "citeseer": ("domain 4", "domain 5", "domain 6"),
-    "pubmed": ("domain 4", "domain 5", "domain 6"),
-    "twitch": ("ES", "FR", "EN"),
-    "arxiv": ("2014-2015", "2016-2017", "2018-2020"),
-    "elliptic": tuple(f"steps {i}-{i + 3}" for i in range(11, 43, 4)),
-}
 LEVEL = {"erm": 62.0, "irm": 63.5, "mixup": 71.0, "canet": 88.0}
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="400" height="240" viewBox="0 0 400 240">'
@@ -58,7 +49,7 @@ class Maker:
         random = np.random.default_rng([config.seed, config.data_seed, *config.name.encode()])
         if level is None:
             level = LEVEL.get(config.method, 65.0) + 4 * math.sin(sum(config.name[:-8].encode()))
-        names = [f"ood/{name}" for name in OOD_SETS[config.task]]
+        names = DATASETS[config.task].ood_sets
         shifted = {name: level - 4 * i + random.normal(0, 1.5) for i, name in enumerate(names)}
         scores = {"test_id": min(level + 12, 96.0) + random.normal(0, 0.5)} | shifted
         if config.task == "elliptic":

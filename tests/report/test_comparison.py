@@ -143,15 +143,6 @@ def test_a_lead_is_clear_if_it_exceeds_both_spreads(
     assert verdict.lead is lead
 
 
-def test_scores_that_read_alike_are_all_best(tmp_path: Path) -> None:
-    write(tmp_path, 80.001, "canet")
-    write(tmp_path, 80.002)
-    write(tmp_path, 79.0, "irm")
-    verdict = only(tmp_path).verdict("gcn")
-    assert verdict
-    assert {best.config.method for best in verdict.best} == {"canet", "erm"}
-
-
 def test_nothing_is_searched_and_most_runs_are_chosen_where_no_preset_is_known(
     tmp_path: Path,
 ) -> None:

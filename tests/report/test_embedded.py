@@ -10,7 +10,7 @@ from canet.store import RunFolder
 from canet.store.run_folder import MARKER
 from canet.util.files import write_json
 from tests.finished import make_config
-from tests.report.reproduction import SVG, TABLE
+from tests.report.reproduction import SVG
 
 
 def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None:
@@ -19,11 +19,6 @@ def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None
     first, second = embedded.figures(tmp_path)
     assert (first.title, first.uri[:22]) == ("A", "data:image/png;base64,")
     assert (second.title, second.uri[:26]) == ("B: plot", "data:image/svg+xml;base64,")
-
-
-def test_the_tables_of_a_folder_are_those_that_were_written(tmp_path: Path) -> None:
-    TABLE.write(tmp_path)
-    assert embedded.tables(tmp_path) == [TABLE]
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"rows": [[3]]}'])

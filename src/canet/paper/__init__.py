@@ -11,14 +11,7 @@ from canet.paper.weights import Weights
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment
-    for experiment in (
-        Table1,
-        Table2,
-        Elliptic,
-        Ablation,
-        Sensitivity,
-        Weights,
-    )
+    for experiment in (Table1, Table2, Elliptic, Ablation, Sensitivity, Weights)
 }
 
 __all__ = ["EXPERIMENTS", "Experiment", "Finished", "Scope"]

@@ -11,14 +11,7 @@ from canet.paper.contenders import OURS, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.french_labels import SHIFTED_FR, write_missing
-from canet.paper.published import (
-    ARXIV_LEAD,
-    COLUMNS,
-    PAPER_BACKBONES,
-    SPURIOUS,
-    TABLES,
-    published,
-)
+from canet.paper.published import ARXIV_LEAD, COLUMNS, PAPER_BACKBONES, SPURIOUS, TABLES, published
 from canet.paper.scope import Repeat, Subject, split_label
 from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
 from canet.report.score import GAP, Score

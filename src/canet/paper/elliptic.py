@@ -54,7 +54,8 @@ class Elliptic(ContenderTable):
             len(PAPER_BACKBONES) * rows, columns, sharex=True, sharey=True, squeeze=False
         )
         for i, backbone in enumerate(PAPER_BACKBONES):
-            values = self._values(finished, subject, backbone)
+            jobs = {m: self._jobs(subject, Contender(m), backbone) for m in self.chosen_methods}
+            values = {m: [finished.scores(jobs[m], s) for s in _groups(subject)] for m in jobs}
             block = panels[i * rows : (i + 1) * rows].ravel()
             for axes, method in zip(block, methods, strict=False):
                 _draw_panel(axes, values, method, bool(_left_out(subject)))
@@ -75,16 +76,6 @@ class Elliptic(ContenderTable):
         handles, labels = [*shown.values()], [*shown]
         figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         save_figure(figure, folder, self.file_name())
-
-    def _values(
-        self, finished: Finished, subject: Subject, backbone: str
-    ) -> dict[str, list[list[float]]]:
-        """The scores of every method on each group."""
-        jobs = {m: self._jobs(subject, Contender(m), backbone) for m in self.chosen_methods}
-        return {
-            method: [finished.scores(some, split) for split in _groups(subject)]
-            for method, some in jobs.items()
-        }
 
     def _jobs(self, subject: Subject, contender: Contender, backbone: str) -> list[RunConfig]:
         return self.jobs(subject, contender, backbone, self.repeats(subject, contender))
@@ -131,15 +122,11 @@ def _draw_panel(
     inner = places[1:-1] if has_left_out else places
     for other in sorted(values, key=lambda name: (name in (OURS, method), name == method)):
         is_shown = other in (OURS, method)
-        style = method_style(other) if is_shown else BEHIND
+        marker = "o" if other == OURS else "s"
+        style = Style(METHODS[other].colour.light, marker, width=1.8) if is_shown else BEHIND
         label = method_label(other) if is_shown else OTHERS
         draw_band(axes, inner, [values[other][x] for x in inner], style, label)
         for x in set(places) - set(inner):
             draw_band(axes, [x], [values[other][x]], style, "_left out")
     for x in set(places) - set(inner):
         axes.axvspan(x - 0.5, x + 0.5, color="0.95", zorder=0)
-
-
-def method_style(method: str) -> Style:
-    """Each method in its own colour."""
-    return Style(METHODS[method].colour.light, "o" if method == OURS else "s", width=1.8)

@@ -16,11 +16,7 @@ from canet.store import RunConfig
 
 
 class Experiment(ABC):
-    """One table or figure of the paper, for a scope.
-
-    Args:
-        scope: What of it to run.
-    """
+    """One table or figure of the paper, for a scope."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -33,8 +29,7 @@ class Experiment(ABC):
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.subjects = scope.subjects(self.tasks, self.quick_tasks)
-        own = self.quick_methods if scope.quick else self.methods
-        self.chosen_methods = scope.methods or own
+        self.chosen_methods = scope.methods or (self.quick_methods if scope.quick else self.methods)
 
     @property
     def backbones(self) -> tuple[str, ...]:
@@ -70,16 +65,13 @@ class Experiment(ABC):
         notes: Sequence[str],
     ) -> Table:
         """A table of this experiment; `part` is empty for the headline."""
-        return Table(self.file_name(part), self.heading(about), columns, rows, notes)
+        quick = " (quick version, no result)" if self.scope.quick else ""
+        return Table(self.file_name(part), f"{self.title}: {about}{quick}", columns, rows, notes)
 
     def file_name(self, part: str = "") -> str:
         """Name of a table or figure; those of a quick version never replace the others."""
         parts = [self.name, part, "quick" if self.scope.quick else ""]
         return "-".join(word for word in parts if word)
-
-    def heading(self, about: str) -> str:
-        quick = " (quick version, no result)" if self.scope.quick else ""
-        return f"{self.title}: {about}{quick}"
 
     def notes(self, subjects: Sequence[Subject] | None = None) -> list[str]:
         """What every table says of its runs: all, or those of some subjects."""

@@ -25,11 +25,7 @@ def serving_folder(root: Path, config: RunConfig) -> RunFolder:
 
 
 class Finished:
-    """The finished ones among the jobs below a folder; the scores of each are read once.
-
-    Args:
-        root: Folder of the jobs.
-    """
+    """The finished ones among the jobs below a folder; the scores of each are read once."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.report.context import ExtraSet
-from canet.report.results import results_of
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
+from canet.store.config import grouped
 
 SHIFTED = "FR, labels shifted"
 SHIFTED_FR = ExtraSet(
@@ -41,15 +41,14 @@ def shifted(y: Tensor) -> Tensor:
 def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | None) -> None:
     """Score the runs that are not yet, from their weights; the score is kept in their folder."""
     missing = [place for place in places if not SHIFTED_FR.read(place)]
-    task: ShiftTask | None = None
-    for result in sorted(results_of(missing), key=lambda result: result.config.data_seed):
-        if task is not None and task.data_seed != result.config.data_seed:
-            task = None
-        trainer = open_trainer(result.config, device, data_root, task)
-        task = trainer.task
+    tasks: dict[int, ShiftTask] = {}
+    for group in grouped((place.read_config(), place) for place in missing):
+        config = next(iter(group.values())).read_config()
+        trainer = open_trainer(config, device, data_root, tasks.get(config.data_seed))
+        tasks[config.data_seed] = trainer.task
         batch = trainer.fields.batch(SHIFTED_FR.beside)
-        for run in result.runs:
+        for place in group.values():
             with torch.no_grad():
-                logits = trainer.load(run.place).predict(batch)
+                logits = trainer.load(place).predict(batch)
             score = float(trainer.metric(logits, shifted(batch.y)))
-            run.place.add_json(SHIFTED_FR.file, {SHIFTED: score})
+            place.add_json(SHIFTED_FR.file, {SHIFTED: score})

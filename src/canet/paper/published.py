@@ -23,9 +23,7 @@ PAPER_NAMES: dict[str, str] = _CONTENT["methods"]
 PAPER_METHODS = tuple(PAPER_NAMES.values())
 PAPER_BACKBONES: tuple[str, ...] = tuple(_CONTENT["backbones"])
 
-TABLES: dict[str, tuple[str, ...]] = {
-    table: tuple(tasks) for table, tasks in _CONTENT["tables"].items()
-}
+TABLES = {table: tuple(tasks) for table, tasks in _CONTENT["tables"].items()}
 """A table of the paper → its tasks."""
 
 SPURIOUS = (OOD_MEAN, "test_id")
@@ -34,9 +32,7 @@ _TASKS = {
     for table, tasks in _CONTENT["tables"].items()
     for task, numbers in tasks.items()
 }
-COLUMNS: dict[str, tuple[str, ...]] = {
-    task: tuple(numbers["splits"]) for task, numbers in _TASKS.items()
-}
+COLUMNS = {task: tuple(numbers["splits"]) for task, numbers in _TASKS.items()}
 """A task → the scores that its columns show: OOD 1, 2, 3 in the paper's words, or OOD, then ID.
 
 Twitch's second column belongs to an extra test set, FR with shifted labels.

@@ -59,21 +59,13 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of an experiment that a user asks for.
+    """The part of an experiment that a user asks for."""
 
-    Args:
-        quick: Few tasks, methods, repeats and epochs, for trying out.
-        methods: Methods to compare; none for those of the paper.
-        tasks: Tasks to run; none for all of the experiment.
-        data_root: Folder with raw data, as in `load_task`.
-        features_at_hand: Task and features of runs that are finished already.
-    """
-
-    quick: bool = False
-    methods: tuple[str, ...] = ()
-    tasks: tuple[str, ...] = ()
-    data_root: Path | None = None
-    features_at_hand: frozenset[tuple[str, str]] = frozenset()
+    quick: bool = False  # few tasks, methods, repeats and epochs, for trying out
+    methods: tuple[str, ...] = ()  # none for those of the paper
+    tasks: tuple[str, ...] = ()  # none for all of the experiment
+    data_root: Path | None = None  # folder with raw data, as in `load_task`
+    features_at_hand: frozenset[tuple[str, str]] = frozenset()  # tasks of finished runs
 
     def check(self) -> None:
         """Refuse names of methods and tasks that do not exist."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,7 +16,7 @@ from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import Subject
-from canet.report.figures import draw_matrices, new_figure, save_figure
+from canet.report.figures import new_figure, save_figure
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
@@ -69,7 +70,7 @@ class Weights(Experiment):
             "How different the W_D of the branches are: cosine similarity and Frobenius distance "
             "‖W_i − W_j‖ / √(‖W_i‖ ‖W_j‖), mean over the pairs of branches, mean ± standard "
             "deviation over runs. Branches that are alike have 1 and 0; unrelated ones 0 and √2 ≈ "
-            "1.414. The yardstick is the same runs before the first step.",
+            "1.414. The yardstick is the same runs before the first step."
         ]
         return [self.table("", "how different the branches are", columns, rows, notes)]
 
@@ -147,10 +148,16 @@ MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_dist
 
 
 def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:
-    """Branches across, first and last layer down, one colour scale for all."""
-    branches = range(1, 1 + len(layers[0]))
-    figure = new_figure(len(layers), len(branches), 2.5, 2.4)
-    titles = [[f"{layer}, branch {branch}" for branch in branches] for layer in LAYERS]
-    draw_matrices(figure, [list(weights.numpy()) for weights in layers], titles)
+    """Branches across, first and last layer down, one colour scale for all, white at 0."""
+    limit = float(np.quantile(torch.stack(layers).abs().numpy(), 0.995))
+    rows, columns = len(layers), len(layers[0])
+    figure = new_figure(rows, columns, 2.5, 2.4)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for row, layer, weights in zip(panels, LAYERS, layers, strict=True):
+        for branch, (axes, matrix) in enumerate(zip(row, weights.numpy(), strict=True), start=1):
+            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
+            axes.set_title(f"{layer}, branch {branch}", loc="left", fontsize="small")
+            axes.set(xticks=[], yticks=[])
+    figure.colorbar(image, ax=panels, shrink=0.7, extend="both")
     figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
     save_figure(figure, folder, name)

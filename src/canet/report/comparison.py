@@ -20,25 +20,17 @@ from canet.report.score import Score
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
-STRUCTURAL = "structural"
 CONTROLS = {WITHOUT_SPURIOUS: "blind", CENTRED: "centred"}
 """Features of control runs, which do not compete → how their methods are called."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A method with one backbone and one set of settings, over draws of the data and runs.
+    """A method with one backbone and one set of settings, over draws of the data and runs."""
 
-    Args:
-        config: What its runs share; both seeds are 0.
-        draws: Data seed → run seed → run.
-        searched: Whether it has the settings of a search, next to its method with published ones;
-            it then does not count for who is best.
-    """
-
-    config: RunConfig
-    draws: dict[int, dict[int, FinishedRun]] = field(default_factory=dict)
-    searched: bool = False
+    config: RunConfig  # what its runs share; both seeds are 0
+    draws: dict[int, dict[int, FinishedRun]] = field(default_factory=dict)  # by data and run seed
+    searched: bool = False  # with settings of a search, next to published ones: cannot be best
 
     @property
     def label(self) -> str:
@@ -62,8 +54,8 @@ class Contender:
         """Over draws of the data where there are several, else over runs."""
         if len(self.draws) == 1:
             return self.score_over_runs(split)
-        every = self.draws.values()
-        return Score([mean(runs[s].score(split) for s in self._seeds or runs) for runs in every])
+        draws = self.draws.values()
+        return Score([mean(runs[s].score(split) for s in self._seeds or runs) for runs in draws])
 
     def score_over_runs(self, split: str) -> Score:
         """Over the runs on one draw of the data, the draw with most runs."""
@@ -82,10 +74,6 @@ class Contender:
     def control(self) -> str:
         """`blind` or `centred` for a control, which does not compete; empty for all others."""
         return CONTROLS.get(self.config.features, "")
-
-    @property
-    def competes(self) -> bool:
-        return not self.control and not self.searched
 
 
 class Lead(StrEnum):
@@ -140,22 +128,18 @@ class Verdict:
 class Comparison:
     """Everything that was run on one task under one protocol with one kind of features.
 
-    Args:
-        config: What all of it shares: task, protocol, features, inductive.
-        contenders: For each method and backbone the settings nearest to its preset, and the
-            searched ones where the preset is published.
-        variants: The same methods with other settings.
-        splits: The scored sets in the order of a table: under shift, in distribution, left out.
+    Contenders have the settings nearest to the preset of their method and backbone, or searched
+    ones. Variants are the same methods with other settings.
     """
 
-    config: RunConfig
+    config: RunConfig  # what all of it shares: task, protocol, features, inductive
     contenders: list[Contender]
     variants: list[Contender]
-    splits: list[str]
+    splits: list[str]  # the scored sets: under shift, in distribution, left out
 
     @property
     def is_structural(self) -> bool:
-        return self.config.features == STRUCTURAL
+        return self.config.features == "structural"
 
     @property
     def backbones(self) -> list[str]:
@@ -168,7 +152,8 @@ class Comparison:
 
     def verdict(self, backbone: str) -> Verdict | None:
         """None where no contender has a score under shift."""
-        ranked = [c for c in self.of(backbone) if c.competes and c.score(OOD_MEAN).is_finite]
+        rivals = [c for c in self.of(backbone) if not (c.control or c.searched)]
+        ranked = [c for c in rivals if c.score(OOD_MEAN).is_finite]
         return Verdict(backbone, ranked) if ranked else None
 
 
@@ -194,16 +179,9 @@ def _key(config: RunConfig) -> str:
 
 def _shared(config: RunConfig) -> RunConfig:
     """What a comparison has in common; controls are compared with those who see the whole task."""
-    return replace(
-        config,
-        data_seed=0,
-        features="original" if config.features in CONTROLS else config.features,
-        method="",
-        backbone="",
-        settings={},
-        seed=0,
-        ood_curves=False,
-    )
+    features = "original" if config.features in CONTROLS else config.features
+    config = replace(config, features=features, method="", backbone="", settings={})
+    return replace(config, data_seed=0, seed=0, ood_curves=False)
 
 
 def _comparison(found: list[Contender], context: ReportContext) -> Comparison:

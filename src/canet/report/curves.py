@@ -69,9 +69,7 @@ def read_histories(contender: Contender) -> list[History]:
 
 
 def draw_chart(
-    histories: Sequence[tuple[Contender, list[History]]],
-    curve: Curve,
-    quiet: Collection[str] = (),
+    histories: Sequence[tuple[Contender, list[History]]], curve: Curve, quiet: Collection[str] = ()
 ) -> Chart | None:
     """The mean curve of each contender over all its runs; None where no run recorded it.
 

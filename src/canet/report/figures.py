@@ -57,12 +57,9 @@ def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
 def draw_band(
     axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
 ) -> None:
-    """Mean over runs as a line, and one standard deviation about it as a band, or a stroke.
+    """Mean over runs as a line, and one standard deviation around it as a band, or a stroke.
 
-    Args:
-        axes: Where to draw.
-        x: Places $[n]$.
-        runs: Values of each place $[n]$, any number of runs each; a place without one is a gap.
+    `runs` has the values at each place of `x`, any number each; a place without one is a gap.
     """
     centre = np.array([np.mean(values) if len(values) else np.nan for values in runs])
     spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in runs])
@@ -77,25 +74,19 @@ def draw_band(
         linewidth=style.width,
         label=label,
     )
+    low, high, colour = centre - spread, centre + spread, style.colour
     if len(x) == 1:
-        axes.vlines(x, centre - spread, centre + spread, color=style.colour, alpha=3 * style.band)
-        return
-    axes.fill_between(
-        x, centre - spread, centre + spread, color=style.colour, alpha=style.band, linewidth=0
-    )
+        axes.vlines(x, low, high, color=colour, alpha=3 * style.band)
+    else:
+        axes.fill_between(x, low, high, color=colour, alpha=style.band, linewidth=0)
 
 
 def draw_bars(
-    axes: Any,
-    groups: Sequence[str],
-    bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]],
+    axes: Any, groups: Sequence[str], bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]]
 ) -> None:
     """Bars of percentages side by side in each group, from 0 on, with a dot for every run.
 
-    Args:
-        axes: Where to draw.
-        groups: Name of each group $[g]$.
-        bars: Label, colour and values $[g]$ of each bar, any number of runs each.
+    Each of `bars` has a label, a colour and, for each group, the values of any number of runs.
     """
     places = np.arange(len(groups))
     width = 0.84 / len(bars)
@@ -110,14 +101,9 @@ def draw_bars(
 
 
 def draw_rows(axes: Any, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
-    """Percentages in a row for each label: every run, about the mean and one standard deviation.
+    """A label, a colour and percentages per row: every run, their mean and standard deviation.
 
-    No bars, so that the axis may begin where the scores do. A line goes down from the first row's
-    mean, which the others are read against.
-
-    Args:
-        axes: Where to draw.
-        rows: Label, colour and values of each row from top to bottom, any number of runs each.
+    Without bars, the axis may begin where the scores do. A line marks the mean of the first row.
     """
     places = range(len(rows))
     for place, (_, colour, runs) in zip(places, rows, strict=True):
@@ -146,27 +132,6 @@ def shades(colour: str, count: int) -> list[str]:
         mixed = (1 - abs(share)) * np.array(to_rgb(colour)) + abs(share) * end
         tones.append(to_hex(mixed))
     return tones
-
-
-def draw_matrices(
-    figure: Figure, matrices: Sequence[Sequence[np.ndarray]], titles: Sequence[Sequence[str]]
-) -> None:
-    """Heat maps with one colour scale for all, white at 0.
-
-    Args:
-        figure: Where to draw.
-        matrices: Rows of matrices, as many in each.
-        titles: Of each matrix.
-    """
-    panels = figure.subplots(len(matrices), len(matrices[0]), squeeze=False)
-    limit = float(np.quantile(np.abs(matrices), 0.995))
-    for row, some, names in zip(panels, matrices, titles, strict=True):
-        for axes, matrix, name in zip(row, some, names, strict=True):
-            image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit)
-            axes.set_title(name, loc="left", fontsize="small")
-            axes.set_xticks([])
-            axes.set_yticks([])
-    figure.colorbar(image, ax=panels, shrink=0.7, extend="both")
 
 
 def share_legend(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from canet.methods import METHODS, Settings
 from canet.report import embedded
@@ -18,17 +17,9 @@ from canet.report.results import find_results
 from canet.report.score import number
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
-from canet.store import runs_at
-from canet.store.summary import Scored
+from canet.store import RunResult, runs_at
 from canet.util.colour import BLIND, CENTRED
 from canet.util.files import atomic_path
-
-
-class Machine(NamedTuple):
-    """Where runs were made: device and versions."""
-
-    device: str
-    versions: str
 
 
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
@@ -82,7 +73,7 @@ def _render(
         num_runs=len(runs),
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
-        machines=Counter(map(_machine, runs)).most_common(),
+        machines=Counter(_machine(run.result) for run in runs).most_common(),
         duration=duration(seconds),
         left_out=left_out,
         failures=embedded.failures(out),
@@ -100,6 +91,6 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def _machine(run: Scored) -> Machine:
-    versions = ", ".join(f"{name} {version}" for name, version in run.result.versions.items())
-    return Machine(run.result.device, versions)
+def _machine(result: RunResult) -> tuple[str, str]:
+    """Where a run was made: device and versions."""
+    return result.device, ", ".join(f"{name} {number}" for name, number in result.versions.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,19 +12,14 @@ from typing import NamedTuple
 from canet.errors import CanetError, InputWarning
 from canet.report.context import ExtraSet
 from canet.report.score import Score
-from canet.store import RunConfig, RunFolder, find_runs
+from canet.store import RunConfig, find_runs
 from canet.store.config import grouped
 from canet.store.summary import FinishedRun, read_run
 
 
 @dataclass(frozen=True)
 class Result:
-    """Finished runs that differ in their seed alone, in the order of their seeds.
-
-    Args:
-        config: What they have in common, with seed 0.
-        runs: Each of them.
-    """
+    """Finished runs in the order of their seeds; `config` is what they share, with seed 0."""
 
     config: RunConfig
     runs: list[FinishedRun]
@@ -54,42 +49,20 @@ def find_results(root: Path, extra_sets: Sequence[ExtraSet] = ()) -> Found:
     Raises:
         CanetError: Nothing is left.
     """
-    results, errors = _grouped(find_runs(root), extra_sets)
-    if not results:
+    runs, errors = [], []
+    for place in find_runs(root):
+        try:
+            runs.append(with_extra_scores(read_run(place), extra_sets))
+        except CanetError as error:
+            errors.append(str(error))
+    if not runs:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise CanetError(f"no run at '{root}' can be used: {errors[0]}{more}")
     left_out = [error.replace(f"{root}{os.sep}", "") for error in errors]
     for line in left_out:
         warnings.warn(f"left out a run: {line}", InputWarning, stacklevel=2)
-    return Found(results, left_out)
-
-
-def results_of(places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet] = ()) -> list[Result]:
-    """Finished runs grouped by everything but their seed, in order of first appearance.
-
-    Only the first of several copies of a run counts.
-
-    Raises:
-        CanetError: A run cannot be read.
-    """
-    results, errors = _grouped(places, extra_sets)
-    if errors:
-        raise CanetError(errors[0])
-    return results
-
-
-def _grouped(
-    places: Iterable[RunFolder], extra_sets: Sequence[ExtraSet]
-) -> tuple[list[Result], list[str]]:
-    """Results of the runs that can be read, and what is wrong with the others."""
-    sound, errors = [], []
-    for place in places:
-        try:
-            sound.append(with_extra_scores(read_run(place), extra_sets))
-        except CanetError as error:
-            errors.append(str(error))
-    groups = [[*group.values()] for group in grouped((run.config, run) for run in sound)]
-    return [Result(replace(runs[0].config, seed=0), runs) for runs in groups], errors
+    groups = [[*group.values()] for group in grouped((run.config, run) for run in runs)]
+    return Found([Result(replace(g[0].config, seed=0), g) for g in groups], left_out)
 
 
 def with_extra_scores(run: FinishedRun, extra_sets: Sequence[ExtraSet]) -> FinishedRun:

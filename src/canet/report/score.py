@@ -27,23 +27,14 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its spread; NaN where a value is.
+    """A number with its spread; NaN where a value is."""
 
-    Args:
-        values: One per run; none where every run is missing.
-        expected: How many runs were asked for; 0 where any number will do.
-        published: The paper's number to compare it with.
-        digits: Digits behind the point.
-        rank: 1 for the best of those it is compared with, 2 for the second; 0 for no mark.
-        note: What a page shows below it.
-    """
-
-    values: Sequence[float]
-    expected: int = 0
+    values: Sequence[float]  # one per run; none where every run is missing
+    expected: int = 0  # how many runs were asked for; 0 where any number will do
     published: Published | None = None
     digits: int = 2
-    rank: int = 0
-    note: str = ""
+    rank: int = 0  # 1 for the best of those it is compared with, 2 for the second; 0 for no mark
+    note: str = ""  # what a page shows below it
 
     @property
     def mean(self) -> float:

@@ -24,19 +24,12 @@ class Column(NamedTuple):
 
 
 class SectionTable(NamedTuple):
-    """A table with a row per contender.
+    """A table with a row per contender."""
 
-    Args:
-        table: Its first column names the contenders, its note is the caption.
-        below: What is shown below the name of each column.
-        contenders: That of each row, and a word about it.
-        ranked: Whether rows stand in the order of the first score.
-    """
-
-    table: Table
-    below: Sequence[str]
-    contenders: Sequence[tuple[Contender, str]]
-    ranked: bool
+    table: Table  # its first column names the contenders, its note is the caption
+    below: Sequence[str]  # what is shown below the name of each column
+    contenders: Sequence[tuple[Contender, str]]  # that of each row, and a word about it
+    ranked: bool  # whether rows are in the order of the first score
 
 
 def score_table(
@@ -131,11 +124,9 @@ def _with_spread(
     everyone = [contender for contender, _ in rows]
     rules = sorted({run.result.selection for c in everyone for run in c.runs})
     bases = {contender.basis for contender in everyone}
+    what = "one run each"
     if any(len(contender.runs) > 1 for contender in everyone):
-        over = f" over {bases.pop()}" if len(bases) == 1 else ""
-        what = f"mean ± standard deviation{over}"
-    else:
-        what = "one run each"
+        what = "mean ± standard deviation" + (f" over {bases.pop()}" if len(bases) == 1 else "")
     caption = f"{metric} in %, {what}, epoch by {' or '.join(rules)}"
     lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in everyone]
     added = [Column("lost", "ID − OOD", [Score([points], digits=1) for points in lost])]

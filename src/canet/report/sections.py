@@ -16,6 +16,7 @@ from canet.report.curves import Chart, draw_chart, read_histories, under_shift, 
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
+from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD
 
 ALWAYS_SHOWN = ("erm", "canet")
@@ -48,12 +49,7 @@ class Moved(NamedTuple):
     columns: list[tuple[int, float]]
 
 
-class Setup(NamedTuple):
-    """Settings of one contender: those that are not its method's default, and all."""
-
-    contender: Contender
-    changed: list[tuple[str, Any]]
-    every: list[tuple[str, Any]]
+Setting = tuple[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Section:
     inferred: list[Inferred]
     variants: SectionTable | None
     costs: SectionTable
-    setups: list[Setup]
+    setups: list[tuple[Contender, list[Setting]]]  # what is not the default of its method
 
     @property
     def has_bands(self) -> bool:
@@ -113,18 +109,17 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
         inferred=[one for contender in ranked if (one := _inferred(contender))],
         variants=variant_table(comparison, metric, context) if comparison.variants else None,
         costs=cost_table(ranked),
-        setups=[_setup(contender) for contender in ranked],
+        setups=[(contender, _changed(contender.config)) for contender in ranked],
     )
 
 
 def legend(contenders: Sequence[Contender]) -> list[Contender]:
     """One contender for each label: CaNet, the other methods as listed, then controls."""
-    order = ["canet", *METHODS]
     unique = {contender.label: contender for contender in contenders}
 
     def place(contender: Contender) -> tuple[bool, int, bool]:
         method = contender.config.method
-        number = order.index(method) if method in order else len(order)
+        number = ["canet", *METHODS, method].index(method)
         return bool(contender.control), number, contender.searched
 
     return sorted(unique.values(), key=place)
@@ -183,8 +178,6 @@ def _split_name(split: str) -> str:
     return SPLIT_NAMES.get(split, split.removeprefix(OOD).removeprefix(LEFT_OUT))
 
 
-def _setup(contender: Contender) -> Setup:
-    config = contender.config
+def _changed(config: RunConfig) -> list[Setting]:
     known = METHODS.get(config.method)
-    defaults = asdict(known.settings_type()) if known else {}
-    return Setup(contender, differences(config.settings, defaults), list(config.settings.items()))
+    return differences(config.settings, asdict(known.settings_type()) if known else {})

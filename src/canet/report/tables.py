@@ -36,21 +36,13 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts and scores.
+    """Rows of texts and scores."""
 
-    Args:
-        name: Of its files, without suffix.
-        title: What the scores are.
-        columns: Head of each column.
-        rows: A text or a score for each column.
-        notes: What a reader must know, a paragraph each.
-    """
-
-    name: str
+    name: str  # of its files, without suffix
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # what a reader must know, a paragraph each
 
     @classmethod
     def read(cls, path: Path) -> Table:
@@ -86,10 +78,8 @@ class Table:
     def heads(self) -> list[str]:
         """Heads as they are shown: `paper` behind the columns that have published numbers."""
         beside = self._beside()
-        columns = enumerate(self.columns)
-        return [
-            text for i, head in columns for text in ([head, "paper"] if i in beside else [head])
-        ]
+        pairs = ([head, "paper"][: 1 + (i in beside)] for i, head in enumerate(self.columns))
+        return [head for pair in pairs for head in pair]
 
     @cached_property
     def shown(self) -> list[list[Text]]:
@@ -184,12 +174,10 @@ def _cell(content: Any) -> Cell:
 
 def _numbers(score: Score) -> list[str]:
     """The CSV cells of a score."""
-    published = score.published
     values = " ".join(f"{value:.4f}" for value in score.values)
+    mean = f"{score.mean:.4f}" if score.values else ""
     spread = f"{score.std:.4f}" if len(score.values) > 1 else ""
-    ours = [f"{score.mean:.4f}", spread] if score.values else ["", ""]
-    if published is None:
-        paper = ["", ""]
-    else:
-        paper = ["OOM", ""] if published.mean is None else [f"{published.mean}", f"{published.std}"]
-    return [*ours, str(len(score.values)), str(score.expected), values, *paper]
+    paper = ["", ""]
+    if number := score.published:
+        paper = ["OOM", ""] if number.mean is None else [f"{number.mean}", f"{number.std}"]
+    return [mean, spread, str(len(score.values)), str(score.expected), values, *paper]
