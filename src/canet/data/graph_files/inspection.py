@@ -115,7 +115,7 @@ def inspect_graph(
 
 def _inspect_folder(path: Path, asked: Roles) -> Inspection:
     folder, problems = Folder.open(path, asked), list[str]()
-    check_learnable(folder.found, folder.nodes, folder.table, folder.kept, problems.append)
+    check_learnable(folder.found, folder.nodes.path, folder.table, folder.kept, problems.append)
     encoding = None if problems else Encoding.learn(folder.found, folder.roles)
     graph = folder.graph(problems.append)
     inspection = Inspection(

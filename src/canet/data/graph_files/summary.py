@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.preprocessing import StandardScaler
 
-from canet.data.graph_files.tables import INSTANT, TableFile
+from canet.data.graph_files.tables import INSTANT
 from canet.data.graph_files.values import Refuse, as_numbers, is_number
 from canet.errors import InputError, listed
 
@@ -21,7 +21,6 @@ KINDS = {
     pa.float64(): "number",
     pa.bool_(): "boolean",
     INSTANT: "date",
-    pa.string(): "text",
 }
 MOST_CATEGORIES = 10_000
 """A text column with more different values than this is never a feature."""
@@ -40,7 +39,7 @@ class ColumnSummary:
     """
 
     name: str
-    kind: str  # number, boolean, date, text, empty, or a type that cannot be read
+    kind: str  # number, boolean, date, text or empty
     empty: int = 0
     infinite: int = 0
     low: float = np.nan
@@ -60,19 +59,13 @@ class ColumnSummary:
         return MOST_CATEGORIES + 1 if self.words is None else len(self.words)
 
 
-def summarise(
-    file: TableFile, table: pa.Table, names: Sequence[str], kept: np.ndarray
-) -> dict[str, ColumnSummary]:
+def summarise(table: pa.Table, names: Sequence[str], kept: np.ndarray) -> dict[str, ColumnSummary]:
     """Look at the columns `names`; `kept` $[N]$ are the nodes outside the test set."""
-    found = {name: ColumnSummary(name, file.unreadable[name]) for name in file.unreadable}
-    numeric = []
+    found, numeric = {}, []
     for name in names:
-        if name in found:
-            continue
-        kind = KINDS.get(table[name].type, "empty")
         if table[name].null_count == table.num_rows:
             found[name] = ColumnSummary(name, "empty", table.num_rows)
-        elif kind == "text":
+        elif table[name].type == pa.string():
             found[name] = _summarise_text(name, table[name], kept)
         else:
             numeric.append(name)
@@ -134,18 +127,13 @@ def _summarise_text(name: str, column: pa.ChunkedArray, kept: np.ndarray) -> Col
 
 
 def check_learnable(
-    found: dict[str, ColumnSummary], file: TableFile, table: pa.Table, kept: int, refuse: Refuse
+    found: dict[str, ColumnSummary], path: Path, table: pa.Table, kept: int, refuse: Refuse
 ) -> None:
     """Refuse columns that cannot become features; `kept` nodes are outside the test set."""
-    path, columns = file.path, list(found.values())
+    columns = list(found.values())
     for column in columns:
         name, count = column.name, column.num_categories
-        if name in file.unreadable:
-            refuse(
-                f"'{path}' has {column.kind} in column '{name}': a cell must be one number or "
-                "text; make a column of each entry, or remove the column"
-            )
-        elif column.kind == "text" and count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
+        if column.kind == "text" and count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
             many = "more than 10,000" if column.words is None else f"{count:,}"
             refuse(
                 f"'{path}' has text with {many} different values in column '{name}'"
