@@ -73,21 +73,14 @@ class Folder:
         found = summarise(table, features, kept)
         return cls(nodes, edges, roles, table, found, int(kept.sum()))
 
-    def ignored(self, encoding: Encoding | None) -> list[str]:
+    def ignored(self, encoding: Encoding | None = None) -> list[str]:
         """What is not used, a line each."""
-        lines, extra = [], [name for name in self.edges.columns if name not in ENDS]
-        if extra:
-            lines.append(f"'{self.edges.path}': ignored columns {listed(extra)}")
+        extra = {self.edges.path: [name for name in self.edges.columns if name not in ENDS]}
         if encoding is not None:
             used = {*(c.name for c in encoding.columns), *encoding.left_out}
             used |= {*self.roles.names(), *encoding.roles.names()}
-            extra = [name for name in self.nodes.columns if name not in used]
-            if extra:
-                lines.append(
-                    f"'{self.nodes.path}': ignored columns {listed(extra)}, which training "
-                    "did not have"
-                )
-        return lines
+            extra[self.nodes.path] = [name for name in self.nodes.columns if name not in used]
+        return [f"'{path}': ignored columns {listed(ns)}" for path, ns in extra.items() if ns]
 
     def graph(self, refuse: Refuse) -> Data:
         """The graph without features; what is refused is left out."""

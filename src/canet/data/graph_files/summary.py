@@ -47,16 +47,12 @@ class ColumnSummary:
     mean: float = 0.0
     std: float = 1.0
     is_binary: bool = False  # all numbers are 0 or 1
-    words: tuple[str, ...] | None = ()  # in order; None if there are more than MOST_CATEGORIES
+    words: tuple[str, ...] = ()  # in order
     varies: bool = False
 
     @property
     def is_numeric(self) -> bool:
         return self.kind in ("number", "boolean", "date")
-
-    @property
-    def num_categories(self) -> int:
-        return MOST_CATEGORIES + 1 if self.words is None else len(self.words)
 
 
 def summarise(table: pa.Table, names: Sequence[str], kept: np.ndarray) -> dict[str, ColumnSummary]:
@@ -70,8 +66,7 @@ def summarise(table: pa.Table, names: Sequence[str], kept: np.ndarray) -> dict[s
         else:
             numeric.append(name)
     for block in column_blocks(numeric, table.num_rows):
-        kinds = [KINDS[table[name].type] for name in block]
-        found |= _summarise_numbers(block, kinds, number_matrix(table, block), kept)
+        found |= _summarise_numbers(table, block, kept)
     return {name: found[name] for name in names}
 
 
@@ -90,8 +85,9 @@ def number_matrix(table: pa.Table, names: Sequence[str]) -> np.ndarray:
 
 
 def _summarise_numbers(
-    names: Sequence[str], kinds: Sequence[str], values: np.ndarray, kept: np.ndarray
+    table: pa.Table, names: Sequence[str], kept: np.ndarray
 ) -> dict[str, ColumnSummary]:
+    values = number_matrix(table, names)
     empty, infinite = np.isnan(values).sum(axis=0), np.isinf(values).sum(axis=0)
     inside = values[kept]
     if infinite.any():
@@ -104,7 +100,7 @@ def _summarise_numbers(
     return {
         name: ColumnSummary(
             name,
-            "empty" if empty[i] == len(values) else kinds[i],
+            "empty" if empty[i] == len(values) else KINDS[table[name].type],
             int(empty[i]),
             int(infinite[i]),
             float(low[i]),
@@ -120,9 +116,8 @@ def _summarise_numbers(
 
 def _summarise_text(name: str, column: pa.ChunkedArray, kept: np.ndarray) -> ColumnSummary:
     inside = column if kept.all() else column.filter(pa.array(kept))
-    different = pc.unique(inside).drop_null()
-    words = tuple(sorted(different.to_pylist())) if len(different) <= MOST_CATEGORIES else None
-    varies = len(different) > (0 if inside.null_count else 1)
+    words = tuple(sorted(pc.unique(inside).drop_null().to_pylist()))
+    varies = len(words) > (0 if inside.null_count else 1)
     return ColumnSummary(name, "text", column.null_count, words=words, varies=varies)
 
 
@@ -132,11 +127,10 @@ def check_learnable(
     """Refuse columns that cannot become features; `kept` nodes are outside the test set."""
     columns = list(found.values())
     for column in columns:
-        name, count = column.name, column.num_categories
-        if column.kind == "text" and count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
-            many = "more than 10,000" if column.words is None else f"{count:,}"
+        name, count = column.name, len(column.words)
+        if count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
             refuse(
-                f"'{path}' has text with {many} different values in column '{name}'"
+                f"'{path}' has text with {count:,} different values in column '{name}'"
                 f"{stray_hint(table[name])}: correct it, remove it, or name it as id"
             )
         elif column.is_numeric and column.varies and not np.isfinite(column.std):
