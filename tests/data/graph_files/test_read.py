@@ -234,13 +234,6 @@ def test_sparse_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         read_graph(tmp_path / "graph.npz")
 
 
-def test_a_tensor_that_repeats_itself_beyond_the_memory_is_refused(tmp_path: Path) -> None:
-    x = torch.zeros(1, 1).expand(10**8, 10**8)
-    torch.save(Data(x=x, edge_index=torch.zeros(2, 0, dtype=torch.long)), tmp_path / "graph.pt")
-    with pytest.raises(InputError, match=r"x of .* memory"):
-        read_graph(tmp_path / "graph.pt")
-
-
 def test_a_graph_without_features_is_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, "id,kind\nann,a\nbob,b\n", "source,target\nann,bob\n")
     with pytest.raises(InputError, match=r"nodes.csv"):
@@ -259,16 +252,6 @@ def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
         read_graph(tmp_path / "nodes.csv")
     with pytest.raises(InputError, match=r"graph.txt"):
         read_graph(str(tmp_path / "graph.txt"))
-
-
-def test_lists_in_parquet_are_refused_with_the_column(tmp_path: Path) -> None:
-    nodes = pa.table({"a": [1, 2], "embedding": [[0.5], [1.5]]})
-    pq.write_table(nodes, tmp_path / "nodes.parquet")
-    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
-    with pytest.raises(InputError, match=r"list.* in column 'embedding'"):
-        read_graph(tmp_path)
-    with pytest.raises(InputError, match=r"'embedding', which cannot be the label"):
-        read_graph(tmp_path, label="embedding")
 
 
 def test_text_ids_of_one_table_match_integers_of_the_other(tmp_path: Path) -> None:

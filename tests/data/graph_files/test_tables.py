@@ -79,7 +79,6 @@ def test_a_byte_order_mark_and_blank_lines_are_skipped(tmp_path: Path) -> None:
         ("a;b\n1;2\n", "'a;b'"),
         (",a\n0,1\n", "column 1"),
         ("a,b,a\n1,2,3\n", "'a'"),
-        ('"a\nb",c\n1,2\n', "a\\\\nb"),
         ("a,b\n1,2\n3,4,5\n", "3 cells in line 3"),
         (b"a,b\n1,\xe9\n", "UTF-8"),
         (b"a,b\n" + b"1,2\n" * 9999 + b"1,\xe9\n", "'b'"),
@@ -133,9 +132,9 @@ def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     file = parquet_table(
         tmp_path, {"id": pa.array([2**63], pa.uint64()), "embedding": [[0.5, 1.5]]}
     )
-    assert "list" in file.unreadable["embedding"]
-    with pytest.raises(InputError, match="'id'"):
-        file.read(["id"])
+    for name in file.columns:
+        with pytest.raises(InputError, match=f"'{name}'"):
+            file.read([name])
 
 
 def test_a_cut_parquet_file_is_refused_in_one_line(tmp_path: Path) -> None:

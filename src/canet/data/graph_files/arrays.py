@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
-from canet.data.graph_files.array_files import check_memory, open_arrays
+from canet.data.graph_files.array_files import open_arrays
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import Refuse, add_split, add_time, as_classes, raise_error
@@ -63,13 +63,12 @@ class ArrayGraph:
         try:
             matrix = sp.csr_matrix((values, indices, indptr), shape=tuple(shape.tolist()))
             matrix.check_format(full_check=True)
+            return matrix
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
                 f"{', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): write the "
                 "parts of one of scipy's"
             ) from error
-        check_memory(matrix.shape[1] * 8, f"a row of x of '{self.path}'")
-        return matrix
 
     def encoding(self) -> Encoding | None:
         """How the features were made, if the file has it."""

@@ -22,7 +22,6 @@ from canet.data.graph_files.summary import (
     number_matrix,
     stray_hint,
 )
-from canet.data.graph_files.tables import TableFile
 from canet.data.graph_files.values import Column, as_text, raise_error
 from canet.util.sparse import from_scipy
 
@@ -38,7 +37,7 @@ CONTAINED = {
 
 
 def check_fits(
-    encoding: Encoding, found: dict[str, ColumnSummary], file: TableFile, table: pa.Table
+    encoding: Encoding, found: dict[str, ColumnSummary], path: Path, table: pa.Table
 ) -> None:
     """Refuse columns of a later graph that contain something else than those of the encoding."""
     numeric = []
@@ -46,19 +45,15 @@ def check_fits(
         now = found.get(column.name)
         if now is None or (now.kind == "empty" and column.kind == "category"):
             continue
-        if now.name in file.unreadable:
-            raise_error(
-                f"'{file.path}' has {now.kind} in column '{now.name}': write text or numbers"
-            )
         if column.kind in FROM:
             numeric.append(now)
             if now.kind not in {"empty", *FROM[column.kind]}:
                 hint = stray_hint(table[now.name]) if now.kind == "text" else ""
                 raise_error(
-                    f"'{file.path}' has {CONTAINED.get(now.kind, 'text')} in column '{now.name}'"
+                    f"'{path}' has {CONTAINED.get(now.kind, 'text')} in column '{now.name}'"
                     f"{hint}, which contained {CONTAINED[column.kind]} in training: convert it"
                 )
-    check_complete(numeric, file.path, raise_error)
+    check_complete(numeric, path, raise_error)
 
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from canet.data.graph_files.summary import ColumnSummary
 from canet.errors import CanetError, listed
@@ -51,12 +51,11 @@ class ColumnEncoding:
         if not column.varies:
             return cls(column.name, "constant")
         if column.kind == "text":
-            return cls(column.name, "category", categories=column.words or (), empty=column.empty)
+            return cls(column.name, "category", categories=column.words, empty=column.empty)
         if column.is_binary:
             return cls(column.name, "indicator")
-        return cls(
-            column.name, "date" if column.kind == "date" else "number", column.mean, column.std
-        )
+        kind: Kind = "date" if column.kind == "date" else "number"
+        return cls(column.name, kind, column.mean, column.std)
 
     @property
     def names(self) -> list[str]:
@@ -109,19 +108,15 @@ class Encoding:
 
     def notes(self) -> list[str]:
         """What a person should know about it, a line each."""
-        kinds: dict[str, list[str]] = {kind: [] for kind in get_args(Kind)}
-        for column in self.columns:
-            kinds[column.kind].append(column.name)
         lines = [_category_note(column) for column in self.columns if column.kind == "category"]
         texts = {
             "number": "standardised (mean 0, standard deviation 1)",
             "date": "of dates, read as seconds and standardised",
             "constant": "with the same value for all nodes outside the test set, so always 0",
         }
-        lines += [_columns_note(kinds[kind], text) for kind, text in texts.items() if kinds[kind]]
-        if self.left_out:
-            lines.append(_columns_note(self.left_out, "empty and left out"))
-        return lines
+        for kind, text in texts.items():
+            lines += _columns_note([c.name for c in self.columns if c.kind == kind], text)
+        return lines + _columns_note(self.left_out, "empty and left out")
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file."""
@@ -147,11 +142,11 @@ def _category_note(column: ColumnEncoding) -> str:
     cells = "empty cell has" if column.empty == 1 else "empty cells have"
     empty = f"; {column.empty:,} {cells} none" if column.empty else ""
     word = "category" if count == 1 else "categories"
-    shown = (text if text.isprintable() else repr(text) for text in column.categories)
-    return f"text in column '{column.name}' became {count:,} {word} ({listed(shown)}){empty}"
+    shown = listed(column.categories)
+    return f"text in column '{column.name}' became {count:,} {word} ({shown}){empty}"
 
 
-def _columns_note(names: Iterable[str], text: str) -> str:
-    quoted = [f"'{name}'" for name in names]
-    word = "column" if len(quoted) == 1 else "columns"
-    return f"{len(quoted):,} {word} {text}: {listed(quoted)}"
+def _columns_note(names: Sequence[str], text: str) -> list[str]:
+    word = "column" if len(names) == 1 else "columns"
+    quoted = listed(f"'{name}'" for name in names)
+    return [f"{len(names):,} {word} {text}: {quoted}"] if names else []

@@ -63,34 +63,24 @@ class Folder:
             check_present((c.name for c in encoding.columns), features, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
             text |= {c.name for c in encoding.columns if c.kind == "category"}
-        names = [name for name in (*features, *roles.names()) if name not in nodes.unreadable]
-        if not names:
-            raise_error(f"'{nodes.path}' has no columns that can be read: add features")
-        table = nodes.read(names, text)
+        table = nodes.read([*features, *roles.names()], text)
         if not table.num_rows:
             raise_error(f"'{nodes.path}' has no rows: add one for each node")
         kept = np.ones(table.num_rows, dtype=bool)
         if roles.split:
             outside = split_words(table[roles.split]) != "test"
             kept = outside if outside.any() else kept
-        found = summarise(nodes, table, features, kept)
+        found = summarise(table, features, kept)
         return cls(nodes, edges, roles, table, found, int(kept.sum()))
 
-    def ignored(self, encoding: Encoding | None) -> list[str]:
+    def ignored(self, encoding: Encoding | None = None) -> list[str]:
         """What is not used, a line each."""
-        lines, extra = [], [name for name in self.edges.columns if name not in ENDS]
-        if extra:
-            lines.append(f"'{self.edges.path}': ignored columns {listed(extra)}")
+        extra = {self.edges.path: [name for name in self.edges.columns if name not in ENDS]}
         if encoding is not None:
             used = {*(c.name for c in encoding.columns), *encoding.left_out}
             used |= {*self.roles.names(), *encoding.roles.names()}
-            extra = [name for name in self.nodes.columns if name not in used]
-            if extra:
-                lines.append(
-                    f"'{self.nodes.path}': ignored columns {listed(extra)}, which training "
-                    "did not have"
-                )
-        return lines
+            extra[self.nodes.path] = [name for name in self.nodes.columns if name not in used]
+        return [f"'{path}': ignored columns {listed(ns)}" for path, ns in extra.items() if ns]
 
     def graph(self, refuse: Refuse) -> Data:
         """The graph without features; what is refused is left out."""
@@ -119,9 +109,9 @@ def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     folder = Folder.open(path, asked, encoding)
     nodes, table, found = folder.nodes, folder.table, folder.found
     if encoding is None:
-        check_learnable(found, nodes, table, folder.kept, raise_error)
+        check_learnable(found, nodes.path, table, folder.kept, raise_error)
     else:
-        check_fits(encoding, found, nodes, table)
+        check_fits(encoding, found, nodes.path, table)
     graph = folder.graph(raise_error)
     graph.encoding = encoding or Encoding.learn(found, folder.roles)
     graph.x, unknown = encode(graph.encoding, table, nodes.path)
@@ -140,11 +130,6 @@ def _resolve(asked: Roles, nodes: TableFile, encoding: Encoding | None) -> Roles
             trained = getattr(encoding.roles, role) if encoding else None
             usual = trained or DEFAULT_NAMES.get(role)
             name = usual if usual in nodes.columns else None
-        if name in nodes.unreadable:
-            raise_error(
-                f"'{nodes.path}' has {nodes.unreadable[name]} in column '{name}', which cannot "
-                f"be the {role}: write numbers or text"
-            )
         names[role] = name
     return Roles(**names)
 
@@ -167,9 +152,6 @@ def _check_ids(ids: pa.Array, path: Path, refuse: Refuse) -> None:
 
 def _read_edges(file: TableFile, ids: pa.Array, nodes: Path, refuse: Refuse) -> np.ndarray:
     """Rows $[2, E]$ of sources and targets; edges of unknown nodes are refused, and left out."""
-    for name in ENDS:
-        if name in file.unreadable:
-            raise_error(f"'{file.path}' has {file.unreadable[name]} in column '{name}'")
     table = file.read(ENDS, text=ENDS if ids.type == pa.string() else ())
     edges = np.stack([rows_of(table[name], ids) for name in ENDS])
     known: np.ndarray = np.all(edges >= 0, axis=0)

@@ -109,76 +109,77 @@ def inspect_graph(
 ) -> Inspection:
     """Inspect a graph, also one that cannot be trained on; arguments as in `read_graph`."""
     asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
-    place = graph_path(path)
-    return _inspect_folder(place, asked) if place.is_dir() else _inspect_arrays(place, asked)
-
-
-def _inspect_folder(path: Path, asked: Roles) -> Inspection:
-    folder, problems = Folder.open(path, asked), list[str]()
-    check_learnable(folder.found, folder.nodes, folder.table, folder.kept, problems.append)
-    encoding = None if problems else Encoding.learn(folder.found, folder.roles)
-    graph = folder.graph(problems.append)
+    place, problems = graph_path(path), list[str]()
+    source: Folder | ArrayGraph
+    if place.is_dir():
+        source = Folder.open(place, asked)
+        width, columns, notes = _inspect_columns(source, problems)
+        graph = source.graph(problems.append)
+    else:
+        source, notes = ArrayGraph(place, asked), []
+        nodes, width, columns = _inspect_x(source, problems)
+        graph = source.graph(nodes, problems.append)
+    nodes = int(graph.num_nodes or 0)
     inspection = Inspection(
-        path=str(path),
-        nodes=int(graph.num_nodes or 0),
-        features=len(encoding.names) if encoding else None,
-        edges=edge_statistics(graph.edge_index.numpy(), folder.table.num_rows),
-        columns=[
-            *_report_roles(folder.roles, graph, folder.dates),
-            *(_report_feature(column) for column in folder.found.values()),
-        ],
-        notes=encoding.notes() if encoding else [],
-        warnings=problems + folder.ignored(None),
+        path=str(place),
+        nodes=nodes,
+        features=width,
+        edges=edge_statistics(graph.edge_index.numpy(), nodes),
+        columns=[*_report_roles(source.roles, graph, source.dates), *columns],
+        notes=notes,
+        warnings=problems + source.ignored(),
     )
-    _add_columns(inspection, graph, folder.dates)
+    _add_counts(inspection, graph, source.dates)
     return inspection
 
 
-def _inspect_arrays(path: Path, asked: Roles) -> Inspection:
-    arrays, problems = ArrayGraph(path, asked), list[str]()
-    given, width = arrays.features(), None
+def _inspect_columns(
+    folder: Folder, problems: list[str]
+) -> tuple[int | None, list[ColumnReport], list[str]]:
+    """How many features the columns become, the columns, and notes on them."""
+    found = folder.found
+    check_learnable(found, folder.nodes.path, folder.table, folder.kept, problems.append)
+    columns = [_report_feature(column) for column in found.values()]
+    if problems:
+        return None, columns, []
+    encoding = Encoding.learn(found, folder.roles)
+    return len(encoding.names), columns, encoding.notes()
+
+
+def _inspect_x(
+    arrays: ArrayGraph, problems: list[str]
+) -> tuple[int, int | None, list[ColumnReport]]:
+    """The numbers of nodes and of features, and x as a column."""
+    given, path = arrays.features(), arrays.path
     nodes = given.shape[0] if getattr(given, "ndim", 0) else 0
     if not nodes:
         raise InputError(f"'{path}' has no nodes: give x the shape [nodes, features]")
-    kind, content = str(given.dtype).removeprefix("torch."), ""
+    kind = str(given.dtype).removeprefix("torch.")
     try:
         x = check_features(given)
     except InputError as error:
         problems.append(f"'{path}': {error}")
-    else:
-        width, is_sparse = x.shape[1], x.layout == torch.sparse_csr
-        kind += ", sparse" if is_sparse else ", dense"
-        ends = min_max_axis(to_scipy(x), 0) if is_sparse else x.aminmax(dim=0)
-        low, high = (np.asarray(end) for end in ends)
-        content = f"{low.min():g} to {high.max():g}"
-        for what, where in (
-            (f"values beyond {LARGE:g} (standardise them)", np.fmax(-low, high) > LARGE),
-            ("the same value for all nodes", low == high),
-        ):
-            if where.any():
-                columns = listed(np.flatnonzero(where).tolist())
-                problems.append(f"'{path}': x has {what} in these columns: {columns}")
-    graph = arrays.graph(nodes, problems.append)
-    inspection = Inspection(
-        path=str(path),
-        nodes=nodes,
-        features=width,
-        edges=edge_statistics(graph.edge_index.numpy(), nodes),
-        columns=[
-            *_report_roles(arrays.roles, graph, arrays.dates),
-            ColumnReport("x", "feature", kind, 0, content),
-        ],
-        warnings=problems + arrays.ignored(),
-    )
-    _add_columns(inspection, graph, arrays.dates)
-    return inspection
+        return nodes, None, [ColumnReport("x", "feature", kind, 0, "")]
+    is_sparse = x.layout == torch.sparse_csr
+    ends = min_max_axis(to_scipy(x), 0) if is_sparse else x.aminmax(dim=0)
+    low, high = (np.asarray(end) for end in ends)
+    for what, where in (
+        (f"values beyond {LARGE:g} (standardise them)", np.fmax(-low, high) > LARGE),
+        ("the same value for all nodes", low == high),
+    ):
+        if where.any():
+            columns = listed(np.flatnonzero(where).tolist())
+            problems.append(f"'{path}': x has {what} in these columns: {columns}")
+    kind += ", sparse" if is_sparse else ", dense"
+    content = f"{low.min():g} to {high.max():g}"
+    return nodes, x.shape[1], [ColumnReport("x", "feature", kind, 0, content)]
 
 
-def _add_columns(inspection: Inspection, graph: Data, dates: bool) -> None:
+def _add_counts(inspection: Inspection, graph: Data, dates: bool) -> None:
     """Add labels, environments, times, sets, and what looks wrong with them and the edges."""
     n, warn = inspection.nodes, inspection.warnings.append
     inspection.splits = {SETS[m]: int(graph[m].sum()) for m in SETS if m in graph}
-    for name in ("y", "environment"):
+    for name, counts in (("y", inspection.labels), ("environment", inspection.environments)):
         if name not in graph:
             continue
         try:
@@ -186,17 +187,15 @@ def _add_columns(inspection: Inspection, graph: Data, dates: bool) -> None:
         except InputError as error:
             warn(f"'{inspection.path}': {error}")
             continue
-        found, counts = np.unique(values[known], return_counts=True)
-        counted = {str(value): int(count) for value, count in zip(found, counts, strict=True)}
-        if name == "environment":
-            inspection.environments = counted
-            continue
-        inspection.labels, inspection.unlabelled = counted, n - int(known.sum())
-        if len(counted) < 2:
-            warn(f"the labels have {len(counted)} classes: at least two are needed")
-        few = [f"{label} ({count})" for label, count in counted.items() if count < FEW_LABELS]
-        if few:
-            warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
+        found, sizes = np.unique(values[known], return_counts=True)
+        counts.update(zip(map(str, found), sizes.tolist(), strict=True))
+        if name == "y":
+            inspection.unlabelled = n - int(known.sum())
+            if len(counts) < 2:
+                warn(f"the labels have {len(counts)} classes: at least two are needed")
+    few = [f"{label} ({size})" for label, size in inspection.labels.items() if size < FEW_LABELS]
+    if few:
+        warn(f"classes with fewer than {FEW_LABELS} labelled nodes: {listed(few)}")
     times = graph.get("time")
     if times is not None and times.dtype.kind in "iuf" and times.shape == (n,):
         known = np.isfinite(times)
@@ -216,7 +215,7 @@ def _add_columns(inspection: Inspection, graph: Data, dates: bool) -> None:
 def _report_feature(column: ColumnSummary) -> ColumnReport:
     content, dates = "", column.kind == "date"
     if column.kind == "text":
-        content = listed(column.words) if column.words else "many different values"
+        content = listed(column.words)
     elif np.isfinite(column.low):
         content = f"{_moment(column.low, dates)} to {_moment(column.high, dates)}"
     return ColumnReport(column.name, "feature", column.kind, column.empty, content)
@@ -224,20 +223,18 @@ def _report_feature(column: ColumnSummary) -> ColumnReport:
 
 def _report_roles(roles: Roles, graph: Data, dates: bool) -> list[ColumnReport]:
     """The columns that are not features."""
-    names = {
-        "id": (roles.id, "node_id"),
-        "label": (roles.label, "y"),
-        "environment": (roles.environment, "environment"),
-        "time": (roles.time, "time"),
-        "graph": ("batch", "batch"),
-    }
-    found = [(role, name, key) for role, (name, key) in names.items() if name and key in graph]
-    found += [
-        ("split", f"{roles.split} → {m}" if roles.split else m, m) for m in SETS if m in graph
+    columns = [
+        ("id", roles.id, "node_id"),
+        ("label", roles.label, "y"),
+        ("environment", roles.environment, "environment"),
+        ("time", roles.time, "time"),
+        ("graph", "batch", "batch"),
+        *(("split", f"{roles.split} → {m}" if roles.split else m, m) for m in SETS),
     ]
     return [
         _report(name, role, np.asarray(graph[key]), role == "time" and dates)
-        for role, name, key in found
+        for role, name, key in columns
+        if name and key in graph
     ]
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.preprocessing import StandardScaler
 
-from canet.data.graph_files.tables import INSTANT, TableFile
+from canet.data.graph_files.tables import INSTANT
 from canet.data.graph_files.values import Refuse, as_numbers, is_number
 from canet.errors import InputError, listed
 
@@ -21,7 +21,6 @@ KINDS = {
     pa.float64(): "number",
     pa.bool_(): "boolean",
     INSTANT: "date",
-    pa.string(): "text",
 }
 MOST_CATEGORIES = 10_000
 """A text column with more different values than this is never a feature."""
@@ -40,7 +39,7 @@ class ColumnSummary:
     """
 
     name: str
-    kind: str  # number, boolean, date, text, empty, or a type that cannot be read
+    kind: str  # number, boolean, date, text or empty
     empty: int = 0
     infinite: int = 0
     low: float = np.nan
@@ -48,37 +47,26 @@ class ColumnSummary:
     mean: float = 0.0
     std: float = 1.0
     is_binary: bool = False  # all numbers are 0 or 1
-    words: tuple[str, ...] | None = ()  # in order; None if there are more than MOST_CATEGORIES
+    words: tuple[str, ...] = ()  # in order
     varies: bool = False
 
     @property
     def is_numeric(self) -> bool:
         return self.kind in ("number", "boolean", "date")
 
-    @property
-    def num_categories(self) -> int:
-        return MOST_CATEGORIES + 1 if self.words is None else len(self.words)
 
-
-def summarise(
-    file: TableFile, table: pa.Table, names: Sequence[str], kept: np.ndarray
-) -> dict[str, ColumnSummary]:
+def summarise(table: pa.Table, names: Sequence[str], kept: np.ndarray) -> dict[str, ColumnSummary]:
     """Look at the columns `names`; `kept` $[N]$ are the nodes outside the test set."""
-    found = {name: ColumnSummary(name, file.unreadable[name]) for name in file.unreadable}
-    numeric = []
+    found, numeric = {}, []
     for name in names:
-        if name in found:
-            continue
-        kind = KINDS.get(table[name].type, "empty")
         if table[name].null_count == table.num_rows:
             found[name] = ColumnSummary(name, "empty", table.num_rows)
-        elif kind == "text":
+        elif table[name].type == pa.string():
             found[name] = _summarise_text(name, table[name], kept)
         else:
             numeric.append(name)
     for block in column_blocks(numeric, table.num_rows):
-        kinds = [KINDS[table[name].type] for name in block]
-        found |= _summarise_numbers(block, kinds, number_matrix(table, block), kept)
+        found |= _summarise_numbers(table, block, kept)
     return {name: found[name] for name in names}
 
 
@@ -97,8 +85,9 @@ def number_matrix(table: pa.Table, names: Sequence[str]) -> np.ndarray:
 
 
 def _summarise_numbers(
-    names: Sequence[str], kinds: Sequence[str], values: np.ndarray, kept: np.ndarray
+    table: pa.Table, names: Sequence[str], kept: np.ndarray
 ) -> dict[str, ColumnSummary]:
+    values = number_matrix(table, names)
     empty, infinite = np.isnan(values).sum(axis=0), np.isinf(values).sum(axis=0)
     inside = values[kept]
     if infinite.any():
@@ -111,7 +100,7 @@ def _summarise_numbers(
     return {
         name: ColumnSummary(
             name,
-            "empty" if empty[i] == len(values) else kinds[i],
+            "empty" if empty[i] == len(values) else KINDS[table[name].type],
             int(empty[i]),
             int(infinite[i]),
             float(low[i]),
@@ -127,28 +116,21 @@ def _summarise_numbers(
 
 def _summarise_text(name: str, column: pa.ChunkedArray, kept: np.ndarray) -> ColumnSummary:
     inside = column if kept.all() else column.filter(pa.array(kept))
-    different = pc.unique(inside).drop_null()
-    words = tuple(sorted(different.to_pylist())) if len(different) <= MOST_CATEGORIES else None
-    varies = len(different) > (0 if inside.null_count else 1)
+    words = tuple(sorted(pc.unique(inside).drop_null().to_pylist()))
+    varies = len(words) > (0 if inside.null_count else 1)
     return ColumnSummary(name, "text", column.null_count, words=words, varies=varies)
 
 
 def check_learnable(
-    found: dict[str, ColumnSummary], file: TableFile, table: pa.Table, kept: int, refuse: Refuse
+    found: dict[str, ColumnSummary], path: Path, table: pa.Table, kept: int, refuse: Refuse
 ) -> None:
     """Refuse columns that cannot become features; `kept` nodes are outside the test set."""
-    path, columns = file.path, list(found.values())
+    columns = list(found.values())
     for column in columns:
-        name, count = column.name, column.num_categories
-        if name in file.unreadable:
+        name, count = column.name, len(column.words)
+        if count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
             refuse(
-                f"'{path}' has {column.kind} in column '{name}': a cell must be one number or "
-                "text; make a column of each entry, or remove the column"
-            )
-        elif column.kind == "text" and count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
-            many = "more than 10,000" if column.words is None else f"{count:,}"
-            refuse(
-                f"'{path}' has text with {many} different values in column '{name}'"
+                f"'{path}' has text with {count:,} different values in column '{name}'"
                 f"{stray_hint(table[name])}: correct it, remove it, or name it as id"
             )
         elif column.is_numeric and column.varies and not np.isfinite(column.std):

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +25,6 @@ from canet.errors import InputError, first_line
 INSTANT = pa.timestamp("us")
 BLOCK_BYTES = 2**23
 """Of a CSV file that a thread reads at once; a row must fit into it."""
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class TableFile:
     path: Path
     columns: list[str]
     header_lines: int = 0  # of a CSV file, before its first row
-    unreadable: dict[str, str] = field(default_factory=dict)  # not numbers or text → their type
 
     @property
     def is_csv(self) -> bool:
@@ -44,11 +42,11 @@ class TableFile:
     def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
         """The columns `names`; in CSV, those also in `text` are text, whatever they look like."""
         with _read_errors(self.path):
-            table = self._read_csv(names, text) if self.is_csv else self._read_parquet(names)
+            if self.is_csv:
+                table = self._read_csv(names, text)
+            else:
+                table = pq.ParquetFile(self.path).read(columns=list(names))
         return pa.table({name: self._plain(name, table[name]) for name in names})
-
-    def _read_parquet(self, names: Sequence[str]) -> pa.Table:
-        return pq.ParquetFile(self.path).read(columns=list(names))
 
     def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
         try:
@@ -96,6 +94,11 @@ class TableFile:
             if types.is_boolean(kind) or types.is_null(kind):
                 return column
             text = column.cast(pa.string())
+        except pa.ArrowNotImplementedError as error:
+            raise InputError(
+                f"'{self.path}' has {column.type} in column '{name}': a cell must be one number or "
+                "text; make a column of each entry, or remove the column"
+            ) from error
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"'{self.path}' has cells in column '{name}' that cannot be read "
@@ -117,9 +120,7 @@ def find_table(folder: Path, name: str) -> TableFile:
         if path.suffix == ".csv":
             table = TableFile(path, *_csv_header(path))
         else:
-            schema = pq.ParquetFile(path).schema_arrow
-            unreadable = {f.name: str(f.type) for f in schema if not _is_readable(f.type)}
-            table = TableFile(path, schema.names, unreadable=unreadable)
+            table = TableFile(path, pq.ParquetFile(path).schema_arrow.names)
     _check_header(table)
     return table
 
@@ -163,19 +164,6 @@ def _check_header(table: TableFile) -> None:
             f"'{path}' has no name for column {columns.index('') + 1}: name it, or remove it "
             "(pandas writes no index with index=False)"
         )
-    odd = [name for name in columns if not name.isprintable() or len(name) > LONGEST_NAME]
-    if odd:
-        raise InputError(
-            f"'{path}' has a column {odd[0][:40]!r}: use names of at most {LONGEST_NAME} printable "
-            "characters"
-        )
     (name, count), *_ = Counter(columns).most_common(1)
     if count > 1:
         raise InputError(f"'{path}' has two columns '{name}': rename one of them")
-
-
-def _is_readable(kind: pa.DataType) -> bool:
-    if types.is_dictionary(kind):
-        return _is_readable(kind.value_type)
-    names = "boolean integer floating decimal date timestamp null string large_string string_view"
-    return any(getattr(types, f"is_{name}")(kind) for name in names.split())

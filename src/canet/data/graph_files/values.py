@@ -97,8 +97,8 @@ def dictionary(column: Column) -> tuple[list[str], np.ndarray]:
 def split_words(column: Column) -> np.ndarray:
     """The set of each node $[n]$: train, val or test; another word as it is; "" if empty."""
     words, codes = dictionary(as_text(column))
-    plain = [word.strip() for word in words]
-    return np.array([*(SPLITS.get(word.lower(), word) for word in plain), ""], dtype=object)[codes]
+    sets = [SPLITS.get(word.strip().lower(), word.strip()) for word in words]
+    return np.array([*sets, ""], dtype=object)[codes]
 
 
 def add_split(graph: Data, column: Column, name: str, path: Path, refuse: Refuse) -> None:
@@ -159,17 +159,14 @@ def _plain_number(word: str) -> float | None:
     if not is_number(word):
         return None
     number = float(word)
-    whole = str(int(number)) if _is_whole(np.array(number)) else ""
+    whole = f"{number:.0f}" if abs(number) < 2**53 else ""
     return number if word in (repr(number), whole) else None
 
 
 def _whole_classes(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers that float64 can distinguish as integers; others as they are."""
     empty = np.isnan(numbers)
-    if not (empty | _is_whole(numbers)).all():
+    whole = (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)
+    if not (empty | whole).all():
         return numbers
     return np.where(empty, MISSING_CLASS, numbers).astype(np.int64)
-
-
-def _is_whole(numbers: np.ndarray) -> np.ndarray:
-    """Where numbers are whole and float64 can distinguish them from their neighbours."""
-    return np.isfinite(numbers) & (numbers == np.round(numbers)) & (np.abs(numbers) < 2**53)
