@@ -51,59 +51,32 @@ def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: An
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "valid"),
+    ("name", "valid", "wrong"),
     [
-        ("width", "0", "a whole number ≥ 1 and ≤ 100"),
-        ("width", "1.5", "a whole number ≥ 1 and ≤ 100"),
-        ("width", 1.5, "a whole number ≥ 1 and ≤ 100"),
-        ("width", "wide", "a whole number ≥ 1 and ≤ 100"),
-        ("width", "", "a whole number ≥ 1 and ≤ 100"),
-        ("width", None, "a whole number ≥ 1 and ≤ 100"),
-        ("width", True, "a whole number ≥ 1 and ≤ 100"),
-        ("width", 101, "a whole number ≥ 1 and ≤ 100"),
-        ("width", 10**20, "a whole number ≥ 1 and ≤ 100"),
-        ("width", float("inf"), "a whole number ≥ 1 and ≤ 100"),
-        ("rate", "0", "a number > 0 and ≤ 1,000,000"),
-        ("rate", "nan", "a number > 0 and ≤ 1,000,000"),
-        ("rate", "inf", "a number > 0 and ≤ 1,000,000"),
-        ("rate", "1e999", "a number > 0 and ≤ 1,000,000"),
-        ("rate", 1e308, "a number > 0 and ≤ 1,000,000"),
-        ("rate", "1000001", "a number > 0 and ≤ 1,000,000"),
-        ("rate", False, "a number > 0 and ≤ 1,000,000"),
-        ("share", "-0.1", "a number ≥ 0 and < 1"),
-        ("share", "1", "a number ≥ 0 and < 1"),
-        ("slow_rate", "0", "a number > 0 and ≤ 1,000,000 or none"),
-        ("slow_rate", "fast", "a number > 0 and ≤ 1,000,000 or none"),
-        ("way", "beside", "one of along, against"),
-        ("way", None, "one of along, against"),
-        ("flag", "yes", "true or false"),
-        ("flag", "2", "true or false"),
-        ("flag", None, "true or false"),
+        (
+            "width",
+            "a whole number ≥ 1 and ≤ 100",
+            ["0", "1.5", 1.5, "wide", "", None, True, 101, 10**20, float("inf")],
+        ),
+        (
+            "rate",
+            "a number > 0 and ≤ 1,000,000",
+            ["0", "nan", "inf", "1e999", 1e308, "1000001", False],
+        ),
+        ("share", "a number ≥ 0 and < 1", ["-0.1", "1"]),
+        ("slow_rate", "a number > 0 and ≤ 1,000,000 or none", ["0", "fast"]),
+        ("way", "one of along, against", ["beside", None]),
+        ("flag", "true or false", ["yes", "2", None]),
     ],
 )
-def test_invalid_value_is_refused_with_the_valid_ones(name: str, given: Any, valid: str) -> None:
-    with pytest.raises(CanetError) as caught:
-        override(Example(), {name: given})
-    message = str(caught.value)
-    assert message == f"invalid value '{given}' for setting '{name}': it takes {valid}"
-    assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        ("a\nb", "a b"),
-        ("x" * 10**6, "x" * 40 + "…"),
-        (10**400, "1" + "0" * 39 + "…"),
-        (10**5000, "int"),
-        (["a"] * 3, "['a', 'a', 'a']"),
-    ],
-    ids=["lines", "text", "digits", "more digits", "list"],
-)
-def test_a_refused_value_is_shown_in_one_short_line(given: Any, shown: str) -> None:
-    with pytest.raises(CanetError) as caught:
-        override(Example(), {"width": given})
-    assert str(caught.value).startswith(f"invalid value '{shown}' for setting 'width': it takes")
+def test_invalid_value_is_rejected_with_the_valid_ones(
+    name: str, valid: str, wrong: list[Any]
+) -> None:
+    for given in wrong:
+        with pytest.raises(CanetError) as caught:
+            override(Example(), {name: given})
+        assert f"'{name}'" in str(caught.value)
+        assert str(caught.value).endswith(valid)
 
 
 ABSURD = [
@@ -142,12 +115,8 @@ def test_settings_built_directly_take_no_numbers_as_text(method: str) -> None:
 
 
 def test_unknown_setting_names_the_nearest_and_lists_all_in_one_line() -> None:
-    with pytest.raises(CanetError) as caught:
+    with pytest.raises(CanetError, match=r"'width'.* width, rate, share, slow_rate, way, flag$"):
         override(Example(), {"widht": "3"})
-    assert str(caught.value) == (
-        "unknown setting 'widht': did you mean 'width'? "
-        "valid are width, rate, share, slow_rate, way, flag"
-    )
 
 
 def test_override_changes_what_it_is_told_and_leaves_the_given_settings_alone() -> None:
@@ -157,24 +126,16 @@ def test_override_changes_what_it_is_told_and_leaves_the_given_settings_alone() 
     assert override(given, {}) == given
 
 
-def test_assignments_are_split_at_the_first_equals_sign() -> None:
-    assert parse_assignments(["tau=2", " hidden = 32 ", "a=b=c"]) == {
-        "tau": "2",
-        "hidden": "32",
-        "a": "b=c",
-    }
+def test_assignments_are_split_at_the_first_equals_sign_and_the_last_counts() -> None:
+    found = parse_assignments(["tau=2", " hidden = 32 ", "a=b=c", "tau=3"])
+    assert found == {"tau": "3", "hidden": "32", "a": "b=c"}
     assert parse_assignments([]) == {}
-
-
-def test_last_of_two_assignments_counts() -> None:
-    assert parse_assignments(["tau=2", "tau=3"]) == {"tau": "3"}
 
 
 @pytest.mark.parametrize("text", ["tau", "=2", " =2", "", "--tau 2"])
 def test_what_is_not_key_equals_value_is_refused_in_one_line(text: str) -> None:
-    with pytest.raises(CanetError) as caught:
+    with pytest.raises(CanetError, match="key=value"):
         parse_assignments([text])
-    assert str(caught.value) == f"cannot read '{text}': settings are given as key=value"
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -185,5 +146,4 @@ def test_every_setting_has_help_and_valid_default_and_search_values(method: str)
         assert valid_values(declared, type(getattr(defaults, declared.name)))
         for value in (getattr(defaults, declared.name), *declared.metadata["search"]):
             assert getattr(override(defaults, {declared.name: value}), declared.name) == value
-            text = str(value)
-            assert getattr(override(defaults, {declared.name: text}), declared.name) == value
+            assert getattr(override(defaults, {declared.name: str(value)}), declared.name) == value

@@ -220,11 +220,12 @@ def test_evaluation_gives_the_scores_of_one_seed_of_all_and_of_several_configura
 
 
 def test_changed_weights_are_one_line_and_left_alone(canet: Canet, work: Path) -> None:
-    line = ("train", "synthetic", "--method", "erm", *QUICK, "--out", "kept")
-    canet(*line, "--quiet")
+    canet("train", "synthetic", "--method", "erm", *QUICK, "--out", "kept", "--quiet")
     (weights,) = (work / "kept").rglob("weights.safetensors")
     weights.write_bytes(weights.read_bytes()[:-100])
     before = files_of(work)
-    for command in (("evaluate", "kept"), line):
-        assert "weights.safetensors" in canet(*command).complaint
+    assert "weights.safetensors" in canet("evaluate", "kept").complaint
+    found = canet("verify", "kept")
+    assert found.code == 2
+    assert "weights.safetensors" in found.out.splitlines()[0]
     assert files_of(work) == before

@@ -18,9 +18,6 @@ HISTORY = {
 def test_best_validation_is_the_first_of_equals_and_reads_nothing_else() -> None:
     assert BestValidation.epoch(HISTORY) == 1
     assert BestValidation.epoch({"valid": HISTORY["valid"]}) == 1
-
-
-def test_best_validation_skips_epochs_without_a_score() -> None:
     assert BestValidation.epoch({"valid": [NAN, 40.0, NAN, 41.0]}) == 3
 
 
@@ -28,24 +25,20 @@ def test_last_epoch_is_the_last() -> None:
     assert LastEpoch.epoch(HISTORY) == 4
 
 
-def test_oracle_takes_the_best_mean_ood_score_the_first_of_equals() -> None:
+def test_oracle_takes_the_best_mean_ood_score_of_epochs_that_have_all() -> None:
     assert Oracle.epoch(HISTORY) == 2
-
-
-def test_oracle_skips_epochs_where_an_ood_set_has_no_score() -> None:
     assert Oracle.epoch({"valid": [1, 1, 1], "ood/a": [NAN, 5, 9], "ood/b": [50, 5, 9]}) == 2
 
 
-def test_oracle_refuses_a_history_without_ood_curves() -> None:
-    with pytest.raises(CanetError, match="train with OOD curves") as caught:
-        Oracle.epoch({"loss": [1.0], "valid": [50.0]})
-    assert "\n" not in str(caught.value)
-
-
-def test_oracle_refuses_an_ood_set_that_never_has_a_score() -> None:
-    with pytest.raises(CanetError, match="check that each holds every class") as caught:
-        Oracle.epoch({"valid": [50.0, 60.0], "ood/a": [1.0, 2.0], "ood/b": [NAN, NAN]})
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("ood", "words"),
+    [({}, "OOD curves"), ({"ood/a": [1.0, 2.0], "ood/b": [NAN, NAN]}, "every class")],
+)
+def test_oracle_rejects_a_history_without_ood_scores(
+    ood: dict[str, list[float]], words: str
+) -> None:
+    with pytest.raises(CanetError, match=words):
+        Oracle.epoch({"valid": [50.0, 60.0], **ood})
 
 
 def test_only_the_oracle_looks_at_test_data_and_its_name_says_so() -> None:
