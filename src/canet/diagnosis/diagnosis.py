@@ -21,6 +21,7 @@ from canet.diagnosis.sections import (
     reliance,
     shift,
 )
+from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
@@ -71,7 +72,7 @@ class Diagnosis:
     environments: dict[str, environments.Environments] = field(metadata=section(environments))
 
     @property
-    def main_reliance(self) -> reliance.Reliance:
+    def main_reliance(self) -> Reliance:
         """On the training graph, where it was given: there predictions are as learned."""
         return self.reliance.get(TRAINING) or self.reliance[NEW]
 

@@ -72,8 +72,11 @@ class Reference:
         """The reference whose `tensors` these are."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
-            csr, shape = [tensors[f"x.{part}"] for part in PARTS], tensors["x.shape"].tolist()
-            parts["x"] = torch.sparse_csr_tensor(*csr, shape, check_invariants=True)
+            shape = tensors["x.shape"].tolist()
+            rows, columns, values = (tensors[f"x.{part}"] for part in PARTS)
+            parts["x"] = torch.sparse_csr_tensor(
+                rows, columns, values, shape, check_invariants=True
+            )
         screen = {n.removeprefix(SCREEN): t for n, t in tensors.items() if n.startswith(SCREEN)}
         if screen:
             parts["screen"] = ColumnScreen(**screen)
