@@ -93,6 +93,24 @@ def test_divergence_by_hand() -> None:
     assert method.divergence([chosen, other], 1).item() == pytest.approx(math.log(1.125) / 2)
 
 
+def test_divergence_of_a_uniform_posterior_is_zero_whatever_is_drawn() -> None:
+    method, _ = make()
+    uniform = torch.full((4, K), -math.log(K))
+    drawn = Environment(uniform, torch.randn(4, K).softmax(dim=1))
+    assert method.divergence([drawn], 4).item() == pytest.approx(0, abs=1e-15)
+
+
+def test_divergence_of_the_posterior_itself_is_the_kullback_leibler_divergence() -> None:
+    method, _ = make()
+    log_posterior = torch.randn(4, K).log_softmax(dim=1)
+    divergence = method.divergence([Environment(log_posterior, log_posterior.exp())], 4)
+    uniform = torch.distributions.Categorical(logits=torch.zeros(K))
+    posterior = torch.distributions.Categorical(logits=log_posterior)
+    expected = torch.distributions.kl_divergence(posterior, uniform).mean()
+    torch.testing.assert_close(divergence, expected)
+    assert divergence > 0
+
+
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
 @pytest.mark.parametrize("estimator", ["node", "graph"])
 @pytest.mark.parametrize("prior", ["uniform", "mixture"])
@@ -190,5 +208,20 @@ def test_estimator_and_its_prior_learn_at_their_own_rate() -> None:
     for name, parameter in method.named_parameters():
         own = name.startswith(("model.estimators", "prior"))
         assert rate[id(parameter)] == (0.5 if own else 0.01), name
+
+
+def test_estimator_learns_at_the_common_rate_unless_told_otherwise() -> None:
     method, _ = make(learning_rate=0.02)
     assert [group["lr"] for group in method.parameter_groups()] == [0.02]
+
+
+def test_settings_reach_the_model() -> None:
+    method, _ = make(
+        "gat", num_layers=3, tau=2.5, estimator="node", direction="against", shared_environment=True
+    )
+    assert len(method.model.branches) == 3
+    assert [estimator.tau for estimator in method.model.estimators] == [2.5]
+    (operator,) = method.model.operators
+    assert (operator.kind, operator.direction) == ("attention", "against")
+    method, _ = make(propagation="sum", estimator="node")
+    assert [operator.kind for operator in method.model.operators] == ["sum"]

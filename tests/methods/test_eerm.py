@@ -117,6 +117,16 @@ def test_probabilities_of_all_draws_sum_to_one() -> None:
     assert total == pytest.approx(1)
 
 
+def test_gradient_of_the_log_probability_by_hand() -> None:
+    logits = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).log().requires_grad_()
+    log_probability(logits, torch.tensor([[2, 0]])).backward()
+    first = [0 - 1 / 10, 0 - 2 / 10, 1 - 3 / 10, 0 - 4 / 10]
+    second = [1 - 1 / 7, 0 - 2 / 7, 0.0, 0 - 4 / 7]
+    assert logits.grad is not None
+    expected = [a + b for a, b in zip(first, second, strict=True)]
+    assert logits.grad[0].tolist() == pytest.approx(expected)
+
+
 def test_gradient_of_the_log_probability_is_its_finite_difference() -> None:
     logits = 3 * torch.randn(2, 3, 6)
     draw = torch.stack([torch.randperm(6)[:4] for _ in range(6)]).view(2, 3, 4)
@@ -146,6 +156,13 @@ def test_flips_remove_edges_that_are_there_and_add_those_that_are_not() -> None:
     #                                       1 → 0 goes, 3 → 1 goes, 0 → 2 comes, 0 → 3 goes
     edited = flipped(editors, torch.ones(4, 1, dtype=torch.long))
     assert edge_list(edited) == [(0, 1), (0, 2), (1, 1), (2, 0), (2, 0)]
+
+
+def test_edits_are_directed() -> None:
+    editors = literal_editors(torch.tensor([[1], [1], [2], [3]]))
+    edited = edge_list(flipped(editors, torch.zeros(4, 1, dtype=torch.long)))
+    assert (1, 0) not in edited
+    assert (0, 1) in edited
 
 
 def test_flipping_twice_gives_the_graph_back() -> None:

@@ -42,6 +42,24 @@ def test_binary_loss_is_the_mean_over_nodes_and_one_hot_columns() -> None:
     assert method.loss(batch).item() == pytest.approx(expected, rel=1e-6)
 
 
+def test_one_step_against_the_gradient_lowers_the_loss() -> None:
+    method, batch = make()
+    before = method.loss(batch)
+    before.backward()
+    with torch.no_grad():
+        for parameter in method.parameters():
+            assert parameter.grad is not None
+            parameter -= 0.1 * parameter.grad
+    assert method.loss(batch) < before
+
+
+def test_loss_is_the_mean_of_the_node_losses() -> None:
+    method, batch = make()
+    losses = method.node_losses(method.predict(batch), batch.y)
+    assert losses.shape == (4,)
+    torch.testing.assert_close(method.loss(batch), losses.mean())
+
+
 def test_learning_rate_is_the_settings_own() -> None:
     method, _ = make(learning_rate=0.3)
     (group,) = method.parameter_groups()

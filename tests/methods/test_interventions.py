@@ -16,7 +16,7 @@ from canet.data.user_graph import UserGraph
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
-from canet.methods.canet import CaNetSettings
+from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.methods.interventions import (
     LARGE_EFFECT,
     Interventions,
@@ -106,12 +106,10 @@ def test_a_class_in_one_group_alone_tells_nothing() -> None:
     assert not moved.large.any()
 
 
-@pytest.mark.parametrize("most_nodes", [10_000, 100], ids=["all nodes", "some nodes"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_groups_are_found_among_training_nodes_and_given_to_all_that_are_read(
-    sparse: bool, most_nodes: int, monkeypatch: pytest.MonkeyPatch
+    sparse: bool,
 ) -> None:
-    monkeypatch.setattr("canet.methods.interventions.MOST_NODES", most_nodes)
     view = two_worlds(sparse)
     group = infer_groups(view, 6)
     assert view.environment is not None
@@ -229,6 +227,13 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     assert len(drawn) == 5
 
 
+def test_without_interventions_a_run_is_as_before() -> None:
+    settings = CaNetSettings(hidden=8, epochs=4)
+    run = Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
+    assert isinstance(run.method, CaNetMethod)
+    assert run.method.interventions is None
+
+
 @pytest.mark.parametrize("method", ["erm", "canet"])
 @pytest.mark.parametrize("kind", ["inferred", "given"])
 @pytest.mark.parametrize("sparse", [False, True])
@@ -298,20 +303,19 @@ def test_a_result_names_the_columns_that_were_moved(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "num_groups", "words"),
+    ("x", "words"),
     [
-        (torch.ones(60, 4), 3, "standardise"),
-        (1e30 * torch.randn(60, 4), 3, "standardise"),
-        (torch.randn(60, 1), 3, "interventions=none"),
-        (torch.randn(60, 4), 50, "50 groups"),
+        (torch.ones(60, 4), "standardise"),
+        (1e30 * torch.randn(60, 4), "standardise"),
+        (torch.randn(60, 1), "interventions=none"),
     ],
-    ids=["same", "large", "one", "few nodes"],
+    ids=["same", "large", "one"],
 )
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_features_that_tell_no_groups_are_refused(x: Tensor, num_groups: int, words: str) -> None:
+def test_features_that_tell_no_groups_are_refused(x: Tensor, words: str) -> None:
     task = tiny_task()
     task.data.x = x
-    settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=num_groups)
+    settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=3)
     with pytest.raises(CanetError, match=words):
         Trainer(task, "canet", "gcn", settings, "cpu").run(0)
 
@@ -330,6 +334,21 @@ def test_interventions_that_do_nothing_or_too_much_are_told(
     )
     settings = CaNetSettings(hidden=8, epochs=1, interventions="given")
     with pytest.warns(InputWarning, match=words):
+        Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
+
+
+def test_groups_of_many_nodes_are_inferred_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canet.methods.interventions.MOST_NODES", 100)
+    view = two_worlds()
+    group = infer_groups(view, 6)
+    assert view.environment is not None
+    for g in range(6):
+        assert view.environment[group == g].unique().numel() == 1
+
+
+def test_too_few_nodes_for_the_groups_are_refused() -> None:
+    settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=50)
+    with pytest.raises(CanetError, match="too few for 50 groups"):
         Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
 
 

@@ -74,35 +74,40 @@ def test_discrepancy_is_that_of_the_means() -> None:
     assert ours == pytest.approx(squared_discrepancy(beta, source, target))
 
 
-@pytest.mark.parametrize("classes", [1, 2])
-def test_weights_move_to_where_the_target_is_but_not_between_classes(classes: int) -> None:
+def test_weights_move_to_where_the_target_is() -> None:
     source = torch.cat([torch.randn(30, 2), torch.randn(10, 2) + 4]).double()
     target = torch.cat([torch.randn(10, 2), torch.randn(30, 2) + 4]).double()
-    y = (torch.arange(40) >= 30).long() * (classes - 1) + 5
-    weights = mean_matching_weights(source, target, y, 0.0, 10.0)
+    weights = mean_matching_weights(source, target, one_class(source), 0.0, 10.0)
+    assert weights[:30].mean() < 0.5
+    assert weights[30:].mean() > 2
     assert weights.mean().item() == pytest.approx(1)
-    if classes == 1:
-        assert weights[:30].mean() < 0.5
-        assert weights[30:].mean() > 2
-    else:
-        assert weights[:30].mean().item() == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "high"),
-    [
-        (torch.randn(20, 3), None, 10.0),
-        (torch.ones(5, 3), torch.ones(4, 3), 10.0),
-        (torch.zeros(6, 2), torch.ones(6, 2), 1.0),
-    ],
-    ids=["matched", "all equal", "no choice"],
-)
-def test_weights_are_one_where_nothing_is_to_be_moved(
-    source: Tensor, target: Tensor | None, high: float
-) -> None:
-    other = source.flip(0) if target is None else target
-    weights = mean_matching_weights(source.double(), other.double(), one_class(source), 0.2, high)
+def test_weights_keep_the_share_of_every_class() -> None:
+    source = torch.cat([torch.randn(30, 2), torch.randn(10, 2) + 4]).double()
+    target = torch.cat([torch.randn(10, 2), torch.randn(30, 2) + 4]).double()
+    y = (torch.arange(40) >= 30).long() + 5
+    weights = mean_matching_weights(source, target, y, 0.0, 10.0)
+    assert weights[:30].mean().item() == pytest.approx(1)
+    assert weights[30:].mean().item() == pytest.approx(1)
+
+
+def test_matched_samples_keep_weight_one() -> None:
+    source = torch.randn(20, 3).double()
+    weights = mean_matching_weights(source, source.flip(0), one_class(source), 0.2, 10.0)
     torch.testing.assert_close(weights, torch.ones_like(weights), atol=1e-2, rtol=0)
+
+
+def test_features_all_equal_keep_weight_one() -> None:
+    source = torch.ones(5, 3).double()
+    weights = mean_matching_weights(source, source[:4], one_class(source), 0.2, 10.0)
+    torch.testing.assert_close(weights, torch.ones(5).double())
+
+
+def test_an_upper_bound_of_one_leaves_no_choice() -> None:
+    source = torch.randn(6, 2).double()
+    weights = mean_matching_weights(source, source + 1, one_class(source), 0.2, 1.0)
+    assert weights.equal(torch.ones(6).double())
 
 
 def test_weights_stay_within_their_bounds_and_reach_them() -> None:

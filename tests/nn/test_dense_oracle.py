@@ -8,7 +8,7 @@ graph whatever the model reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
+from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 SLOPE = 0.01  # of LeakyReLU
 TAU = 0.7
@@ -143,7 +143,6 @@ def dense_forward(
     x: Tensor,
     variant: Variant,
     exponentials: list[Tensor] | None,
-    drop: Callable[[Tensor], Tensor] = lambda z: z,
 ) -> Dense:
     """The model on the whole graph.
 
@@ -155,12 +154,11 @@ def dense_forward(
     convolution = variant.backbone == "gcn"
     shares = convolution and variant.propagation == "symmetric"
     estimated = propagation if shares else normalised(adjacency(example, "along"))
-    z = (drop(x) @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
+    z = (x @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
     uniform = torch.full((len(x), variant.num_environments), 1 / variant.num_environments)
     posteriors: list[Tensor] = []
     mixtures: list[Tensor] = []
     for layer in range(variant.num_layers):
-        z = drop(z)
         posterior, mixture = uniform, uniform
         if variant.learned_environment and variant.shared_environment and layer > 0:
             posterior, mixture = posteriors[0], mixtures[0]
@@ -187,9 +185,7 @@ def dense_forward(
         z = total.clamp(min=0)
         posteriors.append(posterior)
         mixtures.append(mixture)
-    return Dense(
-        drop(z) @ weights["phi_out.weight"].T + weights["phi_out.bias"], posteriors, mixtures
-    )
+    return Dense(z @ weights["phi_out.weight"].T + weights["phi_out.bias"], posteriors, mixtures)
 
 
 def dense_loss(dense: Dense, nodes: Tensor, y: Tensor, loss: str) -> Tensor:
@@ -344,24 +340,6 @@ def test_binary_loss_follows_the_dense_equations_on_each_column(
 ) -> None:
     binary = replace(variant, loss="binary_cross_entropy")
     assert_same(binary, EXAMPLES["random"], training=True, monkeypatch=monkeypatch)
-
-
-@branches
-def test_dropout_comes_first_in_every_layer_and_before_both_linear_maps(
-    variant: Variant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    example, model = EXAMPLES["random"], make(variant).model.eval()
-    x = torch.randn(example.num_nodes, NUM_FEATURES)
-    widths = [NUM_FEATURES, *[HIDDEN] * (variant.num_layers + 1)]
-    masks = [torch.randint(2, (example.num_nodes, width)) * 2.0 for width in widths]
-    first, second = iter(masks), iter(masks)
-    monkeypatch.setattr(model, "drop", lambda z: z * next(first))
-    ours = predict(model, x, example.edges, example.num_nodes)
-    weights = dict(model.named_parameters())
-    dense = dense_forward(weights, example, x, variant, None, lambda z: z * next(second))
-    assert_equal(ours.logits, dense.logits)
-    assert_same_environments(variant, ours, dense, torch.arange(example.num_nodes))
-    assert next(first, None) is None
 
 
 # The examples -------------------------------------------------------------------------------------

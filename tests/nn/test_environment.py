@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -71,6 +72,14 @@ def test_mapping_before_propagating_is_the_same_posterior_with_the_same_gradient
 
 
 @kinds
+@pytest.mark.parametrize("training", [True, False])
+def test_posteriors_and_samples_sum_to_one(kind: str, training: bool) -> None:
+    *_, environment = estimate(kind, tau=0.7, training=training)
+    torch.testing.assert_close(environment.log_posterior.exp().sum(dim=1), torch.ones(N))
+    torch.testing.assert_close(environment.sample.sum(dim=1), torch.ones(N))
+
+
+@kinds
 @pytest.mark.parametrize("tau", [0.5, 1.0, 3.0])
 def test_sample_is_the_gumbel_softmax_of_the_log_posterior(
     kind: str, tau: float, monkeypatch: pytest.MonkeyPatch
@@ -95,11 +104,44 @@ def test_training_draws_anew_for_every_call() -> None:
     assert not estimator(read(*inputs)).sample.equal(environment.sample)
 
 
+def test_lower_temperature_gives_sharper_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = draw(torch.empty(N, K))
+    monkeypatch.setattr(environment_module, "draw", lambda like: draws)
+    estimator, inputs, _ = estimate("node")
+    largest = []
+    for tau in (0.1, 0.5, 1.0, 5.0, 100.0):
+        estimator.tau = tau
+        largest.append(estimator(read(*inputs)).sample.max(dim=1).values)
+    for sharp, flat in itertools.pairwise(largest):
+        assert (sharp > flat).all()
+    assert (largest[-1] < 1 / K + 0.05).all()
+
+
+def test_samples_follow_the_posterior() -> None:
+    estimator = EnvironmentEstimator(1, 3, "node", tau=0.01)
+    with torch.no_grad():
+        estimator.linear.weight.zero_()
+        estimator.linear.bias.copy_(torch.tensor([0.5, 0.3, 0.2]).log())
+        sample = estimator(torch.zeros(20_000, 1)).sample
+    share = torch.nn.functional.one_hot(sample.argmax(dim=1), 3).double().mean(dim=0)
+    torch.testing.assert_close(share, torch.tensor([0.5, 0.3, 0.2]), rtol=0, atol=0.02)
+
+
 def test_noise_has_the_mean_and_spread_of_a_standard_gumbel() -> None:
     noise = -draw(torch.empty(100_000)).log()
     assert noise.isfinite().all()
     assert noise.mean().item() == pytest.approx(0.5772, abs=0.02)
     assert noise.std().item() == pytest.approx(math.pi / math.sqrt(6), abs=0.02)
+
+
+def test_gradients_pass_through_sample_and_posterior() -> None:
+    estimator, _, environment = estimate("graph")
+    for output in (environment.log_posterior, environment.sample):
+        (grad,) = torch.autograd.grad(
+            output[:, 0].sum(), estimator.linear.weight, retain_graph=True
+        )
+        assert grad.isfinite().all()
+        assert (grad != 0).all()
 
 
 @kinds

@@ -25,12 +25,20 @@ models = pytest.mark.parametrize("name", MODELS)
 
 
 @models
-def test_permuted_nodes_and_edges_give_permuted_outputs(name: str) -> None:
+def test_permuted_nodes_give_permuted_outputs(name: str) -> None:
     model, x = MODELS[name]().eval(), features()
     order = torch.randperm(NUM_NODES)
-    edges = order.argsort()[EDGES][:, torch.randperm(EDGES.shape[1])]
-    permuted = predict(model, x[order], edges).logits
+    place = torch.empty_like(order)
+    place[order] = torch.arange(NUM_NODES)
+    permuted = predict(model, x[order], place[EDGES]).logits
     torch.testing.assert_close(permuted, predict(model, x).logits[order])
+
+
+@models
+def test_order_of_edges_changes_nothing(name: str) -> None:
+    model, x = MODELS[name]().eval(), features()
+    permuted = EDGES[:, torch.randperm(EDGES.shape[1])]
+    torch.testing.assert_close(predict(model, x, permuted).logits, predict(model, x).logits)
 
 
 @models
@@ -47,17 +55,6 @@ def test_awkward_graphs_give_finite_outputs_and_gradients(name: str, edges: Tens
     alone = ("query", "key") if edges is NO_EDGES else ()
     for parameter_name, parameter in model.named_parameters():
         assert parameter_name.split(".")[-2] in alone or parameter.grad.isfinite().all()
-
-
-@models
-def test_every_parameter_and_every_branch_learns(name: str) -> None:
-    model = MODELS[name]()
-    logits = predict(model, features()).logits
-    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
-    for parameter_name, parameter in model.named_parameters():
-        assert (parameter.grad != 0).any(), parameter_name
-        if parameter_name.startswith("branches") and len(parameter) == model.num_environments:
-            assert (parameter.grad != 0).view(len(parameter), -1).any(dim=1).all(), parameter_name
 
 
 @pytest.mark.parametrize("along", [name for name in MODELS if name.endswith("along")])

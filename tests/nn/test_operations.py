@@ -22,13 +22,19 @@ def neighbourhood(edges: Tensor = EDGES, num_nodes: int = NUM_NODES) -> Pattern:
     return operator_matrix(edges, num_nodes, Operator("attention")).pattern
 
 
-@pytest.mark.parametrize("each", [False, True], ids=["one input", "an input each"])
-def test_mixing_branches_is_the_sum_of_weighted_maps(each: bool) -> None:
-    inputs = torch.randn(5, K, 2) if each else torch.randn(5, 1, 2)
-    weight, e = torch.randn(K, 2, H), torch.rand(5, K)
-    mixed = mix_branches(inputs if each else inputs[:, 0], weight, e)
+def test_mixing_branches_is_the_sum_of_weighted_maps() -> None:
+    inputs, weight, e = torch.randn(5, 2), torch.randn(K, 2, H), torch.rand(5, K)
+    mixed = mix_branches(inputs, weight, e)
     for u in range(5):
-        expected = sum(e[u, k] * (weight[k].T @ inputs[u, k * each]) for k in range(K))
+        expected = sum(e[u, k] * (weight[k].T @ inputs[u]) for k in range(K))
+        torch.testing.assert_close(mixed[u], expected)
+
+
+def test_mixing_takes_an_input_for_each_branch_too() -> None:
+    inputs, weight, e = torch.randn(5, K, 2), torch.randn(K, 2, H), torch.rand(5, K)
+    mixed = mix_branches(inputs, weight, e)
+    for u in range(5):
+        expected = sum(e[u, k] * (weight[k].T @ inputs[u, k]) for k in range(K))
         torch.testing.assert_close(mixed[u], expected)
 
 
@@ -69,6 +75,14 @@ def test_attention_weights_survive_scores_that_overflow_an_exponential() -> None
     assert weights.isfinite().all()
     assert scores.grad.isfinite().all()
     torch.testing.assert_close(pattern.sum_rows(weights), torch.ones(NUM_NODES, K))
+
+
+def test_attention_weights_do_not_depend_on_a_constant_added_to_all_large_scores() -> None:
+    pattern, scores = neighbourhood(), torch.rand(NUM_NODES, K)
+    torch.testing.assert_close(
+        attention_weights(pattern, scores, scores, NEGATIVE_SLOPE),
+        attention_weights(pattern, scores + 50, scores, NEGATIVE_SLOPE),
+    )
 
 
 def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> None:

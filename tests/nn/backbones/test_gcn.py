@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -27,3 +29,9 @@ def test_convolutions_map_neighbours_by_the_first_half_and_the_node_by_the_secon
             of_neighbours, of_self = branches.weight[k, :H], branches.weight[k, H:]
             expected = expected + e[u, k] * (neighbours[u] @ of_neighbours + own[u] @ of_self)
         torch.testing.assert_close(states[u], expected.clamp(min=0))
+
+
+def test_initial_weights_stay_within_their_bounds() -> None:
+    hidden = 16
+    weight = ConvolutionBranches(hidden, K).weight
+    assert 0.9 / math.sqrt(hidden) < weight.abs().max() <= 1 / math.sqrt(hidden)

@@ -8,10 +8,10 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 from torch_geometric.nn import GINConv
 
-from canet.nn import Graph
+from canet.nn import CaNet, Graph
 from canet.nn.backbones.gin import IsomorphismBranches
 from tests.nn.backbones.common import ALL, directions, fields, layer
-from tests.nn.common import EDGES, HIDDEN, NUM_NODES
+from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
 
 M = TypeVar("M", bound=nn.Module)
 K = 3
@@ -87,3 +87,13 @@ def test_initial_weights_are_within_their_bound_and_the_others_zero() -> None:
     assert not branches.first.equal(branches.second)
     for zeros in (branches.first_bias, branches.second_bias, branches.epsilon):
         assert not zeros.any()
+
+
+def test_every_branch_learns() -> None:
+    model = CaNet(NUM_FEATURES, NUM_CLASSES, backbone="gin", hidden=HIDDEN)
+    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
+    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
+    assert all((parameter.grad != 0).any() for parameter in model.parameters())
+    for branches in model.branches:
+        for parameter in branches.parameters():
+            assert (parameter.grad != 0).view(K, -1).any(dim=1).all()

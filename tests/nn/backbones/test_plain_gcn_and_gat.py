@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch.nn import functional as F
 
 from canet.nn import GAT, GCN
 from tests.nn.common import (
@@ -81,6 +82,20 @@ def test_one_layer_is_one_convolution_and_a_linear_map(name: str, direction: str
     prediction = predict(model, x)
     torch.testing.assert_close(prediction.embedding, embedding)
     torch.testing.assert_close(prediction.logits, model.phi_out(embedding))
+
+
+@backbones
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+def test_every_parameter_learns(name: str, num_layers: int) -> None:
+    model = make(name, num_layers)
+    loss = F.cross_entropy(
+        predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits,
+        torch.arange(NUM_NODES) % NUM_CLASSES,
+    )
+    loss.backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad != 0).any()
 
 
 @backbones

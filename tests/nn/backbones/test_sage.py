@@ -6,10 +6,10 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 from torch_geometric.nn import SAGEConv
 
-from canet.nn import Graph
+from canet.nn import CaNet, Graph
 from canet.nn.backbones.sage import MeanBranches
 from tests.nn.backbones.common import ALL, directions, fields, layer
-from tests.nn.common import EDGES, HIDDEN, NUM_NODES
+from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
 
 K = 3
 
@@ -75,3 +75,12 @@ def test_initial_weights_are_within_their_bound() -> None:
     weight = MeanBranches(16, K).weight
     assert weight.shape == (K, 32, 16)
     assert 0.9 / 4 < weight.abs().max() <= 1 / 4
+
+
+def test_every_branch_learns() -> None:
+    model = CaNet(NUM_FEATURES, NUM_CLASSES, backbone="sage", hidden=HIDDEN)
+    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
+    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
+    assert all((parameter.grad != 0).any() for parameter in model.parameters())
+    for branches in model.branches:
+        assert (branches.weight.grad != 0).flatten(1).any(dim=1).all()

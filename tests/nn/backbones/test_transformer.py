@@ -198,6 +198,16 @@ def test_attention_over_one_graph_is_that_of_pyg(num_nodes: int) -> None:
     torch.testing.assert_close(*(torch.autograd.grad(out, z, target) for out in (ours, theirs)))
 
 
+# One branch ---------------------------------------------------------------------------------------
+
+
+@directions
+def test_one_branch_is_the_plain_layer(direction: str) -> None:
+    branches, z = TransformerBranches(HIDDEN, 1, direction), torch.randn(NUM_NODES, HIDDEN)
+    ours = branches.plain(z, Graph(EDGES, NUM_NODES, branches.operators).block)
+    torch.testing.assert_close(ours, slow_layer(branches, z, torch.ones(NUM_NODES, 1)))
+
+
 # Several graphs -----------------------------------------------------------------------------------
 
 
@@ -259,6 +269,16 @@ def test_a_node_alone_attends_to_itself() -> None:
     # Where a query is opposite to its key, the formula is 0 / 0.
     assert attend_globally(each, -key, key, z, z).equal(z)
     assert attend_globally(Graphs(one, one), -key[:1], key[:1], z[:1], z[:1]).equal(z[:1])
+
+
+@models
+def test_order_of_nodes_and_edges_changes_nothing(make: Any) -> None:
+    (edges, _), model = many_components(), make().eval()
+    x, order = torch.randn(NUM_MANY, NUM_FEATURES), torch.randperm(NUM_MANY)
+    shuffled = order.argsort()[edges][:, torch.randperm(edges.shape[1])]
+    logits = predict(model, x, edges, NUM_MANY).logits
+    permuted = predict(model, x[order], shuffled, NUM_MANY).logits
+    torch.testing.assert_close(permuted, logits[order])
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -336,3 +356,14 @@ def test_initial_weights_are_within_their_bounds() -> None:
     assert branches.weight.shape == (K, 32, 16)
     for name, parameter in branches.named_parameters():
         assert 0.8 / 4 < parameter.abs().max() <= 1 / 4, name
+
+
+@models
+def test_every_parameter_and_branch_learns(make: Any) -> None:
+    model = make()
+    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
+    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad != 0).any(), name
+    for branches in model.branches if make is canet else model.layers:
+        assert (branches.weight.grad != 0).flatten(1).any(dim=1).all()
