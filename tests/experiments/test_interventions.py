@@ -17,7 +17,7 @@ from tests.paper.made_up import write_runs
 def made_up_score(config: RunConfig) -> float:
     """Blind models have 80, centred ones 90, interventions 79 and the rest 60."""
     by_features = {WITHOUT_SPURIOUS: 80.0, CENTRED: 90.0}
-    usual = 79.0 if "interventions" in config.settings else 60.0
+    usual = 60.0 if config.settings["interventions"] == "none" else 79.0
     return by_features.get(config.features, usual)
 
 
@@ -39,7 +39,7 @@ def test_real_shifts_are_run_with_and_without(fresh_cache: Path) -> None:
     configs = Interventions(Scope(tasks=("twitch",))).configs()
     assert len(configs) == 3 * 4 * 5
     assert {config.protocol for config in configs} == {"paper"}
-    assert {config.settings.get("interventions") for config in configs} == {None, "inferred"}
+    assert {config.settings["interventions"] for config in configs} == {"none", "inferred"}
 
 
 def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None:
