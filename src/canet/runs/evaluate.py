@@ -45,8 +45,8 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
         scores = trainer.scores(trainer.load(place))
         before = result.device, result.versions.get("torch")
         tolerance = SAME_HARDWARE if hardware == before else OTHER_HARDWARE
-        if told := difference(scores, result.scores, tolerance):
-            differences.append(f"'{place.path}': {told}")
+        if found := difference(scores, result.scores, tolerance):
+            differences.append(f"'{place.path}': {found}")
         runs.append(Scored(place.read_config(), replace(result, scores=scores)))
     summary = summarise(runs, trainer.task.metric)
     return summary | ({"differences": differences} if differences else {})

@@ -4,7 +4,7 @@ from canet.errors import CanetError
 
 try:
     import optuna as _  # noqa: F401
-except ModuleNotFoundError:
+except ModuleNotFoundError as error:
     raise CanetError(
         "canet search needs Optuna: pip install -e '.[search]' in the checkout of canet"
-    ) from None
+    ) from error
