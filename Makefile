@@ -34,9 +34,11 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) site .cache .pytest_cache .mypy_cache .ruff_cache
 
-# torch first: its version without CUDA packages satisfies every later requirement.
+# torch first: its version without CUDA packages satisfies every later requirement. Compiled once and
+# in parallel, packages start fast also where PYTHONDONTWRITEBYTECODE is set.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
 	$(PIP) -e '.[dev]'
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib
 	touch $(READY)

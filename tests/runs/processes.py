@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def alive(pid: int) -> bool:

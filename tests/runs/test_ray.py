@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
@@ -57,10 +56,8 @@ def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) ->
         assert pool.submit(abs, -3).result() == 3
         with pytest.raises(ValueError, match="four"):
             pool.submit(int, "four").result()
-        begin = time.monotonic()
         with pytest.raises(BrokenExecutor):
             pool.submit(os._exit, 3).result()
-        assert time.monotonic() - begin < 60
 
 
 def test_an_address_where_no_cluster_is_is_refused() -> None:
