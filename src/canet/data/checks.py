@@ -74,9 +74,10 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        transposed = edges.dim() == 2 and edges.shape[1] == 2
-        fix = "transpose it, .t().contiguous()" if transposed else "stack sources over targets"
-        raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
+        raise InputError(
+            f"edge_index has shape {list(edges.shape)}, not [2, E]: stack sources over targets, or "
+            "transpose it by .t().contiguous()"
+        )
     edges = _whole(edges, "edge_index", "node ids are integers; convert with .long()")
     low, high = int(edges.min()), int(edges.max())
     if low < 0 or high >= num_nodes:
@@ -95,8 +96,10 @@ def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        fix = f"choose one column, such as {name}[:, 0]" if chosen.dim() == 2 else "give a mask"
-        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
+        raise InputError(
+            f"{name} has shape {list(chosen.shape)}, not [nodes]: choose one column, such as "
+            f"{name}[:, 0]"
+        )
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(
@@ -176,6 +179,16 @@ def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Te
     number = torch.full((num_nodes,), -1)
     number[torch.from_numpy(known)] = torch.from_numpy(numbers.astype(np.int64))
     return names, number
+
+
+def check_graphs(graphs: Any, num_nodes: int, name: str) -> Tensor:
+    """The number $[N]$ of each node's graph, counted from 0 in the order of their names."""
+    _, number = check_groups(graphs, num_nodes, name)
+    if (number < 0).any():
+        raise InputError(
+            f"{name} is missing for some nodes: give every node the number of its graph"
+        )
+    return number
 
 
 def check_times(times: Any, num_nodes: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from canet.data.checks import (
     check_disjoint,
     check_edges,
     check_features,
+    check_graphs,
     check_groups,
     check_metric,
     check_nodes,
@@ -86,10 +87,7 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)
-    _, number = check_groups(numbers, n, "graph")
-    if (number < 0).any():
-        raise InputError("graph is missing for some nodes: give every node the number of its graph")
-    return UserGraph(x, edges, number)
+    return UserGraph(x, edges, check_graphs(numbers, n, "graph"))
 
 
 def user_task(

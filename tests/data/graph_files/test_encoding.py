@@ -171,7 +171,7 @@ def test_a_later_graph_must_have_the_same_kinds(
 
 def test_notes_say_what_became_of_columns() -> None:
     notes = "\n".join(ENCODING.notes())
-    for words in ("'colour' became 2 categories", "'age'", "'joined'", "'unit'", "'blank'"):
+    for words in ("'colour' became 2 categories", "age", "joined", "unit", "blank"):
         assert words in notes
 
 

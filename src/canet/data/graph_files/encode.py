@@ -28,12 +28,6 @@ from canet.util.sparse import from_scipy
 Warn = Callable[[str], None]
 FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
 """What a column of a later graph may contain; a category may be anything."""
-CONTAINED = {
-    "number": "numbers",
-    "boolean": "true and false",
-    "date": "dates",
-    "indicator": "0 and 1",
-}
 
 
 def check_fits(
@@ -50,8 +44,8 @@ def check_fits(
             if now.kind not in {"empty", *FROM[column.kind]}:
                 hint = stray_hint(table[now.name]) if now.kind == "text" else ""
                 raise_error(
-                    f"'{path}' has {CONTAINED.get(now.kind, 'text')} in column '{now.name}'"
-                    f"{hint}, which contained {CONTAINED[column.kind]} in training: convert it"
+                    f"'{path}' has {now.kind} in column '{now.name}'{hint}, which was a column of "
+                    f"kind {column.kind} in training: convert it"
                 )
     check_complete(numeric, path, raise_error)
 
