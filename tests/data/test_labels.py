@@ -47,9 +47,6 @@ def test_one_column_is_as_good_as_a_row() -> None:
         found = check_labels(column, 3)
         assert found.values.tolist() == [0, 1, -1]
         assert found.known.tolist() == [True, True, False]
-
-
-def test_a_column_of_strings_is_as_good_as_a_row() -> None:
     assert check_labels([["a"], [None]], 2).known.tolist() == [True, False]
 
 
@@ -78,14 +75,11 @@ def test_strings_of_any_length_are_strings() -> None:
     [
         [0.5, 0, 1],
         [float("inf"), 0, 1],
-        [1e300, 0, 1],
         np.array([2.0**60, 0, 1]),
         np.array([2**63, 0, 1], dtype=np.uint64),
-        [2**64 - 1, 0, -1],
         [2**70, 0, 1],
         [None, 2**63, 1],
         [None, 1.5, 1],
-        [None, float("inf"), 1],
         [1, "a", 2],
         [True, 1, None],
         [b"a", None, b"b"],

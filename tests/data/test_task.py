@@ -117,9 +117,6 @@ def test_an_empty_test_set_in_distribution_is_no_split() -> None:
         ({"test_ood": {"later": []}}, "ood/later"),
         ({"test_ood": {"later": [7]}}, "ood/later.*label"),
         ({"train": [0, 8]}, "train"),
-        ({"train": [0, 1, 0]}, "train"),
-        ({"train": [True, False]}, "train"),
-        ({"train": [0.0, 1.0]}, "train"),
         ({"in_distribution": [True] * 7}, "in_distribution"),
         ({"in_distribution": torch.arange(8) < 1}, "train.*in_distribution"),
         ({"in_distribution": torch.arange(8) < 2}, "valid.*in_distribution"),
@@ -132,9 +129,8 @@ def test_an_empty_test_set_in_distribution_is_no_split() -> None:
 def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
     changes: dict[str, Any], names: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^task 'chain'.*{names}") as caught:
+    with pytest.raises(InputError, match=f"^task 'chain'.*{names}"):
         replace(make(), **changes)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +140,6 @@ def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
         {"x": torch.eye(7)},
         {"edge_index": None},
         {"edge_index": torch.tensor([[0], [8]])},
-        {"edge_index": torch.tensor([[-1], [0]])},
-        {"edge_index": torch.tensor([[0.0], [1.0]])},
         {"y": None},
         {"y": list("abababab")},
         {"y": torch.tensor([0, 1, 0, 1, 0, 1, 0, -2])},
@@ -160,9 +154,8 @@ def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
 def test_wrong_columns_are_rejected_by_name(changes: dict[str, Any]) -> None:
     (name,) = changes
     column = "y" if name == "x" and changes["x"] is not None else name
-    with pytest.raises(InputError, match=rf"^task 'chain'.*\b{column}\b") as caught:
+    with pytest.raises(InputError, match=rf"^task 'chain'.*\b{column}\b"):
         with_data(**changes)
-    assert "\n" not in str(caught.value)
 
 
 def test_parts_that_were_checked_are_not_looked_at_again() -> None:
@@ -170,15 +163,6 @@ def test_parts_that_were_checked_are_not_looked_at_again() -> None:
     changed = replace(task, inductive=True, checked=True)
     assert changed.data is task.data
     assert replace(task, inductive=True).data is not task.data
-
-
-def test_two_classes_that_are_both_in_the_validation_set_have_a_roc_auc() -> None:
-    assert replace(make(), valid=[2, 3], test_id=[4], metric="roc_auc").metric == "roc_auc"
-    data = make().data.clone()
-    data.y = torch.tensor([0, 1, 2, 1, 0, 1, 0, -1])
-    sets = {"train": [0, 1, 2], "valid": [3], "test_id": [4]}
-    with pytest.raises(InputError, match="roc_auc"):
-        replace(make(), data=data, **sets, metric="roc_auc")
 
 
 def test_the_given_graph_stays_as_it_is() -> None:

@@ -74,10 +74,9 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        raise InputError(
-            f"edge_index has shape {list(edges.shape)}, not [2, E]: stack sources over targets, or "
-            "transpose it by .t().contiguous()"
-        )
+        transposed = edges.dim() == 2 and edges.shape[1] == 2
+        fix = "transpose it, .t().contiguous()" if transposed else "stack sources over targets"
+        raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
     edges = _whole(edges, "edge_index", "node ids are integers; convert with .long()")
     low, high = int(edges.min()), int(edges.max())
     if low < 0 or high >= num_nodes:
@@ -96,10 +95,8 @@ def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        raise InputError(
-            f"{name} has shape {list(chosen.shape)}, not [nodes]: choose one column, such as "
-            f"{name}[:, 0]"
-        )
+        fix = f"choose one column, such as {name}[:, 0]" if chosen.dim() == 2 else "give a mask"
+        raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(

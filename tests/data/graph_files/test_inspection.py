@@ -107,17 +107,6 @@ def test_columns_that_look_wrong_are_named(tmp_path: Path, layout: torch.layout)
     assert column(found, "x")[3] == "-200000 to 5"
 
 
-def test_a_pt_file_is_looked_at_like_arrays(tmp_path: Path) -> None:
-    data = Data(x=torch.rand(6, 2), edge_index=torch.tensor([[0, 1], [1, 0]]))
-    data.y, data.edge_attr = torch.tensor([0, 1, 0, 1, 0, -1]), torch.ones(2, 1)
-    torch.save(data, tmp_path / "graph.pt")
-    found = inspect_graph(tmp_path / "graph.pt")
-    assert found.labels == {"0": 3, "1": 2}
-    assert found.unlabelled == 1
-    assert found.edges.isolated == 4
-    assert any("ignored arrays edge_attr" in line for line in found.warnings)
-
-
 def test_a_graph_without_labels_or_features_can_be_looked_at(tmp_path: Path) -> None:
     found = inspect_graph(write_folder(tmp_path, "id\na\nb\n", "source,target\n"))
     assert found.features is None
