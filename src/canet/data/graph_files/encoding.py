@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,12 +92,12 @@ class Encoding:
         """The encoding of the columns of a table."""
         filled = [column for column in found.values() if column.kind != "empty"]
         columns = tuple(ColumnEncoding.learn(column) for column in filled)
-        count = sum(len(column.names) for column in columns)
+        total = sum(len(column.names) for column in columns)
         not_zero = sum(  # of a node's features, on average
             found[c.name].mean if c.kind == "indicator" else float(c.kind != "constant")
             for c in columns
         )
-        sparse = count > SPARSE_FEATURES and not_zero < SPARSE_SHARE * count
+        sparse = total > SPARSE_FEATURES and not_zero < SPARSE_SHARE * total
         empty = tuple(name for name, column in found.items() if column.kind == "empty")
         return cls(columns, roles, "sparse" if sparse else "dense", empty)
 
@@ -111,12 +112,8 @@ class Encoding:
     @property
     def blocks(self) -> dict[str, list[int]]:
         """Each column → the places of its features among the D."""
-        places, start = {}, 0
-        for column in self.columns:
-            stop = start + len(column.names)
-            places[column.name] = list(range(start, stop))
-            start = stop
-        return places
+        place = count()
+        return {c.name: [next(place) for _ in c.names] for c in self.columns}
 
     def notes(self) -> list[str]:
         """What a person should know about it, a line each."""
