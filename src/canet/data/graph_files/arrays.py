@@ -94,12 +94,10 @@ class ArrayGraph:
             refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
             ids = None
         graph.node_id = np.arange(num_nodes) if ids is None else ids
-        for name, held in (("y", roles.label), ("environment", roles.environment)):
-            if (values := self._column(held, refuse)) is not None:
-                graph[name] = _classes(values)
-        for name, held in (("time", roles.time), ("batch", "batch")):
-            if (values := self._column(held, refuse)) is not None:
-                graph[name] = values
+        held = {"y": roles.label, "environment": roles.environment, "time": roles.time}
+        for name, column in (held | {"batch": "batch"}).items():
+            if (values := self._column(column, refuse)) is not None:
+                graph[name] = _classes(values) if name in ("y", "environment") else values
         times = graph.get("time")
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
             column = _texts(times) if times.dtype == object else pa.array(times.astype(MOMENT))
