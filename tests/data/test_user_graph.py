@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.user_graph import UserTask, class_ids, read_user_graph, user_task
+from canet.data.user_graph import UserTask, read_user_graph, user_task
 from canet.errors import InputError
 
 N = 12
@@ -43,21 +43,14 @@ def ids(*nodes: int) -> Tensor:
     return torch.tensor(nodes, dtype=torch.long)
 
 
-def bits(value: Any) -> Any:
+def bits(value: Any) -> str:
     """Something that is equal for equal content only, NaN included."""
-    if isinstance(value, Tensor):
-        if value.layout == torch.sparse_csr:
-            parts = (value.crow_indices(), value.col_indices(), value.values())
-            return "csr", [bits(part) for part in parts]
-        if value.layout == torch.sparse_coo:
-            return "coo", bits(value._indices()), bits(value._values())
-        return value.dtype, tuple(value.shape), str(value.tolist())
-    if isinstance(value, np.ndarray):
-        return value.dtype, value.shape, [str(v) for v in value.flat]
-    return value
+    dense = value.to_dense() if isinstance(value, Tensor) else value
+    kind = getattr(value, "dtype", None), getattr(value, "layout", None)
+    return f"{kind} {dense.tolist() if hasattr(dense, 'tolist') else dense}"
 
 
-def content(data: Data) -> dict[str, Any]:
+def content(data: Data) -> dict[str, str]:
     return {key: bits(data[key]) for key in data.keys()}  # noqa: SIM118, Data iterates over pairs
 
 
@@ -72,10 +65,8 @@ def test_classes_are_the_sorted_labels_and_their_places_the_class_ids() -> None:
     ("y", "classes"),
     [
         (np.array([7, -3, 100_000] * 4), [-3, 7, 100_000]),
-        (np.array([True, False, True] * 4), [False, True]),
         (torch.tensor([[2], [0], [2]] * 4, dtype=torch.int16), [0, 2]),
         (np.array([5.0, 3.0, np.nan] * 4), [3, 5]),
-        ([4, 2, None] * 4, [2, 4]),
         (["x", "y", None] * 4, ["x", "y"]),
         ([True, None, False] * 4, [False, True]),
     ],
@@ -96,24 +87,6 @@ def test_a_label_outside_all_sets_makes_no_class() -> None:
     own = user_task(graph(y=y), train=range(8), valid=[8, 9])
     assert own.classes.tolist() == [0, 1]
     assert own.task.data.y[11] == -1
-
-
-def test_class_ids_are_minus_one_for_unknown_and_other_labels() -> None:
-    values, known = np.array(["b", "z", "", "a"]), np.array([True, True, False, True])
-    assert class_ids(values, known, np.array(["a", "b"])).tolist() == [1, -1, -1, 0]
-
-
-@pytest.mark.parametrize("form", ["ids", "mask", "list", "numpy"])
-def test_sets_are_masks_or_ids(form: str) -> None:
-    train, valid = ids(0, 1, 2, 3), ids(6, 7)
-    forms: dict[str, Any] = {
-        "ids": (train, valid),
-        "mask": (mask(0, 1, 2, 3), mask(6, 7)[:, None]),
-        "list": (train.tolist(), valid.tolist()),
-        "numpy": (train.numpy(), mask(6, 7).numpy()),
-    }
-    own = user_task(graph(), *forms[form])
-    assert sets(own) == [{0, 1, 2, 3}, {6, 7}, set()]
 
 
 def test_masks_of_the_graph_are_used_where_none_are_given() -> None:
@@ -202,16 +175,6 @@ def test_validation_set_by_time_is_the_latest_fifth(given: bool) -> None:
     assert train == set(np.flatnonzero(time < 40).tolist())
 
 
-def test_dates_are_times() -> None:
-    days = np.datetime64("2024-02-25") + np.arange(N)
-    shuffled = days[::-1]
-    _, valid, _ = sets(user_task(graph(), time=shuffled))
-    assert valid == {0, 1}
-    moments = np.datetime64("2024-02-25T12:00:00.000") + np.arange(N)
-    _, valid, _ = sets(user_task(graph(), time=moments))
-    assert valid == {10, 11}
-
-
 def test_nodes_of_one_moment_stay_together() -> None:
     time = [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2]
     assert sets(user_task(graph(y=[0, 1] * 6), time=time))[1] == {9, 10, 11}
@@ -249,17 +212,11 @@ def test_times_do_not_matter_where_there_is_a_validation_set_but_wrong_ones_are_
         user_task(graph(), train=range(9), valid=[9], time=[1, 2, 3])
 
 
-@pytest.mark.parametrize("named", [True, False])
-def test_environments_are_numbered_in_the_order_of_their_names(named: bool) -> None:
-    names = ["south", "north", None] * 4
-    own = user_task(graph(environment=names) if named else graph(), environment=names)
+def test_given_environments_come_before_those_of_the_graph() -> None:
+    own = user_task(graph(environment=[0] * N), environment=["south", "north", None] * 4)
     assert own.task.environments == ("north", "south")
     assert own.task.data.environment.tolist() == [1, 0, -1] * 4
-
-
-def test_given_environments_come_before_those_of_the_graph() -> None:
-    own = user_task(graph(environment=[0] * N), environment=torch.arange(N) // 6 + 2016)
-    assert own.task.environments == ("2016", "2017")
+    assert user_task(graph(environment=LABELS)).task.environments == ("a", "b", "c")
     assert not user_task(graph()).task.has_environments
     assert user_task(graph()).task.environments == ()
 
@@ -324,26 +281,21 @@ def test_undirected_edges_are_those_of_pyg() -> None:
         ({"edge_index": None, "adj_t": torch.eye(N).to_sparse()}, "adj_t"),
         ({"num_nodes": 40}, "num_nodes"),
         ({"edge_index": torch.tensor([[0], [12]])}, "edge_index contains node 12"),
-        ({"edge_index": torch.tensor([[0.0], [1.0]])}, "edge_index"),
         ({"x": torch.full((N, 2), float("nan"))}, "x has NaN.* columns 0, 1"),
         ({"y": LABELS[:5]}, "y"),
-        ({"y": [0.5] * N}, "y"),
-        ({"y": [3] * N}, "train"),
         ({"y": [1, -1] * 6}, "-1"),
         ({"y": [None] * N}, "train"),
         ({"train_mask": mask()}, "train"),
         ({"val_mask": mask(2), "y": ["a", "b", None] * 4}, "valid"),
         ({"train_mask": torch.ones(5).bool()}, "train"),
-        ({"train_mask": torch.ones(N, 10).bool()}, "train"),
         ({"batch": torch.zeros(5)}, "graph"),
         ({"environment": [0.5] * N}, "environment"),
         ({"time": ["2020"] * N}, "time"),
     ],
 )
-def test_a_graph_with_a_mistake_is_rejected_in_one_line(changes: dict[str, Any], name: str) -> None:
-    with pytest.raises(InputError, match=rf"(^|\W){name}\b") as caught:
+def test_a_graph_with_a_mistake_is_rejected(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(InputError, match=rf"(^|\W){name}\b"):
         user_task(graph(**changes))
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -352,26 +304,19 @@ def test_a_graph_with_a_mistake_is_rejected_in_one_line(changes: dict[str, Any],
         ({"train": range(9), "valid": [8, 9]}, "train and valid"),
         ({"train": [0, 1, 3, 4], "valid": [2, 5]}, r"valid.*\(c\)"),
         ({"train": [], "valid": [2]}, "train"),
-        ({"train": [0, 1], "valid": []}, "valid"),
-        ({"train": [0, 1], "valid": range(100)}, "valid"),
         ({"metric": "acuracy"}, "accuracy"),
         ({"metric": "roc_auc"}, "roc_auc"),
-        ({"metric": None}, "metric"),
         ({"graph": [0]}, "graph"),
-        ({"train": "train"}, "train"),
     ],
 )
-def test_wrong_arguments_are_rejected_in_one_line(arguments: dict[str, Any], name: str) -> None:
-    with pytest.raises(InputError, match=name) as caught:
+def test_wrong_arguments_are_rejected(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(InputError, match=name):
         user_task(graph(), **arguments)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_metric_that_the_validation_set_leaves_undefined_is_rejected() -> None:
-    y = [0, 1] * 6
-    assert user_task(graph(y=y), metric="roc_auc").task.metric == "roc_auc"
     with pytest.raises(InputError, match="roc_auc"):
-        user_task(graph(y=y), valid=[0, 2], metric="roc_auc")
+        user_task(graph(y=[0, 1] * 6), valid=[0, 2], metric="roc_auc")
 
 
 def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
@@ -381,20 +326,12 @@ def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
         user_task(graph(test_mask=mask(2)), train=[0, 1, 3, 4])
 
 
-@pytest.mark.parametrize("given", [None, torch.eye(3), "folder/graph", {"x": 1}, HeteroData()])
-def test_what_is_no_graph_is_refused(given: Any) -> None:
-    with pytest.raises(InputError, match=r"torch_geometric\.data\.Data"):
-        user_task(given)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
         {"x": torch.eye(N, dtype=torch.double), "edge_index": ring().int()},
         {"x": torch.eye(N).to_sparse_csr()},
-        {"x": torch.eye(N).to_sparse()},
         {"x": torch.eye(N).numpy(), "edge_index": ring().numpy()},
-        {"x": torch.eye(N, requires_grad=True)},
         {"y": np.array(["a", "b", None] * 4, dtype=object)},
         {"y": torch.tensor([0.0, 1.0, float("nan")] * 4)[:, None]},
         {"train_mask": mask(*range(9)), "val_mask": mask(9, 10), "test_mask": mask(11)},

@@ -178,6 +178,16 @@ def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Te
     return names, number
 
 
+def check_graphs(graphs: Any, num_nodes: int, name: str) -> Tensor:
+    """The number $[N]$ of each node's graph, counted from 0 in the order of their names."""
+    _, number = check_groups(graphs, num_nodes, name)
+    if (number < 0).any():
+        raise InputError(
+            f"{name} is missing for some nodes: give every node the number of its graph"
+        )
+    return number
+
+
 def check_times(times: Any, num_nodes: int) -> np.ndarray:
     """Times as float64 $[N]$, all finite; dates count their seconds since 1970."""
     values = as_array(times, "time")

@@ -30,21 +30,13 @@ Part = Literal["graph", "labels", "splits", "features"]
 
 @dataclass(frozen=True)
 class DataDigest:
-    """SHA-256 of each part of a task.
+    """SHA-256 of each part of a task."""
 
-    Args:
-        graph: Nodes, edges and which graph each node is of.
-        labels: Classes and environments of the nodes.
-        splits: Node sets, their names, what exists at training time, and the metric.
-        features: Every bit of the features.
-        feature_sums: Eight sums of all features with signs, then their norm.
-    """
-
-    graph: str
-    labels: str
-    splits: str
-    features: str
-    feature_sums: tuple[float, ...]
+    graph: str  # nodes, edges and which graph each node is of
+    labels: str  # classes and environments of the nodes
+    splits: str  # node sets, their names, what exists at training time, and the metric
+    features: str  # every bit of them
+    feature_sums: tuple[float, ...]  # eight sums of all features with signs, then their norm
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"feature_sums": list(self.feature_sums)}

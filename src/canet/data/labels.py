@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from canet.data.arrays import as_array, word_for
-from canet.errors import InputError
+from canet.errors import InputError, first_line
 
 LARGEST_WHOLE = 2**53  # from here on a float skips whole numbers
 
@@ -30,15 +31,16 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
             f"{name} has shape {list(values.shape)} and the graph {num_nodes:,} nodes: give one "
             f"label per node, -1 where it is unknown{hint}"
         )
+    known = np.ones(num_nodes, dtype=bool)
     if values.dtype == object:
-        return _object_labels(values, name)
+        values, known = _plain(values, name)
     if values.dtype.kind in "Ub":
-        return Labels(values, np.ones(num_nodes, dtype=bool))
+        return Labels(values, known)
     if values.dtype.kind not in "iuf":
         raise InputError(f"{name} holds {word_for(values)}: labels are integers or strings")
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
-    known = ~np.isnan(values)
+    known &= ~np.isnan(values)
     limit = LARGEST_WHOLE if values.dtype.kind == "f" else 2**63
     wrong = known & ((values >= limit) | (values < -limit) | (values != np.round(values)))
     if wrong.any():
@@ -51,34 +53,17 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     return Labels(np.where(known, values, -1), known)
 
 
-def _object_labels(values: np.ndarray, name: str) -> Labels:
-    """Strings, integers or booleans among which None and NaN are unknown."""
-    known = np.array([not _is_missing(value) for value in values], dtype=bool)
-    kinds = {_kind_of_label(value, name) for value in values[known]}
-    if len(kinds) > 1:
-        words = " and ".join(sorted(kind.__name__ for kind in kinds))
-        raise InputError(f"{name} holds labels of several types ({words}): convert them to one")
-    (kind,) = kinds or {int}
-    if kind is str:
-        return Labels(np.where(known, values, "").astype(str), known)
-    plain = np.array([kind(v) if k else kind(-1) for v, k in zip(values, known, strict=True)])
-    return Labels(plain, known & (plain != -1) if kind is int else known)
-
-
-def _is_missing(value: Any) -> bool:
-    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which may not be installed
-        return True
-    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
-
-
-def _kind_of_label(value: Any, name: str) -> type:
-    if isinstance(value, bool | np.bool_):
-        return bool
-    if isinstance(value, str):
-        return str
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    if (isinstance(value, int | np.integer) or whole) and abs(int(value)) < 2**63:
-        return int
-    raise InputError(
-        f"{name} holds {str(value)[:40]!r}, which is not a label: they are integers or strings"
-    )
+def _plain(values: np.ndarray, name: str) -> Labels:
+    """Objects as strings, numbers or booleans; None, NaN and what pandas marks are unknown."""
+    try:
+        column = pa.array(values, from_pandas=True)
+        if column.type == pa.null():
+            column = column.cast(pa.int64())
+        filled = column.fill_null(pa.scalar(0).cast(column.type)).to_numpy(zero_copy_only=False)
+    except (pa.ArrowException, OverflowError) as error:
+        raise InputError(
+            f"{name} holds several types, or what is not a label ({first_line(error)}): convert "
+            "all to integers or all to strings"
+        ) from error
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    return Labels(filled.astype(str) if column.type == pa.string() else filled, known)

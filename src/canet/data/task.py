@@ -16,6 +16,7 @@ from canet.data.checks import (
     check_disjoint,
     check_edges,
     check_features,
+    check_graphs,
     check_metric,
     check_nodes,
 )
@@ -192,10 +193,7 @@ def checked_data(data: Data) -> Data:
     if "environment" in data:
         checked["environment"] = check_ids(data.environment, n, "environment")
     if "batch" in data:
-        numbers = check_ids(data.batch, n, "batch")
-        if (numbers < 0).any():
-            raise InputError("batch must hold the number of a graph, from 0 on, for every node")
-        checked["batch"] = numbers.unique(return_inverse=True)[1]
+        checked["batch"] = check_graphs(data.batch, n, "batch")
     other = copy.copy(data)
     for name, tensor in checked.items():
         other[name] = tensor

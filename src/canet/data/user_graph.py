@@ -13,10 +13,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from canet.data.arrays import word_for
 from canet.data.checks import (
     check_disjoint,
     check_edges,
     check_features,
+    check_graphs,
     check_groups,
     check_metric,
     check_nodes,
@@ -86,10 +88,7 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)
-    _, number = check_groups(numbers, n, "graph")
-    if (number < 0).any():
-        raise InputError("graph is missing for some nodes: give every node the number of its graph")
-    return UserGraph(x, edges, number)
+    return UserGraph(x, edges, check_graphs(numbers, n, "graph"))
 
 
 def user_task(
@@ -171,10 +170,9 @@ def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Ten
 def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
     """Class ids $[N]$ of labels among a model's classes, -1: unknown, or another; and the known."""
     values, known = check_labels(y, num_nodes)
-    text, texts = values.dtype.kind == "U", classes.dtype.kind == "U"
-    if text != texts and known.any():
-        words = ("text", "numbers") if text else ("numbers", "text")
-        raise InputError(f"y holds {words[0]} and in training it held {words[1]}: convert it")
+    if (values.dtype.kind == "U") != (classes.dtype.kind == "U") and known.any():
+        now, before = word_for(values), word_for(classes)
+        raise InputError(f"y holds {now} and in training it held {before}: convert it")
     return class_ids(values, known, classes), known
 
 
@@ -231,9 +229,9 @@ def _hold_out(
     held = np.zeros(len(ids), dtype=bool)
     if times is not None:
         when = times[ids]
-        if len(ids) and when.min() < when.max():
+        moments = np.unique(when)[1:]
+        if moments.size:
             # The moment after which there is nearest to the wanted share, ties kept together.
-            moments = np.unique(when)[1:]
             later = len(when) - np.searchsorted(np.sort(when), moments)
             best = np.argmin(np.abs(later - VALIDATION_SHARE * len(ids)))
             held = when >= moments[best]

@@ -1,4 +1,4 @@
-"""A local server that stands for the places where data sets are published."""
+"""A local server that stands for the places where data sets are published, and faster features."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
 import pytest
+import torch
 
 
 class Server(ThreadingHTTPServer):
@@ -62,3 +63,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         server.go_on.set()
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def no_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Structural features without singular values, which take long on the real graphs."""
+    monkeypatch.setattr(
+        "canet.data.benchmarks.structural.structural_features",
+        lambda edge_index, known: torch.zeros(known.numel(), 128),
+    )

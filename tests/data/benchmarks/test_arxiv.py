@@ -2,17 +2,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from canet.data import load_task
 from canet.errors import CanetError
 
 YEAR = 2004 + torch.arange(170) % 17
-
-
-def no_features(edge_index: Tensor, known: Tensor) -> Tensor:
-    """In place of the singular value decomposition, which takes long on the real graphs."""
-    return torch.zeros(known.numel(), 128)
 
 
 def test_complete_official_layout_is_read(small_root: Path) -> None:
@@ -42,11 +36,6 @@ def test_later_papers_are_tested_by_period(small_root: Path) -> None:
     }
     for name, nodes in task.test_ood.items():
         assert {task.environments[i] for i in task.data.environment[nodes].tolist()} == {name}
-    assert task.data.environment.min() == 0
-
-
-def test_training_papers_have_the_three_published_environments(small_root: Path) -> None:
-    task = load_task("arxiv", small_root)
     ids = task.training_environments().tolist()
     assert [task.environments[i] for i in ids] == ["until 2009", "2010-2011", "2012-2013"]
     assert set(YEAR[task.data.environment == 0].tolist()) == set(range(2004, 2010))
@@ -84,10 +73,8 @@ def test_cut_off_file_is_refused(small_root: Path) -> None:
         load_task("arxiv", small_root)
 
 
-def test_real_sizes_are_the_published_ones(
-    data_root: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canet.data.benchmarks.structural.structural_features", no_features)
+@pytest.mark.usefixtures("no_decomposition", "fresh_cache")
+def test_real_sizes_are_the_published_ones(data_root: Path) -> None:
     task = load_task("arxiv", data_root, features="structural")
     assert task.num_nodes == 169343
     assert task.data.edge_index.shape[1] == 1166243

@@ -2,17 +2,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from canet.data import load_task
 from canet.errors import CanetError
 
 STEP = torch.arange(441) // 9 + 1
-
-
-def no_features(edge_index: Tensor, known: Tensor) -> Tensor:
-    """In place of the singular value decomposition, which takes long on the real graphs."""
-    return torch.zeros(known.numel(), 128)
 
 
 def test_complete_official_layout_is_read(small_root: Path) -> None:
@@ -76,10 +70,8 @@ def test_features_file_with_other_columns_is_refused(small_root: Path) -> None:
         load_task("elliptic", small_root)
 
 
-def test_real_sizes_are_the_published_ones(
-    data_root: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("canet.data.benchmarks.structural.structural_features", no_features)
+@pytest.mark.usefixtures("no_decomposition", "fresh_cache")
+def test_real_sizes_are_the_published_ones(data_root: Path) -> None:
     task = load_task("elliptic", data_root, features="structural")
     assert task.num_nodes == 203769
     assert task.data.edge_index.shape[1] == 234355

@@ -38,11 +38,8 @@ def test_regions_are_environments_and_the_last_three_are_shifted(small_root: Pat
     assert task.environments == ("DE", "PT", "RU", "ES", "FR", "EN")
     assert task.data.environment.equal(torch.arange(6).repeat_interleave(20))
     assert task.in_distribution.nonzero().flatten().equal(torch.arange(60))
-    assert {name: nodes.numel() for name, nodes in task.test_ood.items()} == {
-        "ES": 20,
-        "FR": 20,
-        "EN": 20,
-    }
+    sizes = {name: nodes.numel() for name, nodes in task.test_ood.items()}
+    assert sizes == {"ES": 20, "FR": 20, "EN": 20}
     assert [task.train.numel(), task.valid.numel(), task.test_id.numel()] == [30, 15, 15]
 
 
@@ -65,15 +62,9 @@ def test_real_sizes_differ_from_the_published_by_two_repeated_rows(data_root: Pa
     assert task.num_nodes + repeated == 34120
     assert task.data.edge_index.shape[1] + repeated == 892346
     assert task.num_features == 3170
-    sizes = {name: nodes.numel() for name, nodes in task.splits().items()}
-    assert sizes == {
-        "train": 7897,
-        "valid": 3948,
-        "test_id": 3950,
-        "ood/ES": 4648,
-        "ood/FR": 6549,
-        "ood/EN": 7126,
-    }
+    assert list(task.splits())[3:] == ["ood/ES", "ood/FR", "ood/EN"]
+    sizes = [nodes.numel() for nodes in task.splits().values()]
+    assert sizes == [7897, 3948, 3950, 4648, 6549, 7126]
 
 
 def test_real_labels_of_fr_belong_to_their_users(data_root: Path) -> None:

@@ -1,5 +1,4 @@
 import contextlib
-import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch_geometric.data import Data
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import inspect_graph
 from canet.errors import CanetError, InputError, InputWarning
-from tests.own_tables import EDGES, NODES, ROLES, write_folder
+from tests.own_tables import EDGES, NODES, ROLES, write_folder, write_university
 
 
 def as_parquet(folder: Path, target: Path) -> Path:
@@ -193,13 +192,12 @@ def test_arrays_that_are_not_used_give_a_warning(tmp_path: Path) -> None:
         (NODES.replace("10,red", "10"), EDGES, "7 cells in line 2"),
     ],
 )
-def test_what_is_wrong_with_tables_is_refused_in_one_line(
+def test_what_is_wrong_with_tables_is_refused(
     tmp_path: Path, nodes: str, edges: str, problem: str
 ) -> None:
     folder = write_folder(tmp_path, nodes, edges)
-    with pytest.raises(InputError, match=problem) as error:
+    with pytest.raises(InputError, match=problem):
         read_graph(folder, **ROLES)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -217,14 +215,13 @@ def test_what_is_wrong_with_tables_is_refused_in_one_line(
         ({"encoding": np.array("{}")}, "encoding"),
     ],
 )
-def test_what_is_wrong_with_arrays_is_refused_in_one_line(
+def test_what_is_wrong_with_arrays_is_refused(
     tmp_path: Path, changes: dict[str, np.ndarray], problem: str
 ) -> None:
     arrays = {"x": np.eye(3), "edge_index": np.array([[0], [1]])}
     np.savez(tmp_path / "graph.npz", **arrays | changes)
-    with pytest.raises(InputError, match=problem) as error:
+    with pytest.raises(InputError, match=problem):
         read_graph(tmp_path / "graph.npz")
-    assert "\n" not in str(error.value)
 
 
 def test_sparse_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -283,41 +280,18 @@ def test_damaged_files_end_in_a_graph_or_one_of_our_errors(tmp_path: Path) -> No
         path.write_bytes(content)
 
 
-def write_webkb(root: Path, university: str, folder: Path) -> Path:
-    """A university's pages as tables: a column for each word, the label, and links."""
-    raw = root / "webkb" / university
-    folder.mkdir()
-    with (
-        (raw / "out1_node_feature_label.txt").open() as file,
-        (folder / "nodes.csv").open("w", newline="") as out,
-    ):
-        writer = csv.writer(out)
-        next(file)
-        for number, line in enumerate(file):
-            identity, words, label = line.split("\t")
-            cells = words.split(",")
-            if number == 0:
-                writer.writerow(["id", *(f"w{i}" for i in range(len(cells))), "label"])
-            writer.writerow([f"{university}-{identity}", *cells, label.strip()])
-    links = (raw / "out1_graph_edges.txt").read_text().splitlines()[1:]
-    rows = [",".join(f"{university}-{end}" for end in link.split("\t")) for link in links]
-    (folder / "edges.csv").write_text("\n".join(["source,target", *rows]) + "\n")
-    return folder
-
-
 def test_webkb_as_tables_is_a_small_sparse_graph(data_root: Path, tmp_path: Path) -> None:
     if not (data_root / "webkb").is_dir():
         pytest.skip("no webkb in CANET_DATA_ROOT")
-    data = read_graph(write_webkb(data_root, "texas", tmp_path / "texas"), label="label")
+    data = read_graph(write_university(data_root, "texas", tmp_path / "texas"), label="category")
     assert (data.num_nodes, data.x.shape[1]) == (183, 1703)
     assert data.x.layout == torch.sparse_csr
     lines = (data_root / "webkb/texas/out1_node_feature_label.txt").read_text().splitlines()[1:]
     words = np.array([[int(word) for word in line.split("\t")[1].split(",")] for line in lines])
     kept = words.min(axis=0) < words.max(axis=0)
     np.testing.assert_array_equal(data.x.to_dense().numpy(), words * kept)
-    later = read_graph(
-        write_webkb(data_root, "cornell", tmp_path / "cornell"), encoding=data.encoding
-    )
+    folder = write_university(data_root, "cornell", tmp_path / "cornell")
+    later = read_graph(folder, encoding=data.encoding)
     assert later.x.shape == (183, 1703)
     assert later.x.layout == torch.sparse_csr
     assert len(later.y) == 183

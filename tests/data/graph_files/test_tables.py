@@ -137,9 +137,8 @@ def test_columns_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             file.read([name])
 
 
-def test_a_cut_parquet_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
     path = parquet_table(tmp_path, {"a": list(range(1000))}).path
     path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(InputError, match=r"nodes.parquet") as error:
+    with pytest.raises(InputError, match=r"nodes.parquet"):
         find_table(tmp_path, "nodes")
-    assert "\n" not in str(error.value)

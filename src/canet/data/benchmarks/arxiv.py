@@ -12,15 +12,14 @@ import torch
 from numpy.typing import DTypeLike
 from torch_geometric.data import Data
 
-from canet.data.benchmarks import structural
 from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, obtain
 from canet.data.benchmarks.processed import Arrays, processed
+from canet.data.benchmarks.structural import READER_VERSION, read_arrays
 from canet.data.benchmarks.tables import read_table
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 
-READER_VERSION = 1
 NUM_FEATURES = 128
 FIRST_OOD_YEAR = 2014
 PERIODS = {
@@ -77,16 +76,10 @@ class Arxiv(Dataset):
     }
 
     def load(self, request: Request) -> ShiftTask:
-        inductive = request.inductive
         raw = obtain(self.files_for(request.features), request.data_root)
-        if request.features is None:
-            arrays = processed("arxiv", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-        else:
-            arrays = processed(
-                "arxiv-structural",
-                f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
-                lambda: _parse_structural(raw, inductive),
-            )
+        arrays = read_arrays(
+            self.name, request, raw, _parse, lambda graph: graph["year"] < FIRST_OOD_YEAR
+        )
         return self.make_task(arrays, request)
 
     def make_task(self, arrays: Arrays, request: Request) -> ShiftTask:
@@ -115,30 +108,20 @@ class Arxiv(Dataset):
     def read_graph(self, data_root: Path | None) -> Arrays:
         """The parsed graph alone, which needs no features file."""
         raw = obtain(self.files_for("structural"), data_root)
-        return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse_graph(raw))
+        return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
 
 
 def _parse(raw: RawFiles) -> Arrays:
-    graph = _parse_graph(raw)
-    return graph | {"x": _table(raw, "node-feat", len(graph["y"]), NUM_FEATURES, np.float32)}
-
-
-def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
-    graph = _parse_graph(raw)
-    known = graph["year"] < FIRST_OOD_YEAR if inductive else np.ones(len(graph["year"]), dtype=bool)
-    edge_index = torch.from_numpy(graph["edge_index"])
-    x = structural.structural_features(edge_index, torch.from_numpy(known))
-    return graph | {"x": x.numpy()}
-
-
-def _parse_graph(raw: RawFiles) -> Arrays:
-    """Edges $[2, E]$, labels $[N]$ and years $[N]$."""
+    """Edges $[2, E]$, labels $[N]$, years $[N]$ and, where their file is there, features."""
     nodes, edges = (int(_table(raw, f"num-{kind}-list", 1)[0, 0]) for kind in ("node", "edge"))
-    return {
+    graph = {
         "edge_index": np.ascontiguousarray(_table(raw, "edge", edges, 2).T),
         "y": _table(raw, "node-label", nodes)[:, 0],
         "year": _table(raw, "node_year", nodes)[:, 0],
     }
+    if "arxiv/raw/node-feat.csv.gz" in raw.paths:
+        graph["x"] = _table(raw, "node-feat", nodes, NUM_FEATURES, np.float32)
+    return graph
 
 
 def _table(

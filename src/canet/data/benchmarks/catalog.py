@@ -5,11 +5,11 @@ Importing this file is cheap; torch and the readers are imported when a data set
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from canet.data.benchmarks.dataset import Dataset, Request, Statistics
 from canet.data.benchmarks.files import FileStatus, status
@@ -21,23 +21,13 @@ if TYPE_CHECKING:
     from canet.data.task import ShiftTask
 
 
-class Catalogue(Mapping[str, Dataset]):
+class Catalogue(UserDict[str, Any]):
     """Data sets by name, each imported when it is first asked for."""
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-        self._found: dict[str, Dataset] = {}
-
     def __getitem__(self, name: str) -> Dataset:
-        if name not in self._found:
-            self._found[name] = resolve_name(self._places[name])()
-        return self._found[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+        if isinstance(self.data[name], str):
+            self.data[name] = resolve_name(self.data[name])()
+        return self.data[name]
 
 
 DATASETS = Catalogue(

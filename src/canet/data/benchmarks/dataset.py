@@ -63,41 +63,28 @@ class Request(NamedTuple):
 class Dataset:
     """Base of the data sets: a subclass defines `load` and describes itself.
 
-    Attributes:
-        name: Name in the catalogue.
-        description: One line for listings.
-        shift, metric: As in `ShiftTask`.
-        ood_sets: Names of the OOD scores in results, such as `ood/ES`.
-        files: The official files.
-        statistics: Size according to the official files; None for a task that needs no files.
-        protocols: Ways to split it.
-        generators: Ways to make its spurious columns.
-        features: Feature sets it offers in addition to its own.
-        domains: Number of copies of the graph.
-        spurious: Number of columns that are added to the features.
-        one_split: Whether experiments repeat runs on one split, as is usual for large graphs, and
-            not on other draws of the data.
-        quick_epochs: Epochs of a run that only tries an experiment out.
-        shared_settings: Settings that all methods share on this task.
-        canet_settings: Backbone → the settings that CaNet's authors published.
+    A task of the catalogue is described by these attributes alone: nothing needs to be loaded.
     """
 
-    name: ClassVar[str]
-    description: ClassVar[str]
-    shift: ClassVar[str]
+    name: ClassVar[str]  # in the catalogue
+    description: ClassVar[str]  # one line for listings
+    shift: ClassVar[str]  # as in `ShiftTask`, like the metric
     metric: ClassVar[Metric]
-    ood_sets: ClassVar[tuple[str, ...]]
-    files: ClassVar[tuple[RawFile, ...]] = ()
-    statistics: ClassVar[Statistics | None] = None
-    protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
-    generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]
-    features: ClassVar[tuple[str, ...]] = ()
-    domains: ClassVar[int] = 1
-    spurious: ClassVar[int] = 0
+    ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
+    files: ClassVar[tuple[RawFile, ...]] = ()  # the official ones
+    statistics: ClassVar[Statistics | None] = None  # of the official files; None without files
+    protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]  # ways to split it
+    generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]  # ways to make its spurious columns
+    features: ClassVar[tuple[str, ...]] = ()  # feature sets in addition to its own
+    domains: ClassVar[int] = 1  # copies of the graph
+    spurious: ClassVar[int] = 0  # columns that are added to the features
     one_split: ClassVar[bool] = False
-    quick_epochs: ClassVar[int] = 40
-    shared_settings: ClassVar[Mapping[str, Any]] = {}
+    """Whether experiments repeat runs on one split, as is usual for large graphs, and not on other
+    draws of the data."""
+    quick_epochs: ClassVar[int] = 40  # of a run that only tries an experiment out
+    shared_settings: ClassVar[Mapping[str, Any]] = {}  # that all methods share on this task
     canet_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Backbone → the settings that CaNet's authors published."""
 
     def load(self, request: Request) -> ShiftTask:
         """The task, with the raw files downloaded where they are missing."""

@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.benchmarks import structural
 from canet.data.benchmarks.dataset import Dataset, RawFile, Request, Statistics
 from canet.data.benchmarks.files import RawFiles, find, obtain
-from canet.data.benchmarks.processed import Arrays, processed
+from canet.data.benchmarks.processed import Arrays
+from canet.data.benchmarks.structural import read_arrays
 from canet.data.benchmarks.tables import read_table
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 
-READER_VERSION = 1
 NUM_FEATURES = 165
 NUM_STEPS = 49
 NUM_ID_STEPS = 5
@@ -77,7 +76,24 @@ class Elliptic(Dataset):
     }
 
     def load(self, request: Request) -> ShiftTask:
-        arrays = self._read(request)
+        root = request.data_root
+        files = self.files_for(request.features)
+        if request.features is not None:
+            timed = [file for file in (TIME_STEPS, FEATURES) if find(file, root)]
+            if not timed:
+                raise CanetError(
+                    f"elliptic needs its time steps: place '{TIME_STEPS.path}' or "
+                    f"'{FEATURES.path}' below --data-root/CANET_DATA_ROOT, or load it once with "
+                    "its own features"
+                )
+            files += (timed[0],)
+        arrays = read_arrays(
+            self.name,
+            request,
+            obtain(files, root),
+            _parse,
+            lambda graph: graph["step"] <= NUM_ID_STEPS,
+        )
         step, y = torch.from_numpy(arrays["step"]), torch.from_numpy(arrays["y"])
 
         def labelled(steps: range) -> Tensor:
@@ -105,61 +121,25 @@ class Elliptic(Dataset):
         """Structural features need the time steps too, from either file that has them."""
         return self.files if features is None else (CLASSES, EDGES)
 
-    def _read(self, request: Request) -> Arrays:
-        """Parsed graph with its own features, or with structural ones and only its time steps."""
-        root, inductive = request.data_root, request.inductive
-        files = self.files_for(request.features)
-        if request.features is None:
-            raw = obtain(files, root)
-            return processed("elliptic", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
-        timed = [file for file in (TIME_STEPS, FEATURES) if find(file, root)]
-        if not timed:
-            raise CanetError(
-                f"elliptic needs its time steps: place '{TIME_STEPS.path}' or '{FEATURES.path}' "
-                "below --data-root/CANET_DATA_ROOT, or load it once with its own features"
-            )
-        raw = obtain([*files, timed[0]], root)
-        return processed(
-            "elliptic-structural",
-            f"{READER_VERSION} {structural.VERSION} {inductive} {raw.digest}",
-            lambda: _parse_structural(raw, inductive),
-        )
-
 
 def _parse(raw: RawFiles) -> Arrays:
-    graph, transactions = _parse_graph(raw)
-    table = _by_transaction(raw.paths[FEATURES.path], 2 + NUM_FEATURES, False, transactions)
-    return graph | {"step": table[:, 1].astype(np.int64), "x": table[:, 2:].astype(np.float32)}
-
-
-def _parse_structural(raw: RawFiles, inductive: bool) -> Arrays:
-    graph, transactions = _parse_graph(raw)
-    if FEATURES.path in raw.paths:
-        table = _by_transaction(raw.paths[FEATURES.path], 2 + NUM_FEATURES, False, transactions)
-    else:
-        table = _by_transaction(raw.paths[TIME_STEPS.path], 2, True, transactions)
-    step = table[:, 1].astype(np.int64)
-    known = step <= NUM_ID_STEPS if inductive else np.ones(len(step), dtype=bool)
-    edge_index = torch.from_numpy(graph["edge_index"])
-    x = structural.structural_features(edge_index, torch.from_numpy(known))
-    return graph | {"step": step, "x": x.numpy()}
-
-
-def _parse_graph(raw: RawFiles) -> tuple[Arrays, np.ndarray]:
-    """Edges $[2, E]$ and labels $[N]$, and the transactions $[N]$ in the order of the nodes."""
+    """Edges $[2, E]$, labels $[N]$, time steps $[N]$ and, where their file is there, features."""
     text = raw.paths[CLASSES.path].read_text(encoding="utf-8")  # verified when it was found
     rows = [line.split(",") for line in text.split()[1:]]
     transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
     y = np.array([LABELS[label] for _, label in rows])
     ends = read_table(raw.paths[EDGES.path], 2, np.int64, header=True)
     edge_index = _positions(transactions, ends.T, raw.paths[EDGES.path])
-    return {"edge_index": edge_index, "y": y}, transactions
-
-
-def _by_transaction(path: Path, columns: int, header: bool, transactions: np.ndarray) -> np.ndarray:
-    """A table whose first column names transactions, its rows in the order of the nodes."""
-    table = read_table(path, columns, np.float64, header)
-    return table[_positions(table[:, 0].astype(np.int64), transactions, path)]
+    alone = FEATURES.path not in raw.paths  # a table of time steps, with a header
+    path = raw.paths[TIME_STEPS.path if alone else FEATURES.path]
+    table = read_table(path, 2 if alone else 2 + NUM_FEATURES, np.float64, header=alone)
+    table = table[_positions(table[:, 0].astype(np.int64), transactions, path)]
+    return {
+        "edge_index": edge_index,
+        "y": y,
+        "step": table[:, 1].astype(np.int64),
+        "x": table[:, 2:].astype(np.float32),
+    }
 
 
 def _positions(transactions: np.ndarray, wanted: np.ndarray, path: Path) -> np.ndarray:

@@ -20,15 +20,10 @@ from canet.util.files import cache_dir, sha256
 
 @dataclass(frozen=True)
 class RawFiles:
-    """Verified files of a data set.
+    """Verified files of a data set."""
 
-    Args:
-        paths: Path below the data root → where the file is.
-        digest: SHA-256 over the contents of all of them: the identity of what is read from them.
-    """
-
-    paths: dict[str, Path]
-    digest: str
+    paths: dict[str, Path]  # path below the data root → where the file is
+    digest: str  # SHA-256 over the contents of all: the identity of what is read from them
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -160,18 +160,14 @@ def spurious_task(
         identities = split_50_25_25(torch.arange(n), splitter)
         splits = [(ids + offsets[:NUM_ID_DOMAINS, None]).flatten() for ids in identities]
         test_nodes = identities[2]
-    return _make_task(
-        name,
-        x=sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious]),
-        edge_index=(edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
-        y=y.repeat(NUM_DOMAINS),
-        domain=torch.arange(NUM_DOMAINS).repeat_interleave(n),
-        splits=splits,
-        ood=[test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:].tolist()],
-        protocol=protocol,
-        data_seed=data_seed,
-        generator=generator,
+    copies = BaseGraph(
+        from_scipy(sp.vstack([sp.hstack([base, block.numpy()]) for block in spurious])),
+        (edge_index[:, None, :] + offsets[None, :, None]).reshape(2, -1),
+        y.repeat(NUM_DOMAINS),
     )
+    domain = torch.arange(NUM_DOMAINS).repeat_interleave(n)
+    ood = [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:].tolist()]
+    return _make_task(name, copies, domain, [*splits, *ood], data_seed, protocol, generator)
 
 
 def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
@@ -191,35 +187,27 @@ def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
     inside = edge_index[:, domain[edge_index[0]] == domain[edge_index[1]]]
     columns = spurious_columns(y, inside, data_seed, redrawn=True)
     own = columns[domain, torch.arange(y.numel())]
-    return _make_task(
-        name,
-        x=sp.hstack([to_scipy(x), own.numpy()]).tocsr(),
-        edge_index=inside,
-        y=y,
-        domain=domain,
-        splits=splits,
-        ood=[(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)],
-        protocol="disjoint",
-        data_seed=data_seed,
-        generator="resampled",
-    )
+    regions = BaseGraph(from_scipy(sp.hstack([to_scipy(x), own.numpy()])), inside, y)
+    ood = [(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)]
+    sets = [*splits, *ood]
+    return _make_task(name, regions, domain, sets, data_seed, "disjoint", "resampled")
 
 
 def _make_task(
     name: str,
-    x: sp.spmatrix,
-    edge_index: Tensor,
-    y: Tensor,
+    graph: BaseGraph,
     domain: Tensor,
-    splits: Sequence[Tensor],
-    ood: Sequence[Tensor],
-    **provenance: Any,
+    sets: Sequence[Tensor],
+    data_seed: int,
+    protocol: str,
+    generator: str,
 ) -> ShiftTask:
-    """A task whose environments are the domains $[N]$."""
-    train, valid, test_id = splits
+    """A task of all domains $[N]$; `sets` are train, valid, test_id and those of the shifted."""
+    train, valid, test_id, *ood = sets
+    x, edge_index, y = graph
     return ShiftTask(
         name=name,
-        data=Data(from_scipy(x), edge_index, y=y, environment=domain, num_nodes=y.numel()),
+        data=Data(x, edge_index, y=y, environment=domain, num_nodes=y.numel()),
         train=train,
         valid=valid,
         test_id=test_id,
@@ -228,7 +216,9 @@ def _make_task(
         in_distribution=domain < NUM_ID_DOMAINS,
         shift=SpuriousDataset.shift,
         environments=DOMAIN_NAMES,
-        **provenance,
+        data_seed=data_seed,
+        protocol=protocol,
+        generator=generator,
     )
 
 

@@ -9,15 +9,46 @@ direction.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from canet.data.benchmarks.dataset import Request
+from canet.data.benchmarks.files import RawFiles
+from canet.data.benchmarks.processed import Arrays, processed
+
+READER_VERSION = 1  # of the readers of Arxiv and Elliptic
 VERSION = 1
 NUM_COLUMNS = 128
 NUM_LOCAL = 10
 NUM_SPECTRAL = NUM_COLUMNS - NUM_LOCAL
+
+
+def read_arrays(
+    name: str,
+    request: Request,
+    raw: RawFiles,
+    parse: Callable[[RawFiles], Arrays],
+    in_distribution: Callable[[Arrays], np.ndarray],
+) -> Arrays:
+    """A parsed graph, or its processed copy, with its own features or with structural ones.
+
+    `in_distribution` gives the mask $[N]$ of the nodes of a parsed graph that training may know.
+    """
+    if request.features is None:
+        return processed(name, f"{READER_VERSION} {raw.digest}", lambda: parse(raw))
+
+    def build() -> Arrays:
+        graph = parse(raw)
+        known = in_distribution(graph) | (not request.inductive)
+        x = structural_features(torch.from_numpy(graph["edge_index"]), torch.from_numpy(known))
+        return graph | {"x": x.numpy()}
+
+    identity = f"{READER_VERSION} {VERSION} {request.inductive} {raw.digest}"
+    return processed(f"{name}-structural", identity, build)
 
 
 def structural_features(edge_index: Tensor, known: Tensor) -> Tensor:

@@ -138,22 +138,19 @@ def read_region(
 
 
 def _parse(raw: RawFiles) -> Arrays:
-    edges, features, labels, regions = [], [], [], []
-    offset = 0
-    for index, folder in enumerate(FOLDERS.values()):
-        kinds = ("edges.csv", "features.json", "target.csv")
-        paths = [raw.paths[f"twitch/{folder}/musae_{folder}_{kind}"] for kind in kinds]
-        edge_index, x, y = read_region(*paths)
-        edges.append(edge_index + offset)
-        features.append(x)
-        labels.append(y)
-        regions.append(np.full(len(y), index))
-        offset += len(y)
+    kinds = ("edges.csv", "features.json", "target.csv")
+    regions = [
+        read_region(*(raw.paths[f"twitch/{folder}/musae_{folder}_{kind}"] for kind in kinds))
+        for folder in FOLDERS.values()
+    ]
+    edges, features, labels = zip(*regions, strict=True)
+    sizes = [len(y) for y in labels]
+    starts = np.cumsum([0, *sizes[:-1]])
     x = sp.vstack(features).tocsr()
     return {
         "columns": x.indices,
         "rows": x.indptr,
-        "edge_index": np.concatenate(edges, axis=1),
+        "edge_index": np.concatenate([e + s for e, s in zip(edges, starts, strict=True)], axis=1),
         "y": np.concatenate(labels),
-        "region": np.concatenate(regions),
+        "region": np.repeat(np.arange(len(sizes)), sizes),
     }

@@ -82,18 +82,15 @@ def _data_attributes(path: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise _not_opened(path, error) from error
+        name = re.search(r"(?:GLOBAL|global|class|function) '?(\w+\.[\w.]+)", str(error))
+        raise InputError(
+            f"'{path}' is not opened, because it contains {name[1] if name else 'other objects'}: "
+            "save a PyG Data with tensors only (of a HeteroData, what to_homogeneous() gives), or "
+            "write a .npz"
+        ) from error
     if type(content) is not Data:
-        is_pair = isinstance(content, tuple)
-        fix = "of an InMemoryDataset, save dataset[0]" if is_pair else "save a Data"
-        raise InputError(f"'{path}' contains a {type(content).__name__}, not a PyG Data: {fix}")
+        raise InputError(
+            f"'{path}' contains a {type(content).__name__}, not a PyG Data: save a Data, such as "
+            "dataset[0] of an InMemoryDataset"
+        )
     return {name: value for name, value in content.to_dict().items() if value is not None}
-
-
-def _not_opened(path: Path, error: pickle.UnpicklingError) -> InputError:
-    name = re.search(r"(?:GLOBAL|global|class|function) '?(\w+\.[\w.]+)", str(error))
-    what = "more than tensors" if name is None else f"'{name[1]}'"
-    fix = "save a PyG Data with tensors only, or write a .npz"
-    if name is not None and name[1].startswith("torch_geometric"):
-        fix = "save a plain Data; of a HeteroData, what to_homogeneous() gives"
-    return InputError(f"'{path}' is not opened, because it contains {what}: {fix}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,10 @@ class ArrayGraph:
     def __init__(self, path: Path, asked: Roles) -> None:
         self.path, self.dates = path, False
         self.arrays = open_arrays(path)
-        self.roles = _resolve(asked, self.arrays, path)
+        usual = dict(USUAL_NAMES)
+        if any(mask in self.arrays for mask in MASKS):
+            del usual["split"]
+        self.roles = asked.resolve(self.arrays, usual, path, "array")
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")
@@ -92,12 +94,10 @@ class ArrayGraph:
             refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
             ids = None
         graph.node_id = np.arange(num_nodes) if ids is None else ids
-        for name, held in (("y", roles.label), ("environment", roles.environment)):
-            if (values := self._column(held, refuse)) is not None:
-                graph[name] = _classes(values)
-        for name, held in (("time", roles.time), ("batch", "batch")):
-            if (values := self._column(held, refuse)) is not None:
-                graph[name] = values
+        held = {"y": roles.label, "environment": roles.environment, "time": roles.time}
+        for name, column in (held | {"batch": "batch"}).items():
+            if (values := self._column(column, refuse)) is not None:
+                graph[name] = _classes(values) if name in ("y", "environment") else values
         times = graph.get("time")
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
             column = _texts(times) if times.dtype == object else pa.array(times.astype(MOMENT))
@@ -186,18 +186,6 @@ def write_npz(path: Path | str, data: Data) -> None:
         arrays["encoding"] = np.array(json.dumps(data.encoding.to_json()))
     with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays)
-
-
-def _resolve(asked: Roles, arrays: Mapping[str, Any], path: Path) -> Roles:
-    """The arrays with a role: those asked for, else the usual names; masks go before a split."""
-    names = {}
-    for role, name in vars(asked).items():
-        if name is not None:
-            check_present([name], arrays, path, "array")
-        elif role != "split" or not any(mask in arrays for mask in MASKS):
-            name = next((usual for usual in USUAL_NAMES[role] if usual in arrays), None)
-        names[role] = name
-    return Roles(**names)
 
 
 def _classes(values: np.ndarray) -> np.ndarray:

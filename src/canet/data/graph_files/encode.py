@@ -28,32 +28,22 @@ from canet.util.sparse import from_scipy
 Warn = Callable[[str], None]
 FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
 """What a column of a later graph may contain; a category may be anything."""
-CONTAINED = {
-    "number": "numbers",
-    "boolean": "true and false",
-    "date": "dates",
-    "indicator": "0 and 1",
-}
 
 
 def check_fits(
     encoding: Encoding, found: dict[str, ColumnSummary], path: Path, table: pa.Table
 ) -> None:
     """Refuse columns of a later graph that contain something else than those of the encoding."""
-    numeric = []
-    for column in encoding.columns:
-        now = found.get(column.name)
-        if now is None or (now.kind == "empty" and column.kind == "category"):
-            continue
-        if column.kind in FROM:
-            numeric.append(now)
-            if now.kind not in {"empty", *FROM[column.kind]}:
-                hint = stray_hint(table[now.name]) if now.kind == "text" else ""
-                raise_error(
-                    f"'{path}' has {CONTAINED.get(now.kind, 'text')} in column '{now.name}'"
-                    f"{hint}, which contained {CONTAINED[column.kind]} in training: convert it"
-                )
-    check_complete(numeric, path, raise_error)
+    numeric = [column for column in encoding.columns if column.kind in FROM]
+    for column in numeric:
+        now = found[column.name]
+        if now.kind not in {"empty", *FROM[column.kind]}:
+            hint = stray_hint(table[now.name]) if now.kind == "text" else ""
+            raise_error(
+                f"'{path}' has {now.kind} in column '{now.name}'{hint}, which was a column of kind "
+                f"{column.kind} in training: convert it"
+            )
+    check_complete((found[column.name] for column in numeric), path, raise_error)
 
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
 from typing import Any, Literal
 
-from canet.data.graph_files.summary import ColumnSummary
+from canet.data.graph_files.summary import ColumnSummary, check_present
 from canet.errors import CanetError, listed
 
 Kind = Literal["number", "date", "indicator", "category", "constant"]
+Names = Mapping[str, Sequence[str | None]]  # of a role, in the order of preference
 SPARSE_FEATURES, SPARSE_SHARE = 256, 0.1
 """x is sparse if it has more features than this, and a smaller share that is not zero."""
 
@@ -27,6 +30,16 @@ class Roles:
     def names(self) -> list[str]:
         """The columns that have a role, each once."""
         return list(dict.fromkeys(name for name in asdict(self).values() if name is not None))
+
+    def resolve(
+        self, given: Collection[str], usual: Names, path: Path, kind: str = "column"
+    ) -> Roles:
+        """Names among those `given`: what is asked for here, else the first usual one of a role."""
+        check_present(self.names(), given, path, kind)
+        names = asdict(self)
+        for role in (role for role, name in names.items() if name is None):
+            names[role] = next((name for name in usual.get(role, ()) if name in given), None)
+        return Roles(**names)
 
 
 @dataclass(frozen=True)
@@ -79,12 +92,12 @@ class Encoding:
         """The encoding of the columns of a table."""
         filled = [column for column in found.values() if column.kind != "empty"]
         columns = tuple(ColumnEncoding.learn(column) for column in filled)
-        count = sum(len(column.names) for column in columns)
+        total = sum(len(column.names) for column in columns)
         not_zero = sum(  # of a node's features, on average
             found[c.name].mean if c.kind == "indicator" else float(c.kind != "constant")
             for c in columns
         )
-        sparse = count > SPARSE_FEATURES and not_zero < SPARSE_SHARE * count
+        sparse = total > SPARSE_FEATURES and not_zero < SPARSE_SHARE * total
         empty = tuple(name for name, column in found.items() if column.kind == "empty")
         return cls(columns, roles, "sparse" if sparse else "dense", empty)
 
@@ -99,24 +112,25 @@ class Encoding:
     @property
     def blocks(self) -> dict[str, list[int]]:
         """Each column → the places of its features among the D."""
-        places, start = {}, 0
-        for column in self.columns:
-            stop = start + len(column.names)
-            places[column.name] = list(range(start, stop))
-            start = stop
-        return places
+        place = count()
+        return {c.name: [next(place) for _ in c.names] for c in self.columns}
 
     def notes(self) -> list[str]:
         """What a person should know about it, a line each."""
-        lines = [_category_note(column) for column in self.columns if column.kind == "category"]
+        lines = [
+            f"text in column '{c.name}' became {len(c.categories):,} categories "
+            f"({listed(c.categories)})" + f"; {c.empty:,} cells are empty" * (c.empty > 0)
+            for c in self.columns
+            if c.kind == "category"
+        ]
         texts = {
             "number": "standardised (mean 0, standard deviation 1)",
-            "date": "of dates, read as seconds and standardised",
-            "constant": "with the same value for all nodes outside the test set, so always 0",
+            "date": "dates, read as seconds and standardised",
+            "constant": "the same value for all nodes outside the test set, so always 0",
         }
-        for kind, text in texts.items():
-            lines += _columns_note([c.name for c in self.columns if c.kind == kind], text)
-        return lines + _columns_note(self.left_out, "empty and left out")
+        named = {text: [c.name for c in self.columns if c.kind == k] for k, text in texts.items()}
+        named["empty and left out"] = list(self.left_out)
+        return lines + [f"{text}: {listed(names)}" for text, names in named.items() if names]
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file."""
@@ -135,18 +149,3 @@ class Encoding:
                 f"the encoding of features has a wrong entry{' ' * bool(place)}{place[:80]}: "
                 "restore the file, or fit the model again"
             ) from error
-
-
-def _category_note(column: ColumnEncoding) -> str:
-    count = len(column.categories)
-    cells = "empty cell has" if column.empty == 1 else "empty cells have"
-    empty = f"; {column.empty:,} {cells} none" if column.empty else ""
-    word = "category" if count == 1 else "categories"
-    shown = listed(column.categories)
-    return f"text in column '{column.name}' became {count:,} {word} ({shown}){empty}"
-
-
-def _columns_note(names: Sequence[str], text: str) -> list[str]:
-    word = "column" if len(names) == 1 else "columns"
-    quoted = listed(f"'{name}'" for name in names)
-    return [f"{len(names):,} {word} {text}: {quoted}"] if names else []

@@ -35,7 +35,7 @@ from canet.data.graph_files.values import (
 from canet.errors import InputWarning, listed
 
 ENDS = ("source", "target")
-DEFAULT_NAMES = {"id": "id", "split": "split"}
+DEFAULT_NAMES = Roles(id="id", split="split")
 
 
 @dataclass
@@ -54,7 +54,9 @@ class Folder:
     def open(cls, path: Path, asked: Roles, encoding: Encoding | None = None) -> Folder:
         """Find the files and read the nodes."""
         nodes, edges = find_table(path, "nodes"), find_table(path, "edges")
-        roles = _resolve(asked, nodes, encoding)
+        trained = vars(encoding.roles if encoding else Roles())
+        usual = {role: [trained[role] or name] for role, name in vars(DEFAULT_NAMES).items()}
+        roles = asked.resolve(nodes.columns, usual, nodes.path)
         check_present(ENDS, edges.columns, edges.path)
         roled = set(roles.names())
         features = [name for name in nodes.columns if name not in roled]
@@ -118,20 +120,6 @@ def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     for line in [*folder.ignored(encoding), *unknown]:
         warnings.warn(line, InputWarning, stacklevel=3)
     return graph
-
-
-def _resolve(asked: Roles, nodes: TableFile, encoding: Encoding | None) -> Roles:
-    """The columns with a role: those asked for, else those of training, else the usual names."""
-    names = {}
-    for role, name in vars(asked).items():
-        if name is not None:
-            check_present([name], nodes.columns, nodes.path)
-        else:
-            trained = getattr(encoding.roles, role) if encoding else None
-            usual = trained or DEFAULT_NAMES.get(role)
-            name = usual if usual in nodes.columns else None
-        names[role] = name
-    return Roles(**names)
 
 
 def _check_ids(ids: pa.Array, path: Path, refuse: Refuse) -> None:

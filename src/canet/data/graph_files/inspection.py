@@ -95,31 +95,33 @@ class Inspection:
             if counts:
                 rows = [[name, f"{count:,}"] for name, count in counts.items()]
                 tables.append((title, [title[:-1].lower(), "nodes"], rows))
-        return [_cut(*table) for table in tables]
+        for _, heads, rows in tables:
+            if len(rows) > MOST_ROWS:
+                rest = f"… {len(rows) - MOST_ROWS:,} more"
+                rows[MOST_ROWS:] = [[rest, *[""] * (len(heads) - 1)]]
+        return tables
 
 
-def inspect_graph(
-    path: Path | str,
-    *,
-    label: str | None = None,
-    split: str | None = None,
-    environment: str | None = None,
-    time: str | None = None,
-    id: str | None = None,
-) -> Inspection:
+def inspect_graph(path: Path | str, **roles: str | None) -> Inspection:
     """Inspect a graph, also one that cannot be trained on; arguments as in `read_graph`."""
-    asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
-    place, problems = graph_path(path), list[str]()
+    asked = Roles(**roles)
+    place, problems, notes = graph_path(path), list[str](), list[str]()
     source: Folder | ArrayGraph
+    width = None
     if place.is_dir():
-        source = Folder.open(place, asked)
-        width, columns, notes = _inspect_columns(source, problems)
-        graph = source.graph(problems.append)
+        source = folder = Folder.open(place, asked)
+        found = folder.found
+        check_learnable(found, folder.nodes.path, folder.table, folder.kept, problems.append)
+        columns = [_report_feature(column) for column in found.values()]
+        if not problems:
+            encoding = Encoding.learn(found, folder.roles)
+            width, notes = len(encoding.names), encoding.notes()
+        nodes = folder.table.num_rows
+        graph = folder.graph(problems.append)
     else:
-        source, notes = ArrayGraph(place, asked), []
+        source = ArrayGraph(place, asked)
         nodes, width, columns = _inspect_x(source, problems)
         graph = source.graph(nodes, problems.append)
-    nodes = int(graph.num_nodes or 0)
     inspection = Inspection(
         path=str(place),
         nodes=nodes,
@@ -131,19 +133,6 @@ def inspect_graph(
     )
     _add_counts(inspection, graph, source.dates)
     return inspection
-
-
-def _inspect_columns(
-    folder: Folder, problems: list[str]
-) -> tuple[int | None, list[ColumnReport], list[str]]:
-    """How many features the columns become, the columns, and notes on them."""
-    found = folder.found
-    check_learnable(found, folder.nodes.path, folder.table, folder.kept, problems.append)
-    columns = [_report_feature(column) for column in found.values()]
-    if problems:
-        return None, columns, []
-    encoding = Encoding.learn(found, folder.roles)
-    return len(encoding.names), columns, encoding.notes()
 
 
 def _inspect_x(
@@ -261,10 +250,3 @@ def _moment(time: float, dates: bool) -> str:
     if not dates:
         return f"{time:.10g}"
     return str(np.datetime64(round(time), "s")).removesuffix("T00:00:00")
-
-
-def _cut(title: str, heads: list[str], rows: list[list[str]]) -> Table:
-    if len(rows) <= MOST_ROWS:
-        return title, heads, rows
-    rest = [f"… {len(rows) - MOST_ROWS:,} more", *[""] * (len(heads) - 1)]
-    return f"{title} ({len(rows):,})", heads, [*rows[:MOST_ROWS], rest]

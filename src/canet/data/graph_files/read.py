@@ -60,11 +60,9 @@ def graph_path(path: Path | str) -> Path:
     place = Path(path)
     if not place.exists():
         raise InputError(f"there is no '{place}': name a folder, a .npz or a .pt file")
-    if place.is_dir() or place.suffix in ARRAY_FILES:
-        return place
-    if place.stem in ("nodes", "edges"):
-        raise InputError(f"'{place}' is one table: name its folder, '{place.parent}'")
-    raise InputError(
-        f"'{place}' is not a graph: give a folder with nodes.csv and edges.csv (or .parquet), a "
-        ".npz or a .pt file"
-    )
+    if not place.is_dir() and place.suffix not in ARRAY_FILES:
+        raise InputError(
+            f"'{place}' is not a graph: name the folder with nodes.csv and edges.csv (or "
+            ".parquet), a .npz or a .pt file"
+        )
+    return place

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from sklearn.preprocessing import StandardScaler
 
 from canet.data.graph_files.tables import INSTANT
-from canet.data.graph_files.values import Refuse, as_numbers, is_number
+from canet.data.graph_files.values import Refuse, as_numbers, reads
 from canet.errors import InputError, listed
 
 KINDS = {
@@ -180,7 +180,7 @@ def stray_hint(column: pa.ChunkedArray) -> str:
     """The first cell that is not a number, if numbers come before it."""
     before = False
     for row, cell in enumerate(column.to_pylist(), 1):
-        if cell is not None and not is_number(cell):
+        if cell is not None and not reads(cell):
             return f" ({cell[:40]!r} in row {row:,} is not a number)" if before else ""
         before = before or cell is not None
     return ""

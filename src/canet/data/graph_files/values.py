@@ -127,8 +127,8 @@ def add_time(graph: Data, column: Column, name: str, path: Path, refuse: Refuse)
         graph.time = as_numbers(times.cast(INSTANT) if is_date else times)
         return is_date
     cells = [(row, cell) for row, cell in enumerate(column.to_pylist(), 1) if cell is not None]
-    reads = is_number if is_number(cells[0][1]) else _is_date
-    row, cell = next(((row, cell) for row, cell in cells if not reads(cell)), cells[0])
+    kind = float if reads(cells[0][1]) else datetime.fromisoformat
+    row, cell = next(((row, cell) for row, cell in cells if not reads(cell, kind)), cells[0])
     refuse(
         f"'{path}' has {cell[:40]!r} in column '{name}' (row {row:,}): times are all numbers, or "
         "all ISO dates such as 2024-01-31"
@@ -136,18 +136,13 @@ def add_time(graph: Data, column: Column, name: str, path: Path, refuse: Refuse)
     return False
 
 
-def is_number(cell: str) -> bool:
+def reads(cell: str, kind: Callable[[str], object] = float) -> bool:
+    """Whether a cell is a number, or something else that Python reads from text."""
     try:
-        return float(cell) is not None
+        kind(cell)
     except ValueError:
         return False
-
-
-def _is_date(cell: str) -> bool:
-    try:
-        return bool(datetime.fromisoformat(cell))
-    except ValueError:
-        return False
+    return True
 
 
 def _without_point(text: Column) -> Column:
@@ -156,7 +151,7 @@ def _without_point(text: Column) -> Column:
 
 def _plain_number(word: str) -> float | None:
     """The number that Python writes as `word`."""
-    if not is_number(word):
+    if not reads(word):
         return None
     number = float(word)
     whole = f"{number:.0f}" if abs(number) < 2**53 else ""
