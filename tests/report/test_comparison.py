@@ -89,7 +89,7 @@ def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
     assert len(comparison.variants) == 2
 
 
-def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
+def test_searched_settings_are_listed_but_cannot_win(
     search_canet: SearchCaNet, tmp_path: Path
 ) -> None:
     search_canet("cora", hidden=128)
@@ -105,7 +105,7 @@ def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
     assert (verdict.best[0].score(OOD_MEAN).mean, verdict.points) == (80.0, 20.0)
 
 
-def test_controls_stand_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
+def test_controls_are_listed_but_cannot_win(tmp_path: Path) -> None:
     write(tmp_path, 93.0, fields={"features": WITHOUT_SPURIOUS})
     write(tmp_path, 95.0, fields={"features": CENTRED})
     write(tmp_path, 60.0)

@@ -121,6 +121,20 @@ def test_searched_canet_is_a_ring_that_is_not_named_the_best(
     assert "CaNet-GCN, searched, K = 3" in page
 
 
+def test_a_tie_counts_for_nobody(tmp_path: Path) -> None:
+    comparisons = {
+        "synthetic": {"canet": 80.0, "erm": 80.001, "irm": 20.0},
+        "cora": {"canet": 70.0, "erm": 80.0},
+    }
+    for task, scores in comparisons.items():
+        for method, score in scores.items():
+            write_run(tmp_path, make_config(task, method), {"ood/far": score, "test_id": 90.0})
+    page = report(tmp_path)
+    counts = "ERM in 1; CaNet and ERM tied in 1"
+    assert headline(page) == f"Best under shift in 2 comparisons: {counts}"
+    assert "in 0 of 2 comparisons and unknown in 1 of single runs. Never best: IRM." in page
+
+
 def test_texts_from_files_are_escaped(page: str, tmp_path: Path) -> None:
     assert "MemoryError: &lt;no room&gt;" in page
     assert "Table 1: &lt;accuracy&gt; under shift" in page

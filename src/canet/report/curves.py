@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -90,24 +90,23 @@ def draw_chart(
     ticks = nice_ticks(float(values.min()), float(values.max()))
     low, high = ticks[0], ticks[-1]
 
-    def x(epoch: float) -> float:
-        return Chart.left + (Chart.right - Chart.left) * (epoch - 1) / (epochs - 1)
+    def x(epoch: Any) -> Any:
+        return np.interp(epoch, [1, epochs], [Chart.left, Chart.right])
 
-    def y(score: float) -> float:
-        share = (min(max(score, low), high) - low) / (high - low)
-        return Chart.bottom - (Chart.bottom - Chart.top) * share
+    def y(score: Any) -> Any:
+        return np.interp(score, [low, high], [Chart.bottom, Chart.top])
 
     lines = []
     for contender, (centre, deviation) in stacks:
         epoch = np.unique(np.linspace(0, len(centre) - 1, MOST_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
-        upper = [(x(i + 1), y(centre[i] + deviation[i])) for i in epoch]
-        lower = [(x(i + 1), y(centre[i] - deviation[i])) for i in epoch[::-1]]
+        places, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
+        upper, lower = _points(places, y(means + spread)), _points(places, y(means - spread))
         lines.append(
             Line(
                 contender,
-                points=_points([(x(i + 1), y(centre[i])) for i in epoch]),
-                band=_points(upper + lower) if deviation.any() else "",
+                points=" ".join(_points(places, y(means))),
+                band=" ".join(upper + lower[::-1]) if deviation.any() else "",
                 last=float(centre[-1]),
                 in_focus=contender.label not in quiet,
             )
@@ -137,5 +136,5 @@ def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
 
 
-def _points(pairs: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
+    return [f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True)]
