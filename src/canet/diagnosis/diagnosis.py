@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import ModuleType
 from typing import Any
 
+from pydantic_core import to_json
 from torch_geometric.data import Data
 
 from canet.diagnosis.blocks import column_names, feature_blocks
-from canet.diagnosis.estimate import plain
 from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.sections import (
@@ -97,7 +98,8 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file; what is not finite is None."""
-        return plain(self)
+        content: dict[str, Any] = json.loads(to_json(self, inf_nan_mode="null"))
+        return content
 
 
 SECTIONS = {f.name: f.metadata["examine"] for f in fields(Diagnosis) if "examine" in f.metadata}
