@@ -65,9 +65,9 @@ class Contender:
     def basis(self) -> str:
         """What the spread of `score` is taken over, in words."""
         if len(self.draws) == 1:
-            return _counted(len(self.runs), "run")
-        runs = f" × {_counted(len(self._seeds), 'run')}" if len(self._seeds) > 1 else ""
-        return _counted(len(self.draws), "draw") + runs
+            return "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        runs = f" × {len(self._seeds)} runs" if len(self._seeds) > 1 else ""
+        return f"{len(self.draws)} draws{runs}"
 
     @property
     def control(self) -> str:
@@ -238,7 +238,3 @@ def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
 
 def _order_of(name: str, names: Iterable[str]) -> int:
     return [*names, name].index(name)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -51,11 +51,6 @@ class Standing(NamedTuple):
     dots: list[Dot]
     paper: list[tuple[float, str]]
 
-    @property
-    def lanes(self) -> int:
-        """How many dots high it is."""
-        return 1 + 2 * max(abs(dot.lane) for dot in self.dots)
-
 
 def make_standings(
     sections: Sequence[Section], axis: Axis, context: ReportContext

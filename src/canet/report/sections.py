@@ -12,7 +12,7 @@ from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings
 from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
-from canet.report.curves import Chart, draw_chart, read_histories, under_shift, validation
+from canet.report.curves import Chart, draw_chart, read_curves
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
@@ -118,11 +118,11 @@ def _moved(contender: Contender) -> list[tuple[int, float]]:
 
 def _charts(comparison: Comparison) -> Iterator[tuple[str, Chart]]:
     for backbone in comparison.backbones:
-        histories = [(c, read_histories(c)) for c in comparison.of(backbone)[::-1]]
+        curves = [(c, read_curves(c)) for c in comparison.of(backbone)[::-1]]
         quiet = _quiet(comparison, backbone)
-        for words, curve in (("under shift", under_shift), ("validation", validation)):
-            if chart := draw_chart(histories, curve, quiet):
-                yield f"{backbone_label(backbone)}, {words}", chart
+        for name in ("under shift", "validation"):
+            if chart := draw_chart([(c, found[name]) for c, found in curves], quiet):
+                yield f"{backbone_label(backbone)}, {name}", chart
 
 
 def _quiet(comparison: Comparison, backbone: str) -> set[str]:

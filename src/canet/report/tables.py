@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from canet.errors import CanetError
-from canet.report.score import GAP, Published, Score, rank
-from canet.util.files import atomic_path, read_json
+from canet.report.score import GAP, Score, rank
+from canet.util.files import atomic_path
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
@@ -47,11 +47,11 @@ class Table:
     @classmethod
     def read(cls, path: Path) -> Table:
         """The table whose JSON `write` left at `path`."""
+        from pydantic import TypeAdapter
+
         try:
-            content = read_json(path)
-            rows = [[_cell(cell) for cell in row] for row in content["rows"]]
-            return cls(**content | {"rows": rows})
-        except (ValueError, TypeError, LookupError) as error:
+            return TypeAdapter(cls).validate_json(path.read_bytes())
+        except ValueError as error:
             raise CanetError(f"'{path}' is not a table that `canet reproduce` wrote") from error
 
     def write(self, folder: Path) -> None:
@@ -157,14 +157,6 @@ class Table:
     def _published(self, column: int) -> bool:
         """Whether a column has a published number in some row."""
         return any(score.published for score in self._scores(column))
-
-
-def _cell(content: Any) -> Cell:
-    """A cell from its JSON."""
-    if isinstance(content, str):
-        return content
-    paper = content["published"]
-    return Score(**content | {"published": paper and Published(*paper)})
 
 
 def _numbers(score: Score) -> list[str]:
