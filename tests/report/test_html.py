@@ -86,9 +86,10 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
 def test_notes_are_shown_where_they_apply(search_canet: SearchCaNet, tmp_path: Path) -> None:
     search_canet("cora", hidden=128)
     findings = {"num_columns": 20, "moved_columns": [7, 3], "share": [0.9, 0.5]}
-    config = make_config("cora", "canet", interventions="inferred", epochs=40)
+    config = make_config(method="canet", interventions="inferred", epochs=40)
     write_run(tmp_path, config, {"ood/far": 70.0, "test_id": 90.0}, findings=findings)
-    Maker(tmp_path).run(make_config("cora", "canet", hidden=128), 90.0)
+    for settings in ({}, {"hidden": 128}):
+        Maker(tmp_path).run(make_config("cora", "canet", **settings), 90.0)
     page = report(tmp_path)
     for text in ("7 (90 %), 3 (50 %)", "40 instead of 500", '<span class="dot of-searched" '):
         assert text in page
