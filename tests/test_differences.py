@@ -32,7 +32,7 @@ from canet.paper.published import published
 from canet.paper.scope import Scope, Subject
 from canet.presets import preset
 from canet.report.comparison import compare
-from canet.report.results import read_results
+from canet.report.results import find_results
 from canet.store.summary import OOD_MEAN, ood_mean
 from canet.training import Trainer
 from tests.finished import make_config, write_run
@@ -514,7 +514,7 @@ def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_pa
     for (data_seed, seed), score in {(0, 0): 50.0, (0, 1): 54.0, (1, 0): 60.0}.items():
         config = make_config(data_seed=data_seed, seed=seed)
         write_run(tmp_path, config, {"ood/only": score, "test_id": 90.0})
-    ((contender,),) = (comparison.contenders for comparison in compare(read_results(tmp_path)))
+    ((contender,),) = (comparison.contenders for comparison in compare(find_results(tmp_path)[0]))
     assert sorted(contender.score(OOD_MEAN).values) == [50, 60]
     assert contender.score_over_runs(OOD_MEAN).values == [50, 54]
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, plain, share
+from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, share
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
@@ -28,12 +27,6 @@ def test_intervals_hold_their_value() -> None:
     outside = percentiles(9.0, np.arange(5.0))
     assert outside.low <= outside.value <= outside.high
     assert normal(0.9, 1.0).within(0, 1) == Estimate(0.9, 0, 1)
-
-
-def test_plain_content_is_json() -> None:
-    content = plain({1: Estimate(1.0, math.nan, math.inf), "a": [np.float32(0.5), np.arange(2)]})
-    assert content == {"1": {"value": 1.0, "low": None, "high": None}, "a": [0.5, [0, 1]]}
-    json.dumps(content, allow_nan=False)
 
 
 def test_an_area_has_an_interval_and_counts_ties_half() -> None:

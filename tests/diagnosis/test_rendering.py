@@ -10,7 +10,6 @@ import pytest
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.diagnosis import SECTIONS
 from canet.diagnosis.rendering import number, p_value, render_page, render_text, write_page
-from canet.errors import CanetError
 from tests.report.browser import Browser, find_chromium, running
 
 from .planted import planted, random_graph, sign_of
@@ -46,8 +45,11 @@ def sections_of(found: Diagnosis) -> set[str]:
 def test_parts_that_are_not_known_have_no_section(
     complete: Diagnosis, training_alone: Diagnosis
 ) -> None:
-    assert sections_of(complete) == {"overview", *SECTIONS}
-    assert sections_of(training_alone) == {"overview", "reliance", "confidence"}
+    assert sections_of(complete) >= {"overview", "expected", "reliance", "shift", "environments"}
+    for found in (complete, training_alone):
+        known = {name for name in SECTIONS if getattr(found, name)}
+        assert sections_of(found) == {"overview", *known}
+    assert not {"expected", "shift"} & sections_of(training_alone)
 
 
 def evil() -> Diagnosis:
@@ -64,27 +66,10 @@ def test_markup_in_names_is_text() -> None:
     assert "&lt;img src=x" in page
 
 
-def test_a_file_that_cannot_be_written_is_an_error(complete: Diagnosis, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(CanetError, match="page"):
-        write_page(complete, tmp_path / "file" / "page.html")
-
-
 def test_numbers_are_short() -> None:
     shown = [p_value(value) for value in (1e-9, 0.0312, float("nan"))]
     assert shown == ["< 0.001", "0.031", "–"]
     assert [number(-0.001, 2), number(-1.5, 1)] == ["0.00", "−1.5"]
-
-
-def test_the_screen_has_what_is_known(
-    complete: Diagnosis, new_alone: Diagnosis, training_alone: Diagnosis
-) -> None:
-    text = render_text(complete)
-    for words in ("200 nodes", "training: flips", "new: flips", "column 3", "η²", "Layer 1"):
-        assert words in text
-    assert "training: flips" not in render_text(new_alone)
-    for words in ("new: flips", "η²", "Layer 1", "Expect"):
-        assert words not in render_text(training_alone)
 
 
 @pytest.fixture(scope="module")

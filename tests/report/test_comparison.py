@@ -9,7 +9,7 @@ from canet.data import CENTRED, WITHOUT_SPURIOUS
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.report.comparison import Comparison, Contender, Lead, compare
-from canet.report.results import read_results
+from canet.report.results import find_results
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from tests.finished import make_config, write_run
@@ -26,7 +26,7 @@ def write(
 
 
 def only(root: Path) -> Comparison:
-    (comparison,) = compare(read_results(root, CONTEXT.extra_sets), CONTEXT)
+    (comparison,) = compare(find_results(root, CONTEXT.extra_sets)[0], CONTEXT)
     return comparison
 
 
@@ -89,7 +89,7 @@ def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
     assert len(comparison.variants) == 2
 
 
-def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
+def test_searched_settings_are_listed_but_cannot_win(
     search_canet: SearchCaNet, tmp_path: Path
 ) -> None:
     search_canet("cora", hidden=128)
@@ -105,7 +105,7 @@ def test_searched_settings_stand_beside_the_published_ones_but_cannot_win(
     assert (verdict.best[0].score(OOD_MEAN).mean, verdict.points) == (80.0, 20.0)
 
 
-def test_controls_stand_beside_the_others_but_cannot_win(tmp_path: Path) -> None:
+def test_controls_are_listed_but_cannot_win(tmp_path: Path) -> None:
     write(tmp_path, 93.0, fields={"features": WITHOUT_SPURIOUS})
     write(tmp_path, 95.0, fields={"features": CENTRED})
     write(tmp_path, 60.0)
@@ -125,7 +125,7 @@ def test_protocols_features_visibility_and_generators_are_never_compared(tmp_pat
     write(tmp_path, 60.0, fields={"features": "structural"})
     write(tmp_path, 60.0, fields={"inductive": True})
     write(tmp_path, 60.0, fields={"generator": "redrawn"})
-    assert len(compare(read_results(tmp_path))) == 5
+    assert len(compare(find_results(tmp_path)[0])) == 5
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_nothing_is_searched_and_most_runs_are_chosen_where_no_preset_is_known(
     write(tmp_path, 70.0, "canet", hidden=128)
     for seed in (0, 1):
         write(tmp_path, 50.0, "canet", seed=seed, hidden=8)
-    (comparison,) = compare(read_results(tmp_path))
+    (comparison,) = compare(find_results(tmp_path)[0])
     (chosen,) = comparison.contenders
     assert (chosen.config.settings["hidden"], chosen.searched) == (8, False)
     assert len(comparison.variants) == 1

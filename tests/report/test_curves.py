@@ -10,11 +10,9 @@ from canet.report.curves import (
     Chart,
     draw_chart,
     nice_ticks,
-    read_histories,
-    under_shift,
-    validation,
+    read_curves,
 )
-from canet.report.results import read_results
+from canet.report.results import find_results
 from tests.finished import make_config, write_run
 
 SCORES = {"test_id": 90.0, "ood/near": 60.0, "ood/far": 50.0}
@@ -28,8 +26,9 @@ def chart_of(root: Path, **histories: list[float]) -> Chart | None:
 
 
 def draw(root: Path, quiet: Collection[str] = ()) -> Chart | None:
-    (comparison,) = compare(read_results(root))
-    return draw_chart([(c, read_histories(c)) for c in comparison.contenders], validation, quiet)
+    (comparison,) = compare(find_results(root)[0])
+    curves = [(c, read_curves(c)["validation"]) for c in comparison.contenders]
+    return draw_chart(curves, quiet)
 
 
 def points(text: str) -> list[tuple[float, float]]:
@@ -81,14 +80,6 @@ def test_no_chart_without_two_epochs_of_scores(curve: list[float], tmp_path: Pat
     assert chart_of(tmp_path, a=curve) is None
 
 
-def test_scores_under_shift_are_the_mean_of_the_sets_and_absent_where_not_recorded() -> None:
-    recorded = {"valid": [1.0, 2.0], "ood/near": [40.0, 60.0], "ood/far": [20.0, 40.0]}
-    curve = under_shift(recorded)
-    assert curve is not None
-    assert curve.tolist() == [30.0, 50.0]
-    assert under_shift({"valid": [1.0, 2.0]}) is None
-
-
 @pytest.mark.parametrize(
     ("low", "high"), [(41.3, 97.9), (50.0, 50.0), (93.2, 93.9), (0.0, 100.0), (88.0, 92.0)]
 )
@@ -114,3 +105,10 @@ def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> No
     assert chart.epochs == 3
     means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
     assert means == pytest.approx([50, 50, 60], abs=0.2)
+
+
+def test_scores_under_shift_are_the_mean_of_the_sets(tmp_path: Path) -> None:
+    history = {"loss": [], "valid": [1.0, 2.0], "ood/near": [40.0, 60.0], "ood/far": [20.0, 40.0]}
+    write_run(tmp_path, make_config(), SCORES, history)
+    ((contender,),) = (comparison.contenders for comparison in compare(find_results(tmp_path)[0]))
+    assert [curve.tolist() for curve in read_curves(contender)["under shift"]] == [[30.0, 50.0]]

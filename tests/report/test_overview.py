@@ -3,14 +3,13 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canet.report.comparison import compare
 from canet.report.context import ReportContext
-from canet.report.overview import Axis, Standing, apart, make_standings
-from canet.report.results import read_results
+from canet.report.overview import Axis, Standing, apart, count_best, make_standings
+from canet.report.results import find_results
 from canet.report.score import Published
 from canet.report.sections import make_section
 from tests.finished import make_config, write_run
@@ -18,7 +17,7 @@ from tests.finished import make_config, write_run
 
 def standings(root: Path, context: ReportContext | None = None) -> list[Standing]:
     context = context or ReportContext()
-    comparisons = compare(read_results(root), context)
+    comparisons = compare(find_results(root)[0], context)
     sections = [make_section(comparison, context) for comparison in comparisons]
     return list(make_standings(sections, Axis.of(comparisons), context))
 
@@ -46,15 +45,21 @@ def test_all_that_are_tied_are_large_dots(tmp_path: Path) -> None:
     write(tmp_path, canet=80.0, erm=80.001, irm=60.0)
     (standing,) = standings(tmp_path)
     assert {dot.contender.label for dot in standing.dots if dot.is_best} == {"CaNet", "ERM"}
-    assert standing.lanes == 3
+    assert sorted(dot.lane for dot in standing.dots) == [0, 0, 1]
 
 
-@pytest.mark.parametrize(
-    ("erm", "text"), [(70.0, "paper: CaNet, 10.0 above ERM"), (80.0, "paper: CaNet and ERM tied")]
-)
-def test_who_is_best_in_the_paper_may_be_a_tie(erm: float, text: str, tmp_path: Path) -> None:
-    numbers = {"canet": 80.0, "erm": erm}
+def test_methods_are_ordered_by_their_published_scores(tmp_path: Path) -> None:
+    numbers = {"canet": 80.0, "erm": 85.0}
     context = ReportContext(published=lambda c, s: Published("Table", numbers[c.method], 1.0))
     write(tmp_path, canet=80.0, erm=60.0)
     (standing,) = standings(tmp_path, context)
-    assert standing.paper == text
+    assert standing.paper == [(85.0, "ERM"), (80.0, "CaNet")]
+
+
+def test_methods_that_are_best_equally_often_are_counted_together(tmp_path: Path) -> None:
+    for task, canet in (("cora", 80.0), ("synthetic", 60.0), ("citeseer", 90.0)):
+        for method, score in {"canet": canet, "erm": 70.0}.items():
+            write_run(tmp_path, make_config(task, method), {"ood/far": score, "test_id": 90.0})
+    verdicts = [standing.verdict for standing in standings(tmp_path)]
+    assert count_best(verdicts) == [(2, ["CaNet"]), (1, ["ERM"])]
+    assert count_best(verdicts[:2]) == [(1, ["CaNet", "ERM"])]

@@ -22,12 +22,6 @@ def test_a_score_reads_as_mean_and_spread(score: Score, text: str) -> None:
     assert score.text == text
 
 
-def test_a_score_without_runs_or_with_one_that_is_no_number_has_no_mean_and_no_key() -> None:
-    for score in (Score([]), Score([math.nan, 90.0])):
-        assert math.isnan(score.mean)
-        assert (score.key, score.has_spread) == ("", False)
-
-
 def test_the_best_and_the_second_are_ranked_and_what_is_no_number_is_not() -> None:
     scores = [Score([value]) for value in (60.0, math.nan, 80.0, 70.0)]
     assert [score.rank for score in rank(scores)] == [0, 0, 1, 2]

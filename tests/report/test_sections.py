@@ -9,7 +9,7 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.presets import unsearched
 from canet.report.comparison import compare
-from canet.report.results import read_results
+from canet.report.results import find_results
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable
 from canet.report.sections import Section, make_section
@@ -21,20 +21,19 @@ SCORES = {"ood/domain 4": 60.0, "ood/domain 5": 50.0, "test_id": 90.0}
 
 
 def section(root: Path) -> Section:
-    (comparison,) = compare(read_results(root, CONTEXT.extra_sets), CONTEXT)
+    (comparison,) = compare(find_results(root, CONTEXT.extra_sets)[0], CONTEXT)
     return make_section(comparison, CONTEXT)
 
 
 def rows(shown: SectionTable) -> dict[str, dict[str, Score]]:
-    """The scores of each row by its first cell and their columns."""
-    table = shown.table
+    """The scores of each row by its contender and their columns."""
     return {
-        str(name): {
-            head: cell
-            for head, cell in zip(table.columns[1:], cells, strict=True)
-            if isinstance(cell, Score)
+        contender.label: {
+            column.name: cell
+            for column in shown.columns
+            if isinstance(cell := column.cells[i], Score)
         }
-        for name, *cells in table.rows
+        for i, (contender, _) in enumerate(shown.rows)
     }
 
 
@@ -51,7 +50,7 @@ def write(root: Path, config: RunConfig, **scores: float) -> None:
     write_run(root, config, SCORES | scores)
 
 
-def test_published_numbers_stand_below_ours_where_the_paper_has_them(tmp_path: Path) -> None:
+def test_published_numbers_are_below_ours_where_the_paper_has_them(tmp_path: Path) -> None:
     write(tmp_path, make_config("cora", "canet"))
     found = scores(tmp_path)["CaNet"]
     assert found["OOD mean"].text == "55.00"
@@ -59,18 +58,18 @@ def test_published_numbers_stand_below_ours_where_the_paper_has_them(tmp_path: P
     assert found["domain 4"].published is None
 
 
-def test_no_published_number_stands_beside_other_settings(tmp_path: Path) -> None:
+def test_other_settings_have_no_published_number(tmp_path: Path) -> None:
     write(tmp_path, make_config("cora", "canet"))
     write(tmp_path, make_config("cora", "canet", num_environments=5))
     variants = section(tmp_path).variants
     assert variants
-    assert [about for _, about in variants.contenders] == ["GCN, num_environments = 5"]
+    assert [about for _, about in variants.rows] == ["GCN, num_environments = 5"]
     found = rows(variants)["CaNet"]
     assert not has_published(found)
     assert not any(score.rank for score in found.values())
 
 
-def test_the_published_french_column_stands_beside_shifted_labels_that_nobody_is_best_on(
+def test_the_published_french_column_belongs_to_shifted_labels_that_nobody_is_best_on(
     tmp_path: Path,
 ) -> None:
     for method in ("erm", "canet"):
@@ -89,8 +88,8 @@ def test_moved_columns_are_named_by_how_many_runs_and_how_much(tmp_path: Path) -
         config = replace(make_config(method="canet", interventions="inferred"), seed=seed)
         found = Findings(9, columns, share=[0.9, 0.5][: len(columns)])
         write_run(tmp_path, config, SCORES, findings=found)
-    (moved,) = section(tmp_path).moved
-    assert moved.columns == [(3, pytest.approx(70.0)), (7, pytest.approx(90.0))]
+    ((_, moved),) = section(tmp_path).moved
+    assert moved == [(3, pytest.approx(70.0)), (7, pytest.approx(90.0))]
 
 
 def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) -> None:
@@ -113,7 +112,7 @@ def test_inferred_environments_have_bars_of_one_run_and_numbers_of_all(tmp_path:
     for seed in (0, 1):
         maker.run(make_config("cora", "canet", seed=seed))
     (found,) = section(tmp_path).inferred
-    assert (found.environments, found.shown) == (3, "data seed 0, run seed 0")
+    assert (found.environments, found.shown.seed) == (3, 0)
     assert [layer.effective.mean for layer in found.layers] == [2.31, 2.9]
     assert all(len(layer.effective.values) == 2 for layer in found.layers)
     assert [layer.alignment and layer.alignment.mean for layer in found.layers] == [0.42, 0.05]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
-from canet.report.results import read_results
+from canet.report.results import find_results
 from canet.store import RunFolder, find_runs, runs_at, unpack_archive, write_archive
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from tests.cli.commands import call
@@ -34,9 +34,7 @@ def archive(runs: Path, tmp_path: Path) -> Path:
 
 def test_runs_of_an_archive_are_those_of_the_folder(runs: Path, archive: Path) -> None:
     with runs_at(archive) as root:
-        ours, theirs = read_results(root), read_results(runs)
-        assert [r.config for r in ours] == [r.config for r in theirs]
-        assert [r.runs for r in ours] == [r.runs for r in theirs]
+        assert find_results(root) == find_results(runs)
     assert not root.exists()
 
 

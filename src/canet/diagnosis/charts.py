@@ -32,54 +32,53 @@ STYLE: Any = {
 }
 
 
+@rc_context(STYLE)
 def risk_map(found: Diagnosis) -> str:
     """Each feature block by how much predictions rely on it and how far it shifted."""
     assert found.shift is not None
-    with rc_context(STYLE):
-        figure, axes = _new_chart("predictions that flip, %", "shift")
-        flips = {e.name: e.flipped.value for e in found.main_reliance.features}
-        most = max(*flips.values(), 5.0)
-        labelled: list[tuple[float, float]] = []
-        for block in sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name]):
-            x, y = flips[block.name], block.effect
-            axes.plot(x, y, "o", color=WARN if block.name in found.risky_blocks else NEW)
-            crowded = any(abs(y - b) < 0.07 and abs(x - a) < most / 2 for a, b in labelled)
-            if not crowded:
-                labelled.append((x, y))
-                name = block.name
-                text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-                away, side = (-6, "right") if x > most / 2 else (6, "left")
-                place: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
-                axes.annotate(text, (x, y), (away, 0), **place)
-        axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
-        return _svg(figure)
+    figure, axes = _new_chart("predictions that flip, %", "shift")
+    flips = {e.name: e.flipped.value for e in found.main_reliance.features}
+    most = max(*flips.values(), 5.0)
+    labelled: list[tuple[float, float]] = []
+    for block in sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name]):
+        x, y = flips[block.name], block.effect
+        axes.plot(x, y, "o", color=WARN if block.name in found.risky_blocks else NEW)
+        if not any(abs(y - b) < 0.07 and abs(x - a) < most / 2 for a, b in labelled):
+            labelled.append((x, y))
+            name = block.name
+            text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+            away, side = (-6, "right") if x > most / 2 else (6, "left")
+            place: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
+            axes.annotate(text, (x, y), (away, 0), **place)
+    axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
+    return _svg(figure)
 
 
+@rc_context(STYLE)
 def reliability_diagram(found: Diagnosis) -> str:
     """Accuracy by confidence; on the diagonal confidence equals accuracy."""
-    with rc_context(STYLE):
-        figure, axes = _new_chart("confidence, %", "accuracy, %")
-        axes.plot([0, 100], [0, 100], "--", color=MUTED, linewidth=0.8)
-        for colour, part in _graphs(found):
-            x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
-            values = [e.value for e in y]
-            around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
-            axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
-        axes.set(xlim=(0, 102), ylim=(0, 102))
-        return _svg(figure)
+    figure, axes = _new_chart("confidence, %", "accuracy, %")
+    axes.plot([0, 100], [0, 100], "--", color=MUTED, linewidth=0.8)
+    for colour, part in _graphs(found):
+        x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
+        values = [e.value for e in y]
+        around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
+        axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
+    axes.set(xlim=(0, 102), ylim=(0, 102))
+    return _svg(figure)
 
 
+@rc_context(STYLE)
 def abstention_curve(found: Diagnosis) -> str:
     """Accuracy on the most confident part of the nodes."""
-    with rc_context(STYLE):
-        figure, axes = _new_chart("nodes answered, the most confident first, %", "accuracy, %")
-        for colour, part in _graphs(found):
-            x, y = list(part.abstention), list(part.abstention.values())
-            axes.plot(x, [e.value for e in y], color=colour)
-            low, high = [e.low for e in y], [e.high for e in y]
-            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.set_xlim(0, 102)
-        return _svg(figure)
+    figure, axes = _new_chart("nodes answered, the most confident first, %", "accuracy, %")
+    for colour, part in _graphs(found):
+        x, y = list(part.abstention), list(part.abstention.values())
+        axes.plot(x, [e.value for e in y], color=colour)
+        low, high = [e.low for e in y], [e.high for e in y]
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.set_xlim(0, 102)
+    return _svg(figure)
 
 
 def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from types import ModuleType
+from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
 from torch_geometric.data import Data
 
 from canet.diagnosis.blocks import column_names, feature_blocks
-from canet.diagnosis.estimate import plain
 from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.sections import (
@@ -26,10 +26,11 @@ from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
-
-def section(module: ModuleType) -> dict[str, Any]:
-    """Marks a field of `Diagnosis` that a module of `sections` computes."""
-    return {"examine": module.examine}
+SECTIONS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (expected, reliance, shift, between_groups, confidence, environments)
+}
+"""Name of a section → the module that computes it, in the order in which they are shown."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,12 @@ class Diagnosis:
 
     model: ModelSummary
     graphs: dict[str, tuple[int, int]]
-    expected: expected.ExpectedScore | None = field(metadata=section(expected))
-    reliance: dict[str, reliance.Reliance] = field(metadata=section(reliance))
-    shift: shift.Shift | None = field(metadata=section(shift))
-    between_groups: between_groups.BetweenGroups | None = field(metadata=section(between_groups))
-    confidence: confidence.Confidence = field(metadata=section(confidence))
-    environments: dict[str, environments.Environments] = field(metadata=section(environments))
+    expected: expected.ExpectedScore | None
+    reliance: dict[str, reliance.Reliance]
+    shift: shift.Shift | None
+    between_groups: between_groups.BetweenGroups | None
+    confidence: confidence.Confidence
+    environments: dict[str, environments.Environments]
 
     @property
     def main_reliance(self) -> Reliance:
@@ -97,11 +98,8 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file; what is not finite is None."""
-        return plain(self)
-
-
-SECTIONS = {f.name: f.metadata["examine"] for f in fields(Diagnosis) if "examine" in f.metadata}
-"""Name of a section → the function that computes it."""
+        content: dict[str, Any] = json.loads(to_json(self, inf_nan_mode="null"))
+        return content
 
 
 def diagnose(
@@ -146,9 +144,9 @@ def diagnose(
             done += 1
 
         exam = Examination(model, graphs, columns, column_names(model), repeats, tick)
-        for name, examine in SECTIONS.items():
+        for name, section in SECTIONS.items():
             display.update(done, text=name.replace("_", " "))
-            exam.parts[name] = examine(exam)
+            exam.parts[name] = section.examine(exam)
     sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
     summary = ModelSummary(
         method=model.method,

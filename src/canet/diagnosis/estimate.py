@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import norm
@@ -71,18 +70,3 @@ def auc_variance(auc: float, first: int, second: int) -> float:
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)
     return max(0.0, spread / (first * second))
-
-
-def plain(content: Any) -> Any:
-    """Dataclasses, arrays and numbers as JSON has them; what is not finite becomes None."""
-    if is_dataclass(content) and not isinstance(content, type):
-        return {field.name: plain(getattr(content, field.name)) for field in fields(content)}
-    if isinstance(content, dict):
-        return {str(key): plain(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [plain(value) for value in content]
-    if isinstance(content, np.ndarray | np.generic):
-        return plain(content.tolist())
-    if isinstance(content, float) and not math.isfinite(content):
-        return None
-    return content

@@ -61,6 +61,11 @@ class DiagnosedGraph:
         return (self.y >= 0) & self.held_out
 
     @property
+    def right(self) -> np.ndarray:
+        """Whether each of these is predicted right."""
+        return np.asarray((self.prediction == self.y)[self.scored])
+
+    @property
     def degree(self) -> np.ndarray:
         """Incoming edges $[N]$ of each node."""
         return np.bincount(self.edge_index[1].numpy(), minlength=self.num_nodes)

@@ -13,7 +13,6 @@ from markupsafe import Markup
 
 from canet.diagnosis.diagnosis import SECTIONS, Diagnosis
 from canet.diagnosis.estimate import Estimate
-from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.util.console import console, make_table
 from canet.util.files import atomic_path
@@ -25,13 +24,8 @@ FOLDERS = [("diagnosis", "templates"), ("diagnosis", "sections"), ("report", "te
 
 def write_page(found: Diagnosis, target: Path) -> None:
     """Write a diagnosis as a page to the file `target`."""
-    try:
-        with atomic_path(target) as temporary:
-            temporary.write_text(render_page(found), encoding="utf-8")
-    except OSError as error:
-        raise CanetError(
-            f"cannot write '{target}' ({error.strerror}): choose another file with --out"
-        ) from error
+    with atomic_path(target) as temporary:
+        temporary.write_text(render_page(found), encoding="utf-8")
 
 
 def render_page(found: Diagnosis) -> str:

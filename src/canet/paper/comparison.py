@@ -29,7 +29,7 @@ class PublishedComparison(ContenderTable):
 
     def splits(self, subject: Subject) -> list[str]:
         """Those of the published columns; before an extra test set the split it stands beside."""
-        pairs = {SHIFTED_FR.name: [SHIFTED_FR.beside, SHIFTED_FR.name]}
+        pairs = {SHIFTED_FR.name: [SHIFTED_FR.follows, SHIFTED_FR.name]}
         columns = COLUMNS.get(subject.task, SPURIOUS)
         return [split for column in columns for split in pairs.get(column, [column])]
 

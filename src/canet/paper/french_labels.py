@@ -23,7 +23,7 @@ SHIFTED_FR = ExtraSet(
     task="twitch",
     name=SHIFTED,
     file="published_fr.json",
-    beside="ood/FR",
+    follows="ood/FR",
     about="no result",
     note="The published column of FR was most likely scored with shifted labels: it stands beside "
     "no score whose labels are in their place.",
@@ -46,7 +46,7 @@ def write_missing(places: Sequence[RunFolder], device: str, data_root: Path | No
         config = next(iter(group.values())).read_config()
         trainer = open_trainer(config, device, data_root, tasks.get(config.data_seed))
         tasks[config.data_seed] = trainer.task
-        batch = trainer.fields.batch(SHIFTED_FR.beside)
+        batch = trainer.fields.batch(SHIFTED_FR.follows)
         for place in group.values():
             with torch.no_grad():
                 logits = trainer.load(place).predict(batch)

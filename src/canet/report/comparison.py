@@ -1,4 +1,4 @@
-"""Results → comparisons: who is compared with whom, what a spread is over, and who is best."""
+"""Runs → comparisons: who is compared with whom, what a spread is over, and who is best."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from canet.data import CENTRED, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
-from canet.report.results import Result
 from canet.report.score import Score
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
@@ -66,9 +65,9 @@ class Contender:
     def basis(self) -> str:
         """What the spread of `score` is taken over, in words."""
         if len(self.draws) == 1:
-            return _counted(len(self.runs), "run")
-        runs = f" × {_counted(len(self._seeds), 'run')}" if len(self._seeds) > 1 else ""
-        return _counted(len(self.draws), "draw") + runs
+            return "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        runs = f" × {len(self._seeds)} runs" if len(self._seeds) > 1 else ""
+        return f"{len(self.draws)} draws{runs}"
 
     @property
     def control(self) -> str:
@@ -106,6 +105,11 @@ class Verdict:
         """Several where scores read alike: a tie is nobody's."""
         top = self.ranked[0].score(OOD_MEAN).shown
         return [c for c in self.ranked if c.score(OOD_MEAN).shown == top]
+
+    @property
+    def best_labels(self) -> list[str]:
+        """Each once, in the order of the alphabet."""
+        return sorted({contender.label for contender in self.best}, key=str.casefold)
 
     @property
     def runner_up(self) -> Contender | None:
@@ -157,18 +161,16 @@ class Comparison:
         return Verdict(backbone, ranked) if ranked else None
 
 
-def compare(results: Iterable[Result], context: ReportContext = NO_CONTEXT) -> list[Comparison]:
-    """Group results by task, protocol and features; then by method, backbone and settings."""
+def compare(runs: Iterable[FinishedRun], context: ReportContext = NO_CONTEXT) -> list[Comparison]:
+    """Group runs by task, protocol and features; then by method, backbone and settings."""
     groups: dict[str, dict[str, Contender]] = {}
-    for result in results:
-        shared = _shared(result.config)
-        alike = replace(result.config, data_seed=0, seed=0, ood_curves=False)
-        group = groups.setdefault(_key(shared), {})
+    for run in runs:
+        alike = replace(run.config, data_seed=0, seed=0, ood_curves=False)
+        group = groups.setdefault(_key(_shared(alike)), {})
         contender = group.setdefault(_key(alike), Contender(alike))
-        draw = contender.draws.setdefault(result.config.data_seed, {})
-        for run in result.runs:
-            if run.config.seed not in draw or run.config.ood_curves:
-                draw[run.config.seed] = run
+        draw = contender.draws.setdefault(run.config.data_seed, {})
+        if run.config.seed not in draw or run.config.ood_curves:
+            draw[run.config.seed] = run
     comparisons = [_comparison(list(group.values()), context) for group in groups.values()]
     return sorted(comparisons, key=_in_order)
 
@@ -180,8 +182,7 @@ def _key(config: RunConfig) -> str:
 def _shared(config: RunConfig) -> RunConfig:
     """What a comparison has in common; controls are compared with those who see the whole task."""
     features = "original" if config.features in CONTROLS else config.features
-    config = replace(config, features=features, method="", backbone="", settings={})
-    return replace(config, data_seed=0, seed=0, ood_curves=False)
+    return replace(config, features=features, method="", backbone="", settings={})
 
 
 def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
@@ -214,8 +215,8 @@ def _splits(contenders: Sequence[Contender], context: ReportContext) -> list[str
     names = {name: None for c in contenders for run in c.runs for name in run.scores}
     ood = [name for name in names if name.startswith(OOD)]
     for extra in context.extra_sets:
-        if extra.name in names and extra.beside in ood:
-            ood.insert(ood.index(extra.beside) + 1, extra.name)
+        if extra.name in names and extra.follows in ood:
+            ood.insert(ood.index(extra.follows) + 1, extra.name)
     return [OOD_MEAN, *ood, "test_id", *(name for name in names if name.startswith(LEFT_OUT))]
 
 
@@ -237,7 +238,3 @@ def _in_order(comparison: Comparison) -> tuple[int, str, str, str, bool]:
 
 def _order_of(name: str, names: Iterable[str]) -> int:
     return [*names, name].index(name)
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -17,7 +17,7 @@ class ExtraSet:
     task: str  # whose runs may have it
     name: str  # of its score
     file: str  # in the folder of a run, with the score under that name
-    beside: str  # the split that it is shown after
+    follows: str  # the split that it is shown after
     about: str  # what it is, in a word or two
     note: str  # what a reader of the task's scores must know about it
 

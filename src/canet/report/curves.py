@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -14,9 +14,6 @@ from canet.store.summary import OOD
 
 MOST_POINTS = 80
 WARM_UP = 0.1  # the share of epochs whose low scores do not set the scale
-
-History = dict[str, list[float]]
-Curve = Callable[[History], np.ndarray | None]
 
 
 @dataclass(frozen=True)
@@ -52,34 +49,27 @@ class Chart:
     highest: float
 
 
-def validation(history: History) -> np.ndarray | None:
-    return np.array(history["valid"], dtype=float) if history.get("valid") else None
-
-
-def under_shift(history: History) -> np.ndarray | None:
-    """Mean over the OOD sets, where a run recorded them."""
-    curves = [curve for name, curve in history.items() if name.startswith(OOD)]
-    return np.mean(np.array(curves, dtype=float), axis=0) if curves else None
-
-
-def read_histories(contender: Contender) -> list[History]:
-    """Scores by epoch of each run; runs from an archive may have none."""
-    places = [run.place for run in contender.runs]
-    return [place.read_metrics() if place.has_metrics else {} for place in places]
+def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
+    """Curves of the runs that recorded them: of validation, and the mean over the OOD sets."""
+    curves: dict[str, list[np.ndarray]] = {"under shift": [], "validation": []}
+    for place in (run.place for run in contender.runs if run.place.has_metrics):
+        history = place.read_metrics()
+        shifted = [curve for name, curve in history.items() if name.startswith(OOD)]
+        if shifted:
+            curves["under shift"].append(np.mean(np.array(shifted, dtype=float), axis=0))
+        if history.get("valid"):
+            curves["validation"].append(np.array(history["valid"], dtype=float))
+    return curves
 
 
 def draw_chart(
-    histories: Sequence[tuple[Contender, list[History]]], curve: Curve, quiet: Collection[str] = ()
+    curves: Sequence[tuple[Contender, list[np.ndarray]]], quiet: Collection[str] = ()
 ) -> Chart | None:
     """The mean curve of each contender over all its runs; None where no run recorded it.
 
     Those whose label is `quiet` are drawn first, below the others.
     """
-    stacks = []
-    for contender, of_runs in histories:
-        curves = [values for one in of_runs if (values := curve(one)) is not None]
-        if curves:
-            stacks.append((contender, _statistics(curves)))
+    stacks = [(contender, _statistics(of_runs)) for contender, of_runs in curves if of_runs]
     if not stacks:
         return None
     epochs = max(len(centre) for _, (centre, _) in stacks)
@@ -90,24 +80,23 @@ def draw_chart(
     ticks = nice_ticks(float(values.min()), float(values.max()))
     low, high = ticks[0], ticks[-1]
 
-    def x(epoch: float) -> float:
-        return Chart.left + (Chart.right - Chart.left) * (epoch - 1) / (epochs - 1)
+    def x(epoch: Any) -> Any:
+        return np.interp(epoch, [1, epochs], [Chart.left, Chart.right])
 
-    def y(score: float) -> float:
-        share = (min(max(score, low), high) - low) / (high - low)
-        return Chart.bottom - (Chart.bottom - Chart.top) * share
+    def y(score: Any) -> Any:
+        return np.interp(score, [low, high], [Chart.bottom, Chart.top])
 
     lines = []
     for contender, (centre, deviation) in stacks:
         epoch = np.unique(np.linspace(0, len(centre) - 1, MOST_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
-        upper = [(x(i + 1), y(centre[i] + deviation[i])) for i in epoch]
-        lower = [(x(i + 1), y(centre[i] - deviation[i])) for i in epoch[::-1]]
+        places, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
+        upper, lower = _points(places, y(means + spread)), _points(places, y(means - spread))
         lines.append(
             Line(
                 contender,
-                points=_points([(x(i + 1), y(centre[i])) for i in epoch]),
-                band=_points(upper + lower) if deviation.any() else "",
+                points=" ".join(_points(places, y(means))),
+                band=" ".join(upper + lower[::-1]) if deviation.any() else "",
                 last=float(centre[-1]),
                 in_focus=contender.label not in quiet,
             )
@@ -137,5 +126,5 @@ def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
 
 
-def _points(pairs: Sequence[tuple[float, float]]) -> str:
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
+def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
+    return [f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True)]

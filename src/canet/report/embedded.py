@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from canet.store.folders import folders_below
 from canet.store.run_folder import CONFIG
 from canet.util.files import read_json
 
-TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
 class Figure(NamedTuple):
@@ -32,12 +31,19 @@ class Failure(NamedTuple):
 
 
 def figures(folder: Path) -> list[Figure]:
-    """The pictures of a folder by name; the SVG where one was written in both formats."""
-    chosen: dict[str, Path] = {}
-    for suffix in TYPES:
-        for path in folder.glob(f"*{suffix}"):
-            chosen.setdefault(path.stem, path)
-    return [_figure(path) for _, path in sorted(chosen.items())]
+    """The pictures of a folder by name; the SVG where one was written in both formats.
+
+    `ablation-bars-cora.svg` has the title `Ablation: bars cora`.
+    """
+    paths = {path.stem: path for suffix in TYPES for path in folder.glob(f"*{suffix}")}
+    found = []
+    for name, path in sorted(paths.items()):
+        title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
+        content = base64.b64encode(path.read_bytes()).decode()
+        found.append(
+            Figure(title[0].upper() + title[1:], f"data:{TYPES[path.suffix]};base64,{content}")
+        )
+    return found
 
 
 def tables(folder: Path) -> list[Table]:
@@ -58,11 +64,3 @@ def failures(out: Path) -> list[Failure]:
                 name = f"{job} ({name})"
             found.append(Failure(name, read_json(folder / FAILURE)["lines"]))
     return found
-
-
-def _figure(path: Path) -> Figure:
-    """`ablation-bars-cora.svg` has the title `Ablation: bars cora`."""
-    first, *others = re.split("[-_]", path.stem)
-    title = first.capitalize() + (f": {' '.join(others)}" if others else "")
-    content = base64.b64encode(path.read_bytes()).decode()
-    return Figure(title, f"data:{TYPES[path.suffix]};base64,{content}")

@@ -63,18 +63,10 @@ def draw_band(
     """
     centre = np.array([np.mean(values) if len(values) else np.nan for values in runs])
     spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in runs])
-    marker = style.marker if len(x) < 30 else ""
-    axes.plot(
-        x,
-        centre,
-        style.dashes,
-        marker=marker,
-        markersize=4.5,
-        color=style.colour,
-        linewidth=style.width,
-        label=label,
-    )
-    low, high, colour = centre - spread, centre + spread, style.colour
+    colour, marker = style.colour, style.marker if len(x) < 30 else ""
+    line: Any = {"linestyle": style.dashes, "linewidth": style.width, "color": colour}
+    axes.plot(x, centre, **line, marker=marker, markersize=4.5, label=label)
+    low, high = centre - spread, centre + spread
     if len(x) == 1:
         axes.vlines(x, low, high, color=colour, alpha=3 * style.band)
     else:

@@ -10,14 +10,13 @@ from canet.methods import METHODS, Settings
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
 from canet.report.context import NO_CONTEXT, ReportContext
-from canet.report.headline import evidence, headline, joined, labels
 from canet.report.labels import SEARCHED_NOTE, backbone_label
-from canet.report.overview import Axis, make_standings
+from canet.report.overview import Axis, count_best, make_standings
 from canet.report.results import find_results
 from canet.report.score import number
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
-from canet.store import RunResult, runs_at
+from canet.store import runs_at
 from canet.util.colour import BLIND, CENTRED
 from canet.util.files import atomic_path
 
@@ -50,20 +49,17 @@ def _render(
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "value": setting_text, "backbone": backbone_label}
-    environment.filters |= {"joined": joined, "labels": labels}
+    environment.filters |= {"count_best": count_best}
     environment.globals |= {"default_epochs": Settings().epochs, "searched_note": SEARCHED_NOTE}
     sections = [make_section(comparison, context) for comparison in comparisons]
     axis = Axis.of(comparisons)
     standings = list(make_standings(sections, axis, context))
-    verdicts = [standing.verdict for standing in standings]
     contenders = [c for comparison in comparisons for c in comparison.contenders]
     everyone = contenders + [c for comparison in comparisons for c in comparison.variants]
     runs = [run for c in everyone for run in c.runs]
     shown = {c.config.method for c in everyone}
-    seconds = sum(run.result.epochs * run.result.seconds_per_epoch for run in runs)
+    machines = [(run.result.device, tuple(run.result.versions.items())) for run in runs]
     return environment.get_template("report.html.jinja").render(
-        headline=headline(verdicts),
-        evidence=evidence(verdicts),
         sections=sections,
         standings=standings,
         axis=axis,
@@ -73,24 +69,11 @@ def _render(
         num_runs=len(runs),
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
-        machines=Counter(_machine(run.result) for run in runs).most_common(),
-        duration=duration(seconds),
+        machines=Counter(machines).most_common(),
+        seconds=sum(run.result.epochs * run.result.seconds_per_epoch for run in runs),
+        extra_sets=context.extra_sets,
         left_out=left_out,
         failures=embedded.failures(out),
         figures=embedded.figures(out / "figures"),
         tables=embedded.tables(out / "tables"),
     )
-
-
-def duration(seconds: float) -> str:
-    """In the unit that suits it: `38 seconds`, `12 minutes`, `3.4 hours`."""
-    if seconds < 1:
-        return "less than a second"
-    if seconds < 120:
-        return f"{seconds:.0f} second{'s' if round(seconds) != 1 else ''}"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
-
-
-def _machine(result: RunResult) -> tuple[str, str]:
-    """Where a run was made: device and versions."""
-    return result.device, ", ".join(f"{name} {number}" for name, number in result.versions.items())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import NamedTuple
 
 from canet.report.comparison import Comparison, Contender, Verdict
 from canet.report.context import ReportContext
 from canet.report.curves import nice_ticks
-from canet.report.headline import joined, labels
 from canet.report.sections import Section
 from canet.store.summary import OOD_MEAN
 
@@ -44,17 +44,12 @@ class Dot(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A line of the overview, and who is best by the published numbers."""
+    """A line of the overview; `paper` has published scores and their methods, the best first."""
 
     section: Section
     verdict: Verdict
     dots: list[Dot]
-    paper: str
-
-    @property
-    def lanes(self) -> int:
-        """How many dots high it is."""
-        return 1 + 2 * max(abs(dot.lane) for dot in self.dots)
+    paper: list[tuple[float, str]]
 
 
 def make_standings(
@@ -66,6 +61,14 @@ def make_standings(
             if verdict := section.comparison.verdict(backbone):
                 dots = _dots(_scores(section.comparison, backbone), verdict, axis)
                 yield Standing(section, verdict, dots, _published(verdict.ranked, context))
+
+
+def count_best(verdicts: Iterable[Verdict]) -> list[tuple[int, list[str]]]:
+    """How often somebody is best, the most often first, and all who are so often."""
+    counts = Counter(verdict.ranked[0].label for verdict in verdicts)
+    names = sorted(counts, key=str.casefold)
+    times = sorted(set(counts.values()), reverse=True)
+    return [(number, [name for name in names if counts[name] == number]) for number in times]
 
 
 def apart(places: Sequence[float], width: float) -> list[int]:
@@ -98,13 +101,8 @@ def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contende
     return [(score.mean, c) for score, c in scores if score.is_finite]
 
 
-def _published(contenders: Sequence[Contender], context: ReportContext) -> str:
-    """Who is best by the published numbers, among those that were run here."""
-    paper = [(context.published(c.config, OOD_MEAN), c) for c in contenders]
-    scores = [(cell.mean, c) for cell, c in paper if cell and cell.mean is not None]
-    if len(scores) < 2:
-        return ""
-    (first, best), (second, runner_up) = sorted(scores, key=lambda pair: -pair[0])[:2]
-    if first == second:
-        return f"paper: {joined(labels(c for score, c in scores if score == first))} tied"
-    return f"paper: {best.label}, {first - second:.1f} above {runner_up.label}"
+def _published(contenders: Sequence[Contender], context: ReportContext) -> list[tuple[float, str]]:
+    """Those that were run here by their published numbers, the best first."""
+    paper = [(context.published(c.config, OOD_MEAN), c.label) for c in contenders]
+    scores = [(cell.mean, label) for cell, label in paper if cell and cell.mean is not None]
+    return sorted(scores, key=lambda pair: -pair[0])

@@ -11,12 +11,12 @@ from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import ReportContext
 from canet.report.labels import backbone_label
 from canet.report.score import Score, rank
-from canet.report.tables import Cell, Table
+from canet.report.tables import Cell
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN
 
 
 class Column(NamedTuple):
-    """Name of a column, what is shown below it, and a cell for each contender."""
+    """Name of a column, what is shown below it, and a cell for each row."""
 
     name: str
     about: str
@@ -26,15 +26,13 @@ class Column(NamedTuple):
 class SectionTable(NamedTuple):
     """A table with a row per contender."""
 
-    table: Table  # its first column names the contenders, its note is the caption
-    below: Sequence[str]  # what is shown below the name of each column
-    contenders: Sequence[tuple[Contender, str]]  # that of each row, and a word about it
-    ranked: bool  # whether rows are in the order of the first score
+    title: str
+    rows: Sequence[tuple[Contender, str]]  # the contender of each row, and a word about it
+    columns: Sequence[Column]
+    ranked: bool = False  # whether rows are in the order of the first column
 
 
-def score_table(
-    comparison: Comparison, backbone: str, metric: str, context: ReportContext
-) -> SectionTable:
+def score_table(comparison: Comparison, backbone: str, context: ReportContext) -> SectionTable:
     """The contenders of a backbone, the best of each column marked, published numbers below."""
     contenders = comparison.of(backbone)
     columns = [
@@ -42,10 +40,10 @@ def score_table(
         for split in comparison.splits
     ]
     rows = [(contender, "") for contender in contenders]
-    return _with_spread(backbone_label(backbone), metric, rows, columns, ranked=True)
+    return SectionTable(backbone_label(backbone), rows, [*columns, *_spread(contenders)], True)
 
 
-def variant_table(comparison: Comparison, metric: str, context: ReportContext) -> SectionTable:
+def variant_table(comparison: Comparison, context: ReportContext) -> SectionTable:
     """The same methods with other settings, each named by what is other; nothing is marked."""
 
     def key(contender: Contender) -> tuple[str, str, str]:
@@ -63,7 +61,7 @@ def variant_table(comparison: Comparison, metric: str, context: ReportContext) -
         _column(split, [variant.score(split) for variant in variants], context)
         for split in comparison.splits
     ]
-    return _with_spread("Other settings", metric, rows, columns, ranked=False)
+    return SectionTable("Other settings", rows, [*columns, *_spread(variants)])
 
 
 def cost_table(contenders: Sequence[Contender]) -> SectionTable:
@@ -79,9 +77,8 @@ def cost_table(contenders: Sequence[Contender]) -> SectionTable:
         Column("epoch chosen", "median", [Score([x], digits=int(x % 1 > 0)) for x in chosen]),
         Column("device", "", devices),
     ]
-    caption = "means over runs; memory is the run's peak on a GPU, the process's on a CPU"
     rows = [(contender, backbone_label(contender.config.backbone)) for contender in contenders]
-    return _table("Time and memory", caption, rows, columns, ranked=False)
+    return SectionTable("Time and memory", rows, columns)
 
 
 def setting_text(value: Any) -> str:
@@ -113,40 +110,13 @@ def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Colu
     return Column(split.removeprefix(OOD), extra.get(split, "shifted"), scores)
 
 
-def _with_spread(
-    title: str,
-    metric: str,
-    rows: Sequence[tuple[Contender, str]],
-    columns: Sequence[Column],
-    ranked: bool,
-) -> SectionTable:
-    """After the scores come what is lost under shift and what their spread is taken over."""
-    everyone = [contender for contender, _ in rows]
-    rules = sorted({run.result.selection for c in everyone for run in c.runs})
-    bases = {contender.basis for contender in everyone}
-    what = "one run each"
-    if any(len(contender.runs) > 1 for contender in everyone):
-        what = "mean ± standard deviation" + (f" over {bases.pop()}" if len(bases) == 1 else "")
-    caption = f"{metric} in %, {what}, epoch by {' or '.join(rules)}"
-    lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in everyone]
-    added = [Column("lost", "ID − OOD", [Score([points], digits=1) for points in lost])]
-    one_draw = [c.score_over_runs(OOD_MEAN) for c in everyone]
-    if any(len(c.draws) > 1 and len(s.values) > 1 for c, s in zip(everyone, one_draw, strict=True)):
-        cells = [score if len(score.values) > 1 else Score([]) for score in one_draw]
-        added.append(Column("one draw", "OOD over its runs", cells))
-    counts = [Score([len(c.runs)], digits=0, note=c.basis) for c in everyone]
-    added.append(Column("runs", "spread over", counts))
-    return _table(title, caption, rows, [*columns, *added], ranked)
-
-
-def _table(
-    title: str,
-    caption: str,
-    rows: Sequence[tuple[Contender, str]],
-    columns: Sequence[Column],
-    ranked: bool,
-) -> SectionTable:
-    columns = [Column("method", "", [contender.label for contender, _ in rows]), *columns]
-    names, below, cells = zip(*columns, strict=True)
-    table = Table("", title, names, list(zip(*cells, strict=True)), [caption])
-    return SectionTable(table, below, rows, ranked)
+def _spread(contenders: Sequence[Contender]) -> list[Column]:
+    """What follows the scores: what is lost under shift, and what their spread is taken over."""
+    lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
+    columns = [Column("lost", "ID − OOD", [Score([points], digits=1) for points in lost])]
+    scores = [c.score_over_runs(OOD_MEAN) for c in contenders]
+    one_draw = [score if len(score.values) > 1 else Score([]) for score in scores]
+    if any(s.values and len(c.draws) > 1 for c, s in zip(contenders, one_draw, strict=True)):
+        columns.append(Column("one draw", "OOD over its runs", one_draw))
+    counts = [Score([len(c.runs)], digits=0, note=c.basis) for c in contenders]
+    return [*columns, Column("runs", "spread over", counts)]

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 from typing import Any, NamedTuple
 
-from canet.data import DATASETS, GENERATORS
+from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings
 from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
-from canet.report.curves import Chart, draw_chart, read_histories, under_shift, validation
+from canet.report.curves import Chart, draw_chart, read_curves
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.section_tables import SectionTable, cost_table, score_table, variant_table
@@ -37,16 +37,9 @@ class Inferred(NamedTuple):
     """Environments of one contender; bars are those of the run `shown`, numbers those of all."""
 
     contender: Contender
-    shown: str
+    shown: RunConfig
     environments: int
     layers: list[LayerEnvironments]
-
-
-class Moved(NamedTuple):
-    """Columns that interventions found to shift between groups, by how many runs and how much."""
-
-    contender: Contender
-    columns: list[tuple[int, float]]
 
 
 Setting = tuple[str, Any]
@@ -59,11 +52,10 @@ class Section:
     comparison: Comparison
     anchor: str
     title: str
-    tags: list[str]
-    is_spurious: bool
-    extra_notes: list[str]
+    dataset: Dataset | None  # None for a task that is not in the catalogue
+    metric: str
     short_epochs: list[int]
-    moved: list[Moved]
+    moved: list[tuple[Contender, list[tuple[int, float]]]]  # columns that shift, and their shares
     tables: list[SectionTable]
     charts: list[tuple[str, Chart]]
     legend: list[Contender]
@@ -72,42 +64,31 @@ class Section:
     costs: SectionTable
     setups: list[tuple[Contender, list[Setting]]]  # what is not the default of its method
 
-    @property
-    def has_bands(self) -> bool:
-        return any(line.band for _, chart in self.charts for line in chart.lines)
-
-    @property
-    def has_quiet_lines(self) -> bool:
-        return not all(line.in_focus for _, chart in self.charts for line in chart.lines)
-
 
 def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) -> Section:
     """Lay out one comparison."""
     config = comparison.config
-    entry = DATASETS.get(config.task)
-    metric = METRIC_NAMES[entry.metric] if entry else "score"
     marks = [config.protocol] if config.protocol != "paper" else []
     marks += [config.generator] if config.generator != GENERATORS[0] else []
     marks += [config.features] if comparison.is_structural else []
     marks += ["inductive"] if config.inductive else []
-    tags = [f"{metric} in %", f"protocol {config.protocol}", f"{config.features} features"]
     ranked = [c for backbone in comparison.backbones for c in comparison.of(backbone)]
     everyone = [*comparison.contenders, *comparison.variants]
     epochs = {c.config.settings.get("epochs", Settings().epochs) for c in comparison.contenders}
+    dataset = DATASETS.get(config.task)
     return Section(
         comparison,
         anchor="-".join([config.task, config.protocol, *marks]),
         title=", ".join([config.task.capitalize(), *marks]),
-        tags=tags + ([f"shift: {entry.shift}"] if entry else []),
-        is_spurious=entry is not None and "disjoint" in entry.protocols,
-        extra_notes=[extra.note for extra in context.extra_sets if extra.task == config.task],
+        dataset=dataset,
+        metric=METRIC_NAMES[dataset.metric] if dataset else "score",
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
-        moved=[found for contender in everyone if (found := _moved(contender)).columns],
-        tables=[score_table(comparison, b, metric, context) for b in comparison.backbones],
+        moved=[(contender, moved) for contender in everyone if (moved := _moved(contender))],
+        tables=[score_table(comparison, b, context) for b in comparison.backbones],
         charts=list(_charts(comparison)),
         legend=legend(ranked),
         inferred=[one for contender in ranked if (one := _inferred(contender))],
-        variants=variant_table(comparison, metric, context) if comparison.variants else None,
+        variants=variant_table(comparison, context) if comparison.variants else None,
         costs=cost_table(ranked),
         setups=[(contender, _changed(contender.config)) for contender in ranked],
     )
@@ -125,22 +106,23 @@ def legend(contenders: Sequence[Contender]) -> list[Contender]:
     return sorted(unique.values(), key=place)
 
 
-def _moved(contender: Contender) -> Moved:
+def _moved(contender: Contender) -> list[tuple[int, float]]:
+    """Columns that interventions found to shift between groups, by how many runs and how much."""
     shares: dict[int, list[float]] = {}
     for found in filter(None, (run.result.findings for run in contender.runs)):
         for column, share in zip(found.moved_columns, found.share, strict=True):
             shares.setdefault(column, []).append(share)
     ranked = sorted(shares, key=lambda c: (-len(shares[c]), -mean(shares[c]), c))
-    return Moved(contender, [(column, 100 * mean(shares[column])) for column in ranked])
+    return [(column, 100 * mean(shares[column])) for column in ranked]
 
 
 def _charts(comparison: Comparison) -> Iterator[tuple[str, Chart]]:
     for backbone in comparison.backbones:
-        histories = [(c, read_histories(c)) for c in comparison.of(backbone)[::-1]]
+        curves = [(c, read_curves(c)) for c in comparison.of(backbone)[::-1]]
         quiet = _quiet(comparison, backbone)
-        for words, curve in (("under shift", under_shift), ("validation", validation)):
-            if chart := draw_chart(histories, curve, quiet):
-                yield f"{backbone_label(backbone)}, {words}", chart
+        for name in ("under shift", "validation"):
+            if chart := draw_chart([(c, found[name]) for c, found in curves], quiet):
+                yield f"{backbone_label(backbone)}, {name}", chart
 
 
 def _quiet(comparison: Comparison, backbone: str) -> set[str]:
@@ -160,17 +142,17 @@ def _quiet(comparison: Comparison, backbone: str) -> set[str]:
 def _inferred(contender: Contender) -> Inferred | None:
     """Bars of the first run: environments have no names, so those of two runs do not add up."""
     inferred = [(run.config, run.result.inferred_environments) for run in contender.runs]
-    found = [(config, environments) for config, environments in inferred if environments]
-    if not found:
+    runs = [(config, environments) for config, environments in inferred if environments]
+    if not runs:
         return None
-    config, first = found[0]
+    shown, first = runs[0]
+    found = [environments for _, environments in runs]
     layers = []
     for i in range(len(first.effective)):
-        matches = [one.alignment[i] for _, one in found if one.alignment]
-        effective = Score([one.effective[i] for _, one in found])
+        matches = [one.alignment[i] for one in found if one.alignment]
+        effective = Score([one.effective[i] for one in found])
         bars = [(_split_name(name), rows[i]) for name, rows in first.posterior.items()]
         layers.append(LayerEnvironments(effective, Score(matches) if matches else None, bars))
-    shown = f"data seed {config.data_seed}, run seed {config.seed}"
     return Inferred(contender, shown, len(first.posterior["train"][0]), layers)
 
 

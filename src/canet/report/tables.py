@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from canet.errors import CanetError
-from canet.report.score import GAP, Published, Score, rank
-from canet.util.files import atomic_path, read_json
+from canet.report.score import GAP, Score, rank
+from canet.util.files import atomic_path
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
@@ -47,11 +47,11 @@ class Table:
     @classmethod
     def read(cls, path: Path) -> Table:
         """The table whose JSON `write` left at `path`."""
+        from pydantic import TypeAdapter
+
         try:
-            content = read_json(path)
-            rows = [[_cell(cell) for cell in row] for row in content["rows"]]
-            return cls(**content | {"rows": rows})
-        except (ValueError, TypeError, LookupError) as error:
+            return TypeAdapter(cls).validate_json(path.read_bytes())
+        except ValueError as error:
             raise CanetError(f"'{path}' is not a table that `canet reproduce` wrote") from error
 
     def write(self, folder: Path) -> None:
@@ -77,18 +77,22 @@ class Table:
     @cached_property
     def heads(self) -> list[str]:
         """Heads as they are shown: `paper` behind the columns that have published numbers."""
-        beside = self._beside()
-        pairs = ([head, "paper"][: 1 + (i in beside)] for i, head in enumerate(self.columns))
+        pairs = ([h, "paper"] if self._published(i) else [h] for i, h in enumerate(self.columns))
         return [head for pair in pairs for head in pair]
 
     @cached_property
     def shown(self) -> list[list[Text]]:
         """The rows under these heads."""
-        beside = self._beside()
-        return [
-            [text for i, cell in enumerate(row) for text in _texts(cell, i in beside)]
-            for row in self.rows
-        ]
+        paired = [self._published(i) for i in range(len(self.columns))]
+        rows: list[list[Text]] = []
+        for row in self.rows:
+            rows.append([])
+            for cell, has_paper in zip(row, paired, strict=True):
+                score = Score([]) if isinstance(cell, str) else cell
+                rows[-1].append(Text(cell if isinstance(cell, str) else cell.text, score.rank))
+                if has_paper:
+                    rows[-1].append(Text(score.published.text if score.published else GAP))
+        return rows
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows as plain text."""
@@ -130,11 +134,11 @@ class Table:
 
     def parts(self, widest: int) -> list[Table]:
         """The table cut into ones with at most `widest` columns of numbers, each with its texts."""
-        scored, beside = self._scored(), self._beside()
+        scored = self._scored()
         texts = [i for i in range(len(self.columns)) if i not in scored]
         groups: list[list[int]] = [[]]
         for i in scored:
-            if sum(1 + (j in beside) for j in [*groups[-1], i]) > widest:
+            if sum(1 + self._published(j) for j in [*groups[-1], i]) > widest:
                 groups.append([])
             groups[-1].append(i)
         parts = []
@@ -143,33 +147,16 @@ class Table:
             parts.append(replace(self, columns=[self.columns[i] for i in group], rows=rows))
         return parts
 
+    def _scores(self, column: int) -> list[Score]:
+        return [cell for row in self.rows if isinstance(cell := row[column], Score)]
+
     def _scored(self) -> list[int]:
         """Columns that hold scores."""
-        columns = range(len(self.columns))
-        return [i for i in columns if any(isinstance(row[i], Score) for row in self.rows)]
+        return [i for i in range(len(self.columns)) if self._scores(i)]
 
-    def _beside(self) -> set[int]:
-        """Columns with a published number in some row."""
-        return {i for row in self.rows for i, cell in enumerate(row) if _published(cell)}
-
-
-def _published(cell: Cell) -> Published | None:
-    return cell.published if isinstance(cell, Score) else None
-
-
-def _texts(cell: Cell, beside: bool) -> list[Text]:
-    """A cell as it is shown, and `beside` it what the paper has."""
-    own = Text(cell) if isinstance(cell, str) else Text(cell.text, cell.rank)
-    paper = _published(cell)
-    return [own, Text(paper.text if paper else GAP)] if beside else [own]
-
-
-def _cell(content: Any) -> Cell:
-    """A cell from its JSON."""
-    if isinstance(content, str):
-        return content
-    paper = content["published"]
-    return Score(**content | {"published": paper and Published(*paper)})
+    def _published(self, column: int) -> bool:
+        """Whether a column has a published number in some row."""
+        return any(score.published for score in self._scores(column))
 
 
 def _numbers(score: Score) -> list[str]:

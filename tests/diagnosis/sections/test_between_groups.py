@@ -83,13 +83,6 @@ def test_without_a_new_graph_and_clear_columns_nothing_shifted_and_nothing_is_tr
     assert found.relied_on is None
 
 
-def test_a_model_without_a_screen_has_none() -> None:
-    model = planted(sign_of(3), random_graph())
-    found = diagnose(model, random_graph(), random_graph(seed=1), repeats=1)
-    assert found.between_groups is None
-    assert found.to_json()["between_groups"] is None
-
-
 def worlds(seed: int, world: np.ndarray) -> Data:
     """Forty columns of noise: column 0 predicts the class everywhere, columns 7 and 9 by
     world.

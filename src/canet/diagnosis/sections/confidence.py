@@ -130,10 +130,10 @@ def unlike(exam: Examination) -> Unlike | None:
         return None
     valid = kept.unlike_training(kept.valid_embedding).numpy()
     new = kept.unlike_training(torch.from_numpy(graph.embedding)).numpy()
-    wrong, distance = (graph.prediction != graph.y)[graph.scored], new[graph.scored]
-    some = bool(wrong.any() and not wrong.all())
+    right, distance = graph.right, new[graph.scored]
+    some = bool(right.any() and not right.all())
     return Unlike(
         auroc=auroc(valid, new),
         far=share(new > FAR),
-        finds_errors=auroc(distance[~wrong], distance[wrong]) if some else None,
+        finds_errors=auroc(distance[right], distance[~right]) if some else None,
     )

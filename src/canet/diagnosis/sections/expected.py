@@ -41,11 +41,6 @@ class ExpectedScore:
     actual: Estimate | None
     nodes: int
 
-    @property
-    def error(self) -> float | None:
-        """Points by which the first estimate is too high; None without labels."""
-        return None if self.actual is None else self.thresholded.value - self.actual.value
-
 
 def examine(exam: Examination) -> ExpectedScore | None:
     """The accuracy to expect on the new graph; None without one."""

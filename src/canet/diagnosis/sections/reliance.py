@@ -99,7 +99,6 @@ def reliance(
     is taken as $s_R^2/R + s_N^2/N$, of the means by draw and by node, which is on the safe side.
     They ignore that nodes of one graph depend on each other.
     """
-    compare = _Comparison(graph)
     n, columns = graph.num_nodes, graph.x.shape[1]
     several = graph.environment is not None and np.unique(graph.environment).size > 1
     every = blocks | {ALL: np.arange(columns)}
@@ -119,19 +118,19 @@ def reliance(
         for _ in range(draws):
             tick(name)
             predictions.append(graph.predict_edges(change()))
-        effects.append(compare(name, "edges", 0, predictions))
+        effects.append(_effect(graph, name, "edges", 0, predictions))
     own, others = _own_and_others(graph, seed, tick)
     return Reliance(
         nodes=n,
         scored=int(graph.scored.sum()),
-        accuracy=share(compare.before_right) if graph.scored.any() else None,
+        accuracy=share(graph.right) if graph.scored.any() else None,
         donors="other environments" if several else "other nodes",
         repeats=repeats,
         features=sorted(features, key=lambda effect: -effect.flipped.value),
         everything=everything,
         edges=effects,
-        own=compare(OWN, "node", columns, [own]),
-        others=compare(OTHERS, "node", columns, [others]),
+        own=_effect(graph, OWN, "node", columns, [own]),
+        others=_effect(graph, OTHERS, "node", columns, [others]),
     )
 
 
@@ -149,7 +148,7 @@ def exchanged(
         tick(name)
         donors = draw_donors(graph.num_nodes, random, graph.environment)
         predictions.append(graph.predict_features(replace_features(graph.x, donors, columns)))
-    return _Comparison(graph)(name, "features", columns.size, predictions)
+    return _effect(graph, name, "features", columns.size, predictions)
 
 
 def num_passes(num_blocks: int, repeats: int) -> int:
@@ -157,29 +156,17 @@ def num_passes(num_blocks: int, repeats: int) -> int:
     return (num_blocks + 1 + 2) * repeats + 1 + 2 * FOLDS
 
 
-class _Comparison:
-    """Compares changed predictions with those on the graph as it is."""
-
-    def __init__(self, graph: DiagnosedGraph) -> None:
-        self._before, self._scored = graph.prediction, graph.scored
-        self._y = graph.y[self._scored]
-        self.before_right = self._right(self._before)
-
-    def __call__(
-        self, name: str, kind: Kind, columns: int, predictions: Sequence[np.ndarray]
-    ) -> Effect:
-        """The effect of a change from changed predictions $[N]$, one for each draw."""
-        draws = [(p != self._before, self._right(p)) for p in predictions]
-        flips, right = (np.stack(values) for values in zip(*draws, strict=True))
-        accuracy = lost = None
-        if self._scored.any():
-            accuracy = _share(right)
-            mean, variance = _moments(self.before_right.astype(float) - right)
-            lost = normal(100 * mean, 1e4 * variance)
-        return Effect(name, kind, columns, _share(flips), accuracy, lost)
-
-    def _right(self, prediction: np.ndarray) -> np.ndarray:
-        return np.asarray(prediction[self._scored] == self._y)
+def _effect(
+    graph: DiagnosedGraph, name: str, kind: Kind, columns: int, predictions: Sequence[np.ndarray]
+) -> Effect:
+    """The effect of a change from changed predictions $[N]$, one for each draw."""
+    after = np.stack(predictions)
+    flips = _share(after != graph.prediction)
+    if not graph.scored.any():
+        return Effect(name, kind, columns, flips, None, None)
+    right = (after == graph.y)[:, graph.scored]
+    mean, variance = _moments(graph.right.astype(float) - right)
+    return Effect(name, kind, columns, flips, _share(right), normal(100 * mean, 1e4 * variance))
 
 
 def _share(hits: np.ndarray) -> Estimate:

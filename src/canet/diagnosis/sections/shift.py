@@ -18,7 +18,7 @@ from canet.diagnosis.columns import (
     kolmogorov_smirnov,
 )
 from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.examination import TRAINING, Examination
+from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
 from canet.diagnosis.sections.reliance import Effect, exchanged
 from canet.diagnosis.two_sample import two_sample_test
@@ -80,7 +80,7 @@ class Shift:
     # What drawing the columns that shifted from other nodes does on the training graph: what to
     # expect if they carry no information any more. None unless both graphs were given and some
     # column shifted.
-    stressed: Effect | None = None
+    stressed: Effect | None
 
     @property
     def shifted_parts(self) -> list[Part]:
@@ -133,7 +133,7 @@ def training_sample(exam: Examination) -> Sample:
 
 def new_sample(exam: Examination) -> Sample:
     """The same of the new graph, at most 5,000 nodes; counts and homophily are of all nodes."""
-    graph, classes = exam.graphs["new"], len(exam.model.classes_)
+    graph, classes = exam.graphs[NEW], len(exam.model.classes_)
     nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(exam.seed))
     return Sample(
         x=graph.x[nodes],
@@ -151,21 +151,10 @@ def examine(exam: Examination) -> Shift | None:
     Columns are compared one by one and all together, by a classifier that tries to distinguish
     the nodes of the two graphs. p-values are corrected within the columns and within the parts.
     """
-    if exam.new is None:
-        return None
-    found = compare(exam)
-    training = exam.graphs.get(TRAINING)
-    if not found.shifted_columns or training is None:
-        return found
-    chosen = np.sort([column.number for column in found.shifted_columns])
-    stressed = exchanged(training, SHIFTED, chosen, exam.seed, exam.repeats, exam.tick)
-    return replace(found, stressed=stressed)
-
-
-def compare(exam: Examination) -> Shift:
-    """What shifted, without what that means for the training graph."""
     from scipy.stats import false_discovery_control
 
+    if exam.new is None:
+        return None
     before, after = training_sample(exam), new_sample(exam)
     if sp.issparse(before.x) != sp.issparse(after.x):
         before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
@@ -182,12 +171,18 @@ def compare(exam: Examination) -> Shift:
             pair = before.x[:, numbers], after.x[:, numbers]
             found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS)
         blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
+    shifted, stressed = [column.number for column in columns if column.shifted], None
+    if shifted and TRAINING in exam.graphs:
+        stressed = exchanged(
+            exam.graphs[TRAINING], SHIFTED, np.array(shifted), exam.seed, exam.repeats, exam.tick
+        )
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
         blocks=sorted(blocks, key=lambda block: -block.effect),
         class_rates=_class_rates(exam.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
+        stressed=stressed,
     )
 
 
