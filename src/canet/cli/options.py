@@ -93,7 +93,9 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
 ]
-Epochs = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Short for --set epochs=N.")]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: the method's.")
+]
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", help="File with settings, such as best.json of a search."),

@@ -11,7 +11,6 @@ import typer
 
 from canet.cli import options
 from canet.cli.app import app
-from canet.settings import LARGEST
 
 
 @app.command()
@@ -28,10 +27,7 @@ def search(
     sampler: Annotated[
         Literal["tpe", "random", "grid"], typer.Option(help="How settings are chosen.")
     ] = "tpe",
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: as in training."),
-    ] = None,
+    epochs: options.Epochs = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -65,26 +61,16 @@ def search(
     from canet.store import RunConfig
 
     check_backbone(backbone)
-    settings = override(
-        unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
-    )
+    changes = {} if epochs is None else {"epochs": epochs}
+    settings = override(unsearched(task, method, backbone), changes)
     how = protocol, data_seed, features, inductive
     base = RunConfig(task, *how, method, backbone, asdict(settings), seed=0, generator=generator)
     plan = Plan(base, sampler, seeds)
 
     from canet.search.search import run_search
 
-    best = run_search(
-        plan,
-        trials,
-        out or Path("searches") / plan.name,
-        storage,
-        jobs,
-        device,
-        data_root,
-        quiet or as_json,
-        ray,
-    )
+    folder, silent = out or Path("searches") / plan.name, quiet or as_json
+    best = run_search(plan, trials, folder, storage, jobs, device, data_root, silent, ray)
     if as_json:
         print(json.dumps(best, indent=2))
     elif not quiet:

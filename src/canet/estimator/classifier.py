@@ -323,7 +323,9 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
             CPU where its GPU is missing.
 
     Raises:
-        ChecksumError, MissingFileError, VersionError: Why the model cannot be read.
+        ChecksumError: A file is not what was written.
+        MissingFileError: There is no model, or one of its files is missing.
+        VersionError: Another version wrote it, with names that this one does not know.
     """
     return load_classifier(NodeClassifier, Path(path), device)
 

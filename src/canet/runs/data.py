@@ -45,7 +45,7 @@ def compare_data(
         else:
             for place in runs:
                 place.check_data(data)
-    reasons = {"do not record their data": unknown, "have data that is not here": absent}
+    reasons = {"do not record their data": unknown, "were trained on data that is not here": absent}
     for reason, count in reasons.items():
         if count and not quiet:
             print(f"{count} finished runs {reason}: they are used as they are", file=sys.stderr)
