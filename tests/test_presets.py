@@ -189,8 +189,3 @@ def test_searched_settings_of_the_package_fit_their_methods() -> None:
                 settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()
                 assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
-
-
-def test_unknown_method_is_rejected() -> None:
-    with pytest.raises(CanetError, match="did you mean 'canet'"):
-        preset("cora", "cannet", "gcn")

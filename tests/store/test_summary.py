@@ -60,11 +60,6 @@ def test_spread_is_the_mean_and_the_deviation_of_a_sample() -> None:
     assert spread["std"] == pytest.approx(math.sqrt(sum(squares) / 2))
 
 
-def test_one_run_deviates_by_nothing() -> None:
-    scores = summarise([scored()], "accuracy")["scores"]
-    assert scores["valid"] == {"mean": 80.0, "std": 0.0, "values": [80.0]}
-
-
 def test_shifted_sets_are_listed_one_by_one_in_their_order_and_as_a_mean_per_run() -> None:
     scores = summarise([scored(0), scored(2)], "accuracy")["scores"]
     assert list(scores["test_ood"]) == ["near", "far"]
