@@ -10,7 +10,7 @@ import typer
 
 from benchmarks.harness import run_bench
 from canet.cli.main import main
-from canet.cli.options import DataRoot, Device, DeviceOption, Quiet, names
+from canet.cli.options import DataRoot, Device, Quiet, names
 from canet.errors import CanetError
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -28,7 +28,7 @@ def bench(
     seconds: Annotated[
         float | None, typer.Option(min=0, max=3600, help="About how long to time each contender.")
     ] = None,
-    device: DeviceOption = Device.auto,
+    device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[
         Path, typer.Option(help="JSON file for the measurements; pictures go next to it.")
@@ -39,7 +39,7 @@ def bench(
     if growth and (full or tasks):
         raise CanetError("--growth measures nothing else: leave out --full and --tasks")
     what = "--growth" if growth else "--full" if full else "--quick"
-    command = ["python", "-m", "benchmarks", what, "--device", device.value]
+    command = ["python", "-m", "benchmarks", what, "--device", device]
     command += ["--tasks", tasks] if tasks else []
     command += ["--seconds", f"{seconds:g}"] if seconds is not None else []
     run_bench(
@@ -48,7 +48,7 @@ def bench(
         full,
         names(tasks),
         growth,
-        device.value,
+        device,
         seconds,
         data_root,
         quiet,

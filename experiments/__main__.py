@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from canet.cli.main import main
-from canet.cli.options import DataRoot, Device, DeviceOption, Jobs, Quiet, RayAddress, names
+from canet.cli.options import DataRoot, Device, Jobs, Quiet, RayAddress, names
 from canet.cli.reproduce import Archive, Methods, Out, Quick, Retry, Tasks
 from canet.paper import Scope
 from canet.paper.reproduce import reproduce
@@ -22,7 +22,7 @@ def run(
     out: Out,
     jobs: Jobs = 1,
     quick: Quick = False,
-    device: DeviceOption = Device.auto,
+    device: Device = "auto",
     methods: Methods = None,
     tasks: Tasks = None,
     retry: Retry = False,
@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """One of our own studies: run its jobs, then write its tables and figures."""
     scope = Scope(quick, names(methods), names(tasks), data_root)
-    if reproduce(EXPERIMENTS, name, out, scope, jobs, device.value, retry, archive, quiet, ray):
+    if reproduce(EXPERIMENTS, name, out, scope, jobs, device, retry, archive, quiet, ray):
         raise typer.Exit(1)
 
 

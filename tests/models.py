@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
-from canet.store.model_folder import ModelFile
+from canet.store.model_folder import ModelFile, write_model
 
 FILE = ModelFile(
     params={"method": "erm", "class_weight": [["α", 0.1 + 0.2], ["b", 1]], "epochs": None},
@@ -28,3 +31,12 @@ def tensors(start: int) -> dict[str, dict[str, Tensor]]:
         "weights": {"a": torch.arange(start, start + 6.0).view(2, 3).t(), "b": torch.tensor(True)},
         "reference": {"none": torch.empty(0, 4), "x.shape": torch.tensor([start, 4])},
     }
+
+
+def saying(start: int) -> ModelFile:
+    """What model.json says of the model with these `tensors`."""
+    return replace(FILE, num_features=start)
+
+
+def write(folder: Path, start: int) -> None:
+    write_model(folder, saying(start), tensors(start))

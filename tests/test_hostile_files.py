@@ -18,7 +18,7 @@ from canet.errors import CanetError
 from canet.presets import read_settings
 from canet.store import RunFolder
 from canet.store.archive import runs_at
-from canet.store.checkpoints import read_checkpoint
+from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_files

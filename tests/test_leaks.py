@@ -62,7 +62,7 @@ def test_a_graph_is_read_many_times(tmp_path: Path) -> None:
     check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 60)
 
 
-def test_a_file_that_is_refused_many_times_stays_closed(tmp_path: Path) -> None:
+def test_a_file_that_is_rejected_many_times_stays_closed(tmp_path: Path) -> None:
     for name in ("graph.npz", "graph.pt"):
         (tmp_path / name).write_bytes(b"PK\x03\x04 and then nothing")
 

@@ -182,7 +182,7 @@ def test_fit_takes_a_graph_or_refuses_it(data: Data, method: str) -> None:
 
 @CAREFUL
 @given(data=graphs(), draw=st.data())
-def test_arguments_of_fit_are_taken_or_refused(data: Data, draw: st.DataObject) -> None:
+def test_arguments_of_fit_are_taken_or_rejected(data: Data, draw: st.DataObject) -> None:
     n = 24
     arguments = {
         "train": draw.draw(node_sets(n)),
@@ -217,7 +217,7 @@ def test_a_diagnosis_takes_graphs_or_refuses_them(
 
 @CAREFUL
 @given(data=graphs(), draw=st.data())
-def test_a_task_is_made_or_refused(data: Data, draw: st.DataObject) -> None:
+def test_a_task_is_made_or_rejected(data: Data, draw: st.DataObject) -> None:
     sets = [draw.draw(node_sets(24)) for _ in range(4)]
     names = ("train", "valid", "test_id", "in_distribution")
     metric = draw.draw(st.sampled_from(["accuracy", "roc_auc", "macro_f1", "acuracy", 3]))
@@ -235,7 +235,7 @@ def test_a_task_is_made_or_refused(data: Data, draw: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "graph", {}, [1], torch.ones(3, 3), Data()])
-def test_what_is_no_graph_is_refused(trained: list[canet.NodeClassifier], wrong: Any) -> None:
+def test_what_is_no_graph_is_rejected(trained: list[canet.NodeClassifier], wrong: Any) -> None:
     for act in (
         read_user_graph,
         trained[0].predict,

@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,8 +13,8 @@ from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
 from canet.presets import preset
-from canet.search.collect import collect
 from canet.util.files import read_json, write_json
+from experiments.collect_searches import collect
 
 # The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.
 PUBLISHED = """
@@ -171,15 +170,6 @@ def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path
     assert (content["date"], content["hardware"]) == ("2026-11-15", "NVIDIA H200")
 
 
-def test_collection_does_not_depend_on_the_order_of_folders(tmp_path: Path) -> None:
-    write_best(tmp_path / "a", method="irm", hidden=32)
-    write_best(tmp_path / "b", method="coral", task="citeseer")
-    folders = [tmp_path / "a", tmp_path / "b"]
-    text = json.dumps(collect(folders))
-    assert json.dumps(collect(folders[::-1])) == text
-    assert json.dumps(collect([tmp_path])) == text
-
-
 def test_no_search_and_two_searches_of_one_method_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="no finished search"):
         collect([tmp_path])
@@ -199,8 +189,3 @@ def test_searched_settings_of_the_package_fit_their_methods() -> None:
                 settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()
                 assert {*entry} == {"settings", "valid", "trials", "epochs", "features"}
-
-
-def test_unknown_method_is_refused() -> None:
-    with pytest.raises(CanetError, match="did you mean 'canet'"):
-        preset("cora", "cannet", "gcn")

@@ -119,7 +119,7 @@ def test_unknown_setting_names_the_nearest_and_lists_all_in_one_line() -> None:
         override(Example(), {"widht": "3"})
 
 
-def test_override_changes_what_it_is_told_and_leaves_the_given_settings_alone() -> None:
+def test_override_changes_what_it_is_given_and_leaves_the_given_settings_alone() -> None:
     given = Example(rate=0.2)
     assert override(given, {"width": "3", "flag": "true"}) == Example(width=3, rate=0.2, flag=True)
     assert given == Example(rate=0.2)
@@ -133,7 +133,7 @@ def test_assignments_are_split_at_the_first_equals_sign_and_the_last_counts() ->
 
 
 @pytest.mark.parametrize("text", ["tau", "=2", " =2", "", "--tau 2"])
-def test_what_is_not_key_equals_value_is_refused_in_one_line(text: str) -> None:
+def test_what_is_not_key_equals_value_is_rejected_in_one_line(text: str) -> None:
     with pytest.raises(CanetError, match="key=value"):
         parse_assignments([text])
 

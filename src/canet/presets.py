@@ -1,8 +1,8 @@
 """The settings that each task, method and backbone start from: published, or found by search.
 
 CaNet starts from what its authors published. For its competitors nothing is: they start from
-`searched.json`, which `canet.search.collect` makes from many searches on validation data. It has
-searches of CaNet too, to compare it on equal terms.
+`searched.json`, which `experiments/collect_searches.py` makes from many searches on validation
+data. It has searches of CaNet too, to compare it on equal terms.
 """
 
 from __future__ import annotations

@@ -10,9 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,8 +23,9 @@ NUM_USERS = 300
 QUICK = ("--epochs", "3", "--device", "cpu")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
+    """What a command answered."""
+
     code: int
     out: str
     err: str

@@ -1,12 +1,10 @@
-"""Graphs of one's own on the command line: inspect, fit, predict, diagnose."""
+"""Your graph on the command line: inspect, fit, predict, diagnose."""
 
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
 from canet.util.sparse import from_scipy, to_scipy
 from tests.cli.commands import call, call_in_new_process
-from tests.own_tables import write_university
 
 QUICK = ("--epochs", 5, "--set", "hidden=8", "--device", "cpu")
 
@@ -65,7 +62,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_fit_tells_scores_columns_and_what_to_do_next(place: Path, tmp_path: Path) -> None:
+def test_fit_shows_scores_columns_and_what_to_do_next(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", "--undirected", *QUICK)
     answer = call(tmp_path, *command, "--out", "model")
     assert answer.code == 0
@@ -141,7 +138,7 @@ def test_parquet_predictions_hold_what_csv_holds(place: Path, tmp_path: Path) ->
     assert [{k: str(v) for k, v in row.items()} for row in table] == rows
 
 
-def test_a_graph_stored_one_way_is_told_in_one_line(place: Path, tmp_path: Path) -> None:
+def test_a_graph_stored_one_way_is_a_warning_in_one_line(place: Path, tmp_path: Path) -> None:
     command = ("fit", place / "january", "--label", "topic", *QUICK, "--out", "model", "--quiet")
     answer = call_in_new_process(tmp_path, *command)
     assert (answer.code, answer.out) == (0, "")
@@ -149,7 +146,7 @@ def test_a_graph_stored_one_way_is_told_in_one_line(place: Path, tmp_path: Path)
     assert answer.err.count("\n") == 1
 
 
-def test_inspect_tells_what_was_read(place: Path) -> None:
+def test_inspect_shows_what_was_read(place: Path) -> None:
     answer = call(place, "inspect", "january", "--label", "topic", "--time", "month")
     assert answer.code == 0
     for words in ("90 nodes", "270 edges", "topic", "Rome", "2026-01-01", "--undirected"):
@@ -158,7 +155,7 @@ def test_inspect_tells_what_was_read(place: Path) -> None:
     assert content["nodes"] == 90
 
 
-def test_diagnose_tells_one_screen_a_page_and_json(place: Path, tmp_path: Path) -> None:
+def test_diagnose_prints_text_a_page_and_json(place: Path, tmp_path: Path) -> None:
     command = ("diagnose", place / "model", place / "february", "--repeats", 2)
     answer = call(tmp_path, *command, "--training", place / "january", "-o", "page.html")
     assert answer.code == 0
@@ -189,7 +186,7 @@ def test_diagnose_tells_one_screen_a_page_and_json(place: Path, tmp_path: Path) 
         (("inspect", "nowhere"), "nowhere"),
     ],
 )
-def test_a_wrong_command_is_refused_in_one_line_and_leaves_nothing(
+def test_a_wrong_command_is_rejected_in_one_line_and_leaves_nothing(
     place: Path, arguments: Sequence[str], words: str
 ) -> None:
     before = sorted(place.rglob("*"))
@@ -239,32 +236,3 @@ def test_twitch_from_files_scores_what_the_task_scores(
         command = ("predict", "model", f"{name}.npz", "--out", "p.csv", "--device", "cpu", "--json")
         score = call(tmp_path, *command).content["score"]
         assert score == pytest.approx(trained["test_ood"][name]["mean"], abs=1e-6)
-
-
-def join(first: Path, second: Path, out: Path) -> None:
-    """Two CSV folders as one graph, ids kept apart by the folder's name."""
-    out.mkdir()
-    for table, columns in (("nodes.csv", ["id"]), ("edges.csv", ["source", "target"])):
-        rows: list[dict[str, Any]] = []
-        for folder in (first, second):
-            for row in read_csv(folder / table):
-                rows.append(row | {c: f"{folder.name} {row[c]}" for c in columns})
-        with (out / table).open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-
-
-@pytest.mark.slow
-def test_a_university_is_predicted_by_a_model_of_two_others(
-    data_root: Path, tmp_path: Path
-) -> None:
-    for name in ("cornell", "texas", "wisconsin"):
-        write_university(data_root, name, tmp_path / name)
-    join(tmp_path / "cornell", tmp_path / "texas", tmp_path / "two")
-    fit = ("fit", "two", "--label", "category", "--directed", "--backbone", "sage")
-    fitted = call(tmp_path, *fit, "--epochs", 60, "--out", "model", "--json")
-    assert fitted.code == 0
-    assert json.loads(fitted.out)["features"] <= 1703
-    answer = call(tmp_path, "predict", "model", "wisconsin", "--out", "p.csv", "--json")
-    assert json.loads(answer.out)["score"] > 60  # the most frequent class has 47 %

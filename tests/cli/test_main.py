@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ import torch
 
 from canet import __version__, cli
 from canet.data import ShiftTask
-from canet.training import Trainer
 from canet.util.signals import SIGNALS
 from tests.cli.commands import QUICK, Answer, Canet, call_in_new_process
 
@@ -229,29 +227,6 @@ def test_a_signal_is_one_line_and_its_exit_code(
     assert (answer.code, answer.out) == (128 + number, "")
     assert answer.err.startswith("canet: interrupted")
     assert answer.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("epoch", [2, 3])
-def test_an_interrupted_training_goes_on_to_the_same_scores(
-    epoch: int, finished: tuple[Path, dict[str, Any]], canet: Canet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    score, scored = Trainer.score, 0
-
-    def interrupt(self: Trainer, *arguments: Any) -> torch.Tensor:
-        nonlocal scored
-        scored += 1
-        if scored == epoch:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return score(self, *arguments)
-
-    line = ("train", "synthetic", "--seeds", 2, *QUICK)
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "score", interrupt)
-        assert canet(*line).code == 143
-    scored_before, scored, epoch = scored, 0, -1
-    monkeypatch.setattr(Trainer, "score", interrupt)
-    assert canet(*line, "--json").content["scores"] == finished[1]["scores"]
-    assert scored == 6 - scored_before  # no epoch is trained twice
 
 
 # Terminals

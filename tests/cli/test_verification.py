@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import torch
 from canet.cli.verification import verify
 from canet.errors import CanetError
 from canet.methods import METHODS
-from canet.store import RunFolder, find_runs, write_archive
+from canet.store import RunFolder
 from canet.store.model_folder import write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Trainer
@@ -105,14 +104,6 @@ def test_saved_models_are_read(tmp_path: Path) -> None:
     found = verify(tmp_path)
     assert found.models == 1
     assert "weights" in found.problems[0]
-
-
-def test_an_archive_is_read(tmp_path: Path) -> None:
-    write(tmp_path / "runs")
-    write_archive(find_runs(tmp_path), tmp_path / "runs.tar.xz")
-    shutil.rmtree(tmp_path / "runs")
-    answer = call(tmp_path, "verify", "runs.tar.xz")
-    assert (answer.code, answer.out) == (0, "1 finished run(s): nothing wrong\n")
 
 
 def test_runs_of_a_committed_archive_have_nothing_wrong() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import subprocess
 import sys
@@ -109,16 +108,6 @@ def test_nodes_far_from_training_are_unlike_it(model: canet.NodeClassifier) -> N
     assert model.unlike_training(far).mean() > model.unlike_training(near).mean() + 0.2
 
 
-def test_the_given_graph_stays_as_it_is(model: canet.NodeClassifier) -> None:
-    data = own_graph()
-    before = copy.deepcopy(data)
-    fitted(data).predict(data)
-    assert list(data.keys()) == list(before.keys())
-    assert data.x.equal(before.x)
-    assert data.edge_index.equal(before.edge_index)
-    assert (data.y == before.y).all()
-
-
 def test_the_same_seed_gives_the_same_bits_and_another_other_ones() -> None:
     new = own_graph(31, seed=1)
     first, again, other = (fitted(random_state=seed).predict_proba(new) for seed in (0, 0, 1))
@@ -173,13 +162,6 @@ def test_nothing_is_predicted_before_fit() -> None:
 def test_silent_means_silent(capfd: pytest.CaptureFixture[str]) -> None:
     fitted()
     assert capfd.readouterr() == ("", "")
-
-
-def test_another_number_of_features_is_an_error(model: canet.NodeClassifier) -> None:
-    new = own_graph()
-    new.x = new.x[:, :4]
-    with pytest.raises(InputError, match="X has 4 features"):
-        model.predict(new)
 
 
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:

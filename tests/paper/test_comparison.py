@@ -96,7 +96,7 @@ def test_structural_results_are_not_set_beside_published_numbers(
     assert {cell for row in lead.rows for cell in row[5:]} == {"–"}
 
 
-def test_a_tie_for_a_rank_is_told_and_all_the_best_others_are_named(
+def test_a_tie_for_a_rank_is_shown_and_all_the_best_others_are_named(
     table1: Table1, tmp_path: Path
 ) -> None:
     lead = table1.tables(write_runs(table1, tmp_path, lambda config: 70.0))[1]

@@ -11,8 +11,7 @@ from canet.paper.weights import (
     Weights,
     branch_weights,
     branch_weights_at_start,
-    mean_cosine,
-    relative_distance,
+    over_pairs,
 )
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
@@ -22,11 +21,11 @@ from tests.paper.made_up import names, write_runs
 
 def test_equal_branches_have_similarity_1_and_unrelated_ones_distance_root_2() -> None:
     equal = torch.randn(1, 4, 4).expand(3, 4, 4)
-    assert mean_cosine(equal) == pytest.approx(1.0)
-    assert relative_distance(equal) == 0.0
+    assert over_pairs(equal, "cosine similarity") == pytest.approx(1.0)
+    assert over_pairs(equal, "relative distance") == 0.0
     weights = torch.eye(9)[:3].view(3, 3, 3)
-    assert mean_cosine(weights) == 0.0
-    assert relative_distance(weights) == pytest.approx(math.sqrt(2))
+    assert over_pairs(weights, "cosine similarity") == 0.0
+    assert over_pairs(weights, "relative distance") == pytest.approx(math.sqrt(2))
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])

@@ -26,3 +26,9 @@ def wait_until(fact: Callable[[], object]) -> None:
     while not fact():
         assert time.monotonic() - begin < PATIENCE, "waited in vain"
         time.sleep(0.01)
+
+
+def write_pid_and_sleep(path: Path) -> None:
+    path.with_suffix(".tmp").write_text(str(os.getpid()))
+    path.with_suffix(".tmp").rename(path)
+    time.sleep(600)

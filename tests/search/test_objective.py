@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from canet.search.objective import Objective, blind
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import METRICS, Trainer
+from tests.finished import make_config
 from tests.search.garbage import with_garbage_test_labels
 
 
@@ -25,18 +25,7 @@ def few_users() -> Iterator[None]:
 
 
 def config(method: str = "erm", epochs: int = 3) -> RunConfig:
-    settings = override(get_method(method).settings_type(), {"epochs": epochs, "hidden": 8})
-    return RunConfig(
-        task="synthetic",
-        protocol="paper",
-        data_seed=0,
-        features="original",
-        inductive=False,
-        method=method,
-        backbone="gcn",
-        settings=asdict(settings),
-        seed=0,
-    )
+    return make_config(method=method, epochs=epochs, hidden=8)
 
 
 def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() -> None:
@@ -96,7 +85,7 @@ def test_score_is_the_mean_of_the_runs_best_validation_scores() -> None:
     assert Objective(base, 2, "cpu", None)({"dropout": 0.5}) == pytest.approx(sum(best) / 2)
 
 
-def test_first_run_alone_tells_its_progress() -> None:
+def test_first_run_alone_reports_its_progress() -> None:
     told: list[int] = []
     Objective(config(), 2, "cpu", None)({}, lambda done, total, score: told.append(done))
     assert told == [1, 2, 3]

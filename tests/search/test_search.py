@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,6 @@ from typing import Any
 import pytest
 from optuna.storages import GrpcStorageProxy
 
-from canet import cli
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.errors import CanetError
@@ -32,6 +29,7 @@ from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
 from canet.training import Trainer
 from canet.util.processes import Processes
+from tests.cli.commands import call
 from tests.search.garbage import with_garbage_test_labels
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")
@@ -43,17 +41,6 @@ def few_users() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(synthetic, "NUM_USERS", 200)
         yield
-
-
-def call(folder: Path, *arguments: object) -> tuple[int, str, str]:
-    """Run `canet ARGUMENTS` within a folder: exit code, standard output, standard error."""
-    with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        patch.setattr(sys, "argv", ["canet", *map(str, arguments)])
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            cli.main()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, out.getvalue(), err.getvalue()
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -285,14 +272,6 @@ def test_machine_that_cannot_be_reached_is_one_line(
         reach(served)
 
 
-def test_several_seeds_count_with_their_mean(tmp_path: Path) -> None:
-    call(tmp_path, *QUIET, "--trials", 1, "--seeds", 2, "--out", "mine")
-    quick = ("--epochs", 2, "--seeds", 2, "--device", "cpu", "--json")
-    trained = json.loads(call(tmp_path, "train", "synthetic", "--method", "irm", *quick)[1])
-    assert read(tmp_path / "mine")["valid"] == pytest.approx(trained["scores"]["valid"]["mean"])
-    assert read(tmp_path / "mine")["importances"] == {}
-
-
 def test_trials_can_be_kept_in_a_database(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     call(tmp_path, *QUIET, "--trials", 2, "--storage", url, "--out", "mine")
@@ -344,7 +323,7 @@ def test_mistakes_are_one_line(line: str, name: str, tmp_path: Path) -> None:
     assert name in err
 
 
-def test_folder_of_another_search_is_refused_and_kept(found: tuple[Path, str]) -> None:
+def test_folder_of_another_search_is_rejected_and_kept(found: tuple[Path, str]) -> None:
     before = read(found[0] / "mine")
     code, _, err = call(found[0], *QUIET, "--backbone", "gat", "--trials", 1, "--out", "mine")
     assert (code, err.count("\n")) == (2, 1)

@@ -6,7 +6,6 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from optuna.trial import TrialState
 from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
-from canet.presets import preset
 from canet.search import search as search_module
 from canet.search import study as study_module
 from canet.search import worker as worker_module
@@ -32,7 +30,7 @@ from canet.search.study import (
     open_study,
     ranked_trials,
 )
-from canet.store import RunConfig
+from tests.finished import make_config
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
 Settings = Mapping[str, Any]
@@ -44,18 +42,7 @@ def plan_of(
     method: str = "erm",
     backbone: str = "gcn",
 ) -> Plan:
-    base = RunConfig(
-        task=task,
-        protocol="paper",
-        data_seed=0,
-        features="original",
-        inductive=False,
-        method=method,
-        backbone=backbone,
-        settings=asdict(preset(task, method, backbone)) | {"epochs": 60},
-        seed=0,
-    )
-    return Plan(base, sampler, seeds=1)
+    return Plan(make_config(task, method, backbone, epochs=60), sampler, seeds=1)
 
 
 class Landscape:
@@ -158,15 +145,6 @@ def test_plans_share_a_name_only_if_they_are_equal() -> None:
 
 
 # Trials
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_first_trial_is_where_the_search_starts(sampler: SamplerName, search: Search) -> None:
-    landscape = Landscape(smooth)
-    plan = plan_of(sampler, "pubmed", "canet")
-    search(plan, 2, landscape)
-    assert landscape.tried[0] == plan.start
-    assert landscape.tried[1] != plan.start
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -317,14 +295,6 @@ def test_file_that_is_not_a_journal_is_rejected_and_kept(notes: str, tmp_path: P
     with pytest.raises(CanetError, match=r"notes\.txt"):
         open_study(plan_of(), open_storage(str(path)))
     assert path.read_text() == notes
-
-
-def test_database_keeps_a_search_between_processes(tmp_path: Path, search: Search) -> None:
-    url, landscape = f"sqlite:///{tmp_path}/trials.db", Landscape(smooth)
-    for trials in (1, 3):
-        study = search(plan_of(), trials, landscape, url)
-    assert [trial.params for trial in done_trials(study)] == landscape.tried
-    assert len(landscape.tried) == 3
 
 
 @pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])

@@ -10,7 +10,7 @@ import pytest
 from canet.errors import CanetError, ChecksumError, MissingFileError
 from canet.report.results import find_results
 from canet.store import RunFolder, find_runs, runs_at, unpack_archive, write_archive
-from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
+from canet.store.run_folder import CONFIG, MARKER, RESULT, WEIGHTS
 from tests.cli.commands import call
 from tests.finished import change_result, make_config, write_run
 
@@ -84,11 +84,6 @@ def test_a_finished_run_is_not_replaced_and_an_unfinished_one_is(runs: Path, arc
     assert second.read_result().scores.keys() > {"ood/a"}
 
 
-def test_a_folder_of_runs_is_read_where_it_is(runs: Path) -> None:
-    with runs_at(runs) as root:
-        assert root == runs
-
-
 def test_what_is_not_an_archive_is_rejected(archive: Path, tmp_path: Path) -> None:
     archive.write_bytes(b"text")
     with pytest.raises(ChecksumError, match=archive.name):
@@ -101,7 +96,7 @@ def test_what_is_not_an_archive_is_rejected(archive: Path, tmp_path: Path) -> No
         unpack_archive(archive, tmp_path / "out")
 
 
-def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_leaves_the_folder_is_rejected(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as packed:
         packed.addfile(tarfile.TarInfo("../../evil/done"))
     with pytest.raises(CanetError, match="archive"):
@@ -112,16 +107,6 @@ def test_a_path_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
 def test_an_archive_needs_its_suffix(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(CanetError, match=r"end in \.tar\.xz"):
         write_archive(find_runs(runs), tmp_path / "runs.zip")
-
-
-def test_reading_curves_that_an_archive_left_out_names_the_file(
-    archive: Path, tmp_path: Path
-) -> None:
-    unpack_archive(archive, tmp_path / "again")
-    place = RunFolder(tmp_path / "again" / make_config().name / "seed-1")
-    assert not (place.path / METRICS).exists()
-    with pytest.raises(CanetError, match=METRICS):
-        place.read_metrics()
 
 
 def test_a_copy_of_a_run_is_neither_packed_nor_counted(

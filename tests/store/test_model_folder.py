@@ -15,10 +15,10 @@ from torch import Tensor
 
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
 from canet.methods.base import Findings
-from canet.store.model_folder import MODEL, ModelFile, ModelFolder, read_model, write_model
+from canet.store.model_folder import MODEL, ModelFolder, read_model, write_model
 from canet.store.sealed import CONTENT
 from canet.util.locks import LOCK
-from tests.models import FILE, tensors
+from tests.models import FILE, saying, tensors, write
 
 
 def assert_holds(folder: Path, start: int) -> None:
@@ -30,14 +30,6 @@ def assert_holds(folder: Path, start: int) -> None:
         for key, tensor in named.items():
             assert found[name][key].equal(tensor)
             assert found[name][key].dtype == tensor.dtype
-
-
-def saying(start: int) -> ModelFile:
-    return replace(FILE, num_features=start)
-
-
-def write(folder: Path, start: int) -> None:
-    write_model(folder, saying(start), tensors(start))
 
 
 @pytest.fixture
@@ -177,7 +169,7 @@ def test_a_model_saved_while_the_old_one_is_read_is_read_in_its_place(
 SAVE = """
 import sys
 from pathlib import Path
-from tests.store.test_model_folder import write
+from tests.models import write
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(60):
@@ -212,19 +204,13 @@ def test_two_processes_that_save_into_one_folder_leave_one_whole_model_at_any_mo
     assert len(visible(saved)) == 3
 
 
-def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     (tmp_path / "model-of-mine.safetensors").write_text("weights")
     before = sorted(tmp_path.iterdir())
     with pytest.raises(CanetError, match="other files"):
         write(tmp_path, 1)
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_an_empty_folder_or_one_with_hidden_files_only_takes_a_model(tmp_path: Path) -> None:
-    (tmp_path / ".gitkeep").touch()
-    write(tmp_path, 1)
-    assert_holds(tmp_path, 1)
 
 
 def test_files_of_others_beside_a_model_stay(saved: Path) -> None:
@@ -263,9 +249,3 @@ def test_a_missing_file_a_changed_one_and_an_unknown_entry_are_different_errors(
     place.write_record(place.files, place.read_record()[CONTENT] | {"later": 1})
     with pytest.raises(VersionError, match="later"):
         read_model(saved)
-
-
-def test_a_folder_in_place_of_model_json_is_rejected(tmp_path: Path) -> None:
-    (tmp_path / MODEL).mkdir()
-    with pytest.raises(CanetError, match="cannot read"):
-        read_model(tmp_path)

@@ -15,22 +15,13 @@ from canet.methods.base import Findings
 from canet.store import RunConfig, RunFolder, find_runs, run_folder
 from canet.store.config import grouped
 from canet.store.result import InferredEnvironments
-from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
+from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
 from canet.util.files import sha256
 from canet.util.locks import LOCK
 from tests.finished import make_result
 
-CONFIGURATION = RunConfig(
-    task="tiny",
-    protocol="paper",
-    data_seed=0,
-    features="original",
-    inductive=False,
-    method="erm",
-    backbone="gcn",
-    settings={"hidden": 8, "weight_decay": 5e-5, "estimator_learning_rate": None, "deep": True},
-    seed=1,
-)
+SETTINGS = {"hidden": 8, "weight_decay": 5e-5, "estimator_learning_rate": None, "deep": True}
+CONFIGURATION = RunConfig("tiny", "paper", 0, "original", False, "erm", "gcn", SETTINGS, seed=1)
 CURVES = {"loss": [1.5, 0.1 + 0.2], "valid": [50.0, 200 / 3]}
 OUTCOME = make_result(
     {"train": 200 / 3},
@@ -127,6 +118,16 @@ def test_what_is_added_to_a_finished_run_is_in_its_record(tmp_path: Path) -> Non
     (tmp_path / "extra.json").write_text('{"a": 2}')
     with pytest.raises(ChecksumError):
         place.read_json("extra.json")
+
+
+def test_the_last_two_checkpoints_are_kept_newest_first(tmp_path: Path) -> None:
+    place = RunFolder(tmp_path)
+    for epoch in (7, 9, 100):
+        place.save_checkpoint({"epoch": torch.tensor(epoch)})
+    assert [int(read_checkpoint(path)["epoch"]) for path in place.checkpoints] == [100, 9]
+    assert len(list(tmp_path.iterdir())) == 2
+    with pytest.raises(MissingFileError, match="checkpoint-3"):
+        read_checkpoint(tmp_path / "checkpoint-3-0123456789abcdef.safetensors")
 
 
 # The data of a run
@@ -233,14 +234,6 @@ def test_find_runs_gives_the_finished_ones_at_or_below_a_folder(tmp_path: Path) 
     for name in ("absent", "unfinished", "a/config.json"):
         with pytest.raises(CanetError, match=name):
             find_runs(tmp_path / name)
-
-
-def test_runs_behind_a_link_are_found_once(tmp_path: Path) -> None:
-    finished_run(tmp_path / "elsewhere" / "seed-0")
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "a").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "runs" / "b").symlink_to(tmp_path / "elsewhere" / "seed-0")
-    assert [run.path for run in find_runs(tmp_path / "runs")] == [tmp_path / "runs/a/seed-0"]
 
 
 def test_runs_share_a_folder_name_if_and_only_if_they_differ_only_in_the_seed() -> None:

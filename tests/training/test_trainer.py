@@ -15,8 +15,7 @@ from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.store import RunFolder
-from canet.store.checkpoints import read_checkpoint, save_checkpoint
-from canet.store.run_folder import WEIGHTS
+from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
 from canet.training import Run, Trainer, loop, trainer
 
@@ -432,7 +431,7 @@ def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
     for number, content in enumerate(wrong):
         folder = tmp_path / str(number)
         RunFolder(folder).begin(make().config(), make().task.digest)
-        save_checkpoint(folder, {"epoch": torch.tensor(8)} | content)
+        RunFolder(folder).save_checkpoint({"epoch": torch.tensor(8)} | content)
         with pytest.warns(InputWarning, match="starts over"):
             resumed = make().run(folder=folder)
         assert number > 1 or same_run(resumed, whole)

@@ -1,4 +1,4 @@
-"""Tables and the progress of several runs."""
+"""Tables on standard output."""
 
 from __future__ import annotations
 
@@ -6,38 +6,8 @@ from typing import Any
 
 import pytest
 
-from canet.util.console import Reporter, print_table, summary_rows
-from canet.util.progress import SECONDS_BETWEEN_LINES
-from tests.util.terminal import Clock, terminal
-
-
-def test_without_a_terminal_a_line_comes_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    clock = Clock(monkeypatch)
-    reporter = Reporter(2, quiet=False)
-    with reporter.showing():
-        for run in ("first", "second"):
-            report = reporter.next_run(run)
-            for epoch in range(1, 101):
-                clock.now += 0.3
-                report(epoch, 100, 50 + epoch / 10)
-    out, err = capsys.readouterr()
-    lines = err.splitlines()
-    assert out == ""
-    assert lines[0] == "0/2 runs; about 1 min left; first: epoch 34/100, valid 53.4"
-    assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
-
-
-def test_a_terminal_shows_one_bar_over_all_runs_and_wipes_it() -> None:
-    with terminal() as screen, Reporter(4, quiet=False).showing() as reporter:
-        reporter.next_run("only read")
-        reporter.next_run("first")(10, 10, 61.0)
-        reporter.next_run("second")(5, 10, 62.5)
-        assert reporter._display._bar is not None
-        assert reporter._display._bar.tasks[0].completed == 2.5
-    assert screen.last_bar().startswith("2/4 runs ━")
-    assert screen.getvalue().endswith("\x1b[1A\x1b[2K")
+from canet.util.console import print_table, summary_rows
+from tests.util.terminal import terminal
 
 
 def test_a_table_has_every_cell_as_it_is_and_numbers_flush_right(

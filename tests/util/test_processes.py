@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import BrokenExecutor
 from pathlib import Path
 
 import pytest
 
 from canet.util.processes import Processes, run_all
-from tests.runs.processes import alive, wait_until
+from tests.runs.processes import alive, wait_until, write_pid_and_sleep
 
 pytestmark = pytest.mark.slow
 
@@ -30,12 +29,6 @@ def threads() -> int:
     import torch
 
     return torch.get_num_threads()
-
-
-def write_pid_and_sleep(path: Path) -> None:
-    path.with_suffix(".tmp").write_text(str(os.getpid()))
-    path.with_suffix(".tmp").rename(path)
-    time.sleep(600)
 
 
 def test_a_process_has_one_thread_and_survives_an_error_but_not_its_death() -> None:
@@ -81,7 +74,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from canet.util.processes import Processes
-from tests.util.test_processes import write_pid_and_sleep
+from tests.runs.processes import write_pid_and_sleep
 
 if __name__ == "__main__":
     with Processes(1, None) as pool:

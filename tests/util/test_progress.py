@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canet.util.progress import Display
+from canet.util.progress import SECONDS_BETWEEN_LINES, Display
 from tests.util.terminal import Clock, terminal
 
 
@@ -27,13 +27,29 @@ def test_without_a_terminal_a_line_has_counts_time_left_and_what_runs(
     ]
 
 
-def test_a_terminal_shows_one_bar_with_counts() -> None:
+def test_a_line_about_training_comes_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    with Display(2) as shown:
+        for done, run in enumerate(("first", "second")):
+            report = shown.of_training(run, done)
+            for epoch in range(1, 101):
+                clock.now += 0.3
+                report(epoch, 100, 50 + epoch / 10)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "0/2 runs; about 1 min left; first: epoch 34/100, valid 53.4"
+    assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
+
+
+def test_a_terminal_shows_one_bar_with_counts_and_wipes_it() -> None:
     with terminal() as screen, Display(3, done=1, unit="trials") as shown:
         shown.update(2, running=1, text="best valid 81.2", part=0.5)
         assert shown._bar is not None
         assert shown._bar.tasks[0].completed == 2.5
     assert screen.last_bar().startswith("2/3 trials, 1 running ━")
     assert screen.last_bar().endswith("best valid 81.2")
+    assert screen.getvalue().endswith("\x1b[1A\x1b[2K")
 
 
 def test_quiet_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

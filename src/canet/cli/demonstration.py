@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from canet.data import load_task
-from canet.data.benchmarks.spurious import without_spurious_columns
-from canet.data.task import ShiftTask
+from canet.data import WITHOUT_SPURIOUS, load_task
 from canet.methods import METHODS
 from canet.presets import preset
 from canet.report.comparison import Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score
+from canet.store.summary import ood_mean
 from canet.training import Run, Trainer
+from canet.training.loop import Progress
 from canet.util.colour import BLIND
-from canet.util.console import Reporter, print_table
+from canet.util.console import print_table
 from canet.util.files import atomic_path
+from canet.util.progress import Display
 
 DATA_SEEDS = (0, 1, 2)
 EPOCHS = 200
@@ -36,12 +36,8 @@ class Contender(NamedTuple):
 
     label: str
     method: str
-    sees_spurious: bool
-
-    @property
-    def colour(self) -> str:
-        """Its method's, as in every figure."""
-        return (METHODS[self.method].colour if self.sees_spurious else BLIND).light
+    features: str
+    colour: str
 
 
 class DemoLine(NamedTuple):
@@ -49,25 +45,28 @@ class DemoLine(NamedTuple):
 
     label: str
     colour: str
-    id_scores: list[float]
-    ood_scores: list[float]
+    id_score: Score
+    ood_score: Score
     ood_curves: np.ndarray
 
 
 CONTENDERS = (
-    Contender("GCN (ERM)", "erm", True),
-    Contender("CaNet-GCN", "canet", True),
-    Contender("GCN without the spurious columns", "erm", False),
+    Contender("GCN (ERM)", "erm", "original", METHODS["erm"].colour.light),
+    Contender("CaNet-GCN", "canet", "original", METHODS["canet"].colour.light),
+    Contender("GCN without the spurious columns", "erm", WITHOUT_SPURIOUS, BLIND.light),
 )
 
 
 def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table, draw the picture."""
-    tasks = [load_task("synthetic", data_seed=seed) for seed in DATA_SEEDS]
     lines: list[DemoLine] = []
-    with Reporter(len(CONTENDERS) * len(tasks), quiet).showing() as reporter:
+    with Display(len(CONTENDERS) * len(DATA_SEEDS), quiet=quiet) as display:
         for contender in CONTENDERS:
-            runs = [_train(contender, task, out, device, reporter) for task in tasks]
+            runs: list[Run] = []
+            for seed in DATA_SEEDS:
+                done = len(lines) * len(DATA_SEEDS) + len(runs)
+                progress = display.of_training(f"{contender.label}, draw {seed + 1}", done)
+                runs.append(_train(contender, seed, out, device, progress))
             lines.append(_line(contender, runs))
     picture = out / "demo.png"
     draw_demo(lines, picture)
@@ -75,10 +74,9 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
         return
     columns = ["", "in distribution", "under shift", "lost"]
     rows = []
-    for line in lines:
-        lost = mean(line.id_scores) - mean(line.ood_scores)
-        rows.append([line.label, _spread(line.id_scores), _spread(line.ood_scores), f"{lost:.1f}"])
-    title = f"Test accuracy %, mean ± std over {len(tasks)} draws of the embedded data"
+    for label, _, inside, shifted, _ in lines:
+        rows.append([label, inside.text, shifted.text, f"{inside.mean - shifted.mean:.1f}"])
+    title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} draws of the embedded data"
     print_table(title, columns, rows)
     print(verdict(lines))
     print(NOTE)
@@ -86,14 +84,12 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 
 
 def _train(
-    contender: Contender, task: ShiftTask, out: Path, device: str, reporter: Reporter
+    contender: Contender, data_seed: int, out: Path, device: str, on_progress: Progress
 ) -> Run:
-    seen = task if contender.sees_spurious else without_spurious_columns(task)
+    task = load_task("synthetic", data_seed=data_seed, features=contender.features)
     settings = preset(task.name, contender.method, "gcn")
-    trainer = Trainer(seen, contender.method, "gcn", settings, device, epochs=EPOCHS)
-    label = f"{contender.label}, draw {task.data_seed + 1}"
-    config = trainer.config(ood_curves=True)
-    return trainer.run(0, out / config.name, True, reporter.next_run(label))
+    trainer = Trainer(task, contender.method, "gcn", settings, device, epochs=EPOCHS)
+    return trainer.run(0, out / trainer.config(ood_curves=True).name, True, on_progress)
 
 
 def _line(contender: Contender, runs: list[Run]) -> DemoLine:
@@ -102,31 +98,28 @@ def _line(contender: Contender, runs: list[Run]) -> DemoLine:
     return DemoLine(
         label=contender.label,
         colour=contender.colour,
-        id_scores=[run.result.scores["test_id"] for run in runs],
-        ood_scores=[mean(run.result.scores[name] for name in ood) for run in runs],
+        id_score=Score([run.result.scores["test_id"] for run in runs], digits=1),
+        ood_score=Score([ood_mean(run.result.scores) for run in runs], digits=1),
         ood_curves=np.stack(curves),
     )
 
 
 def verdict(lines: list[DemoLine]) -> str:
     """How the two that see every column compare under shift, whichever is above."""
-    scores = {line.label: Score(line.ood_scores, digits=1) for line in lines[:2]}
-    (best, first), (other, second) = sorted(scores.items(), key=lambda pair: -pair[1].mean)
+    best, other = sorted(lines[:2], key=lambda line: -line.ood_score.mean)
+    first, second = best.ood_score, other.ood_score
     lead = Lead.of(first, second)
     if lead is Lead.TIED:
-        return f"Under shift {best} and {other} are tied."
-    return f"Under shift {best} is {first.mean - second.mean:.1f} above {other}: {lead}."
-
-
-def _spread(scores: list[float]) -> str:
-    return f"{mean(scores):.1f} ± {stdev(scores):.1f}"
+        return f"Under shift {best.label} and {other.label} are tied."
+    gap = first.mean - second.mean
+    return f"Under shift {best.label} is {gap:.1f} above {other.label}: {lead}."
 
 
 def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
     """In distribution next to under shift, and how the latter moves while training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
-    values = [(line.label, line.colour, [line.id_scores, line.ood_scores]) for line in lines]
+    values = [(label, c, [inside.values, shifted.values]) for label, c, inside, shifted, _ in lines]
     draw_bars(bars, ["in distribution", "under shift"], values)
     for container in bars.containers:
         bars.bar_label(

@@ -67,7 +67,7 @@ def fit(
     seed: Annotated[
         int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a random split.")
     ] = 0,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -91,7 +91,7 @@ def fit(
         metric=metric,
         class_weight="balanced" if balanced else None,
         undirected=undirected,
-        device=device.value,
+        device=device,
         random_state=seed,
         verbose=not (quiet or as_json),
         **changes,
@@ -111,7 +111,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="File for the predictions, .csv or .parquet.")],
     label: options.LabelColumn = None,
     id_: options.IdColumn = None,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -154,7 +154,7 @@ def diagnose(
         int, typer.Option(min=1, max=options.MOST_REPEATS, help="Draws of each random change.")
     ] = 10,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File for an HTML page.")] = None,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
@@ -183,7 +183,7 @@ def _open(
     from canet.data import read_graph
     from canet.estimator.classifier import load
 
-    classifier = load(model, device.value)
+    classifier = load(model, device)
     return read_graph(graph, label=label, id=id_, encoding=classifier.encoding_), classifier
 
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from canet.settings import LARGEST
 from canet.util.seeds import LARGEST_SEED
 
-if TYPE_CHECKING:
-    from canet.methods import Settings
-    from canet.store import RunConfig
-
 MOST_SEEDS = 1000
 MOST_JOBS = 1024
 MOST_TRIALS = 100_000
 MOST_REPEATS = 1000
 """Larger numbers are typing errors: they would take years, or all memory."""
-
-
-class Device(StrEnum):
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
 
 
 def _existing(data_root: Path | None) -> Path | None:
@@ -61,7 +50,7 @@ GeneratorName = Annotated[
     ),
 ]
 Features = Annotated[
-    str | None,
+    str,
     typer.Option(
         help="structural: computed from the graph alone (arxiv, elliptic); multi-hot: rows not "
         "normalised (twitch)."
@@ -104,14 +93,18 @@ Assignments = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
 ]
-Epochs = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Short for --set epochs=N.")]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: the method's.")
+]
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", help="File with settings, such as best.json of a search."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-DeviceOption = Annotated[Device, typer.Option(help="Where to compute; auto prefers a GPU.")]
+Device = Annotated[
+    Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute; auto prefers a GPU.")
+]
 
 
 def names(text: str | None) -> tuple[str, ...]:
@@ -129,33 +122,3 @@ def changed_settings(
     changes: dict[str, Any] = read_settings(file) if file else {}
     changes |= parse_assignments(assignments or [])
     return changes if epochs is None else changes | {"epochs": epochs}
-
-
-def run_config(
-    task: str,
-    method: str,
-    backbone: str,
-    settings: Settings,
-    data_seed: int,
-    protocol: str,
-    features: str | None,
-    inductive: bool,
-    generator: str,
-) -> RunConfig:
-    """What the run with seed 0 is."""
-    from dataclasses import asdict
-
-    from canet.store import RunConfig
-
-    return RunConfig(
-        task=task,
-        protocol=protocol,
-        data_seed=data_seed,
-        features=features or "original",
-        inductive=inductive,
-        method=method,
-        backbone=backbone,
-        settings=asdict(settings),
-        seed=0,
-        generator=generator,
-    )

@@ -32,7 +32,7 @@ def reproduce(
     out: Out,
     jobs: options.Jobs = 1,
     quick: Quick = False,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     methods: Methods = None,
     tasks: Tasks = None,
     retry: Retry = False,
@@ -46,7 +46,7 @@ def reproduce(
     from canet.paper.reproduce import reproduce as run
 
     scope = Scope(quick, options.names(methods), options.names(tasks), data_root)
-    if run(EXPERIMENTS, what, out, scope, jobs, device.value, retry, archive, quiet, ray):
+    if run(EXPERIMENTS, what, out, scope, jobs, device, retry, archive, quiet, ray):
         raise typer.Exit(1)
 
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from canet.cli import options
 from canet.cli.app import app
-from canet.settings import LARGEST
-
-
-class Sampler(StrEnum):
-    tpe = "tpe"
-    random = "random"
-    grid = "grid"
 
 
 @app.command()
@@ -31,11 +24,10 @@ def search(
             min=1, max=options.MOST_TRIALS, help="Trials in all, those of earlier calls included."
         ),
     ] = 32,
-    sampler: Annotated[Sampler, typer.Option(help="How settings are chosen.")] = Sampler.tpe,
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: as in training."),
-    ] = None,
+    sampler: Annotated[
+        Literal["tpe", "random", "grid"], typer.Option(help="How settings are chosen.")
+    ] = "tpe",
+    epochs: options.Epochs = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -44,7 +36,7 @@ def search(
     ] = 1,
     data_seed: options.DataSeed = 0,
     protocol: options.Protocol = "paper",
-    features: options.Features = None,
+    features: options.Features = "original",
     inductive: options.Inductive = False,
     generator: options.GeneratorName = "shared",
     storage: Annotated[
@@ -53,7 +45,7 @@ def search(
     ] = None,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     data_root: options.DataRoot = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
@@ -66,29 +58,19 @@ def search(
     from canet.presets import unsearched
     from canet.search.study import Plan
     from canet.settings import override
+    from canet.store import RunConfig
 
     check_backbone(backbone)
-    settings = override(
-        unsearched(task, method, backbone), {} if epochs is None else {"epochs": epochs}
-    )
-    base = options.run_config(
-        task, method, backbone, settings, data_seed, protocol, features, inductive, generator
-    )
-    plan = Plan(base, sampler.value, seeds)
+    changes = {} if epochs is None else {"epochs": epochs}
+    settings = override(unsearched(task, method, backbone), changes)
+    how = protocol, data_seed, features, inductive
+    base = RunConfig(task, *how, method, backbone, asdict(settings), seed=0, generator=generator)
+    plan = Plan(base, sampler, seeds)
 
     from canet.search.search import run_search
 
-    best = run_search(
-        plan,
-        trials,
-        out or Path("searches") / plan.name,
-        storage,
-        jobs,
-        device.value,
-        data_root,
-        quiet or as_json,
-        ray,
-    )
+    folder, silent = out or Path("searches") / plan.name, quiet or as_json
+    best = run_search(plan, trials, folder, storage, jobs, device, data_root, silent, ray)
     if as_json:
         print(json.dumps(best, indent=2))
     elif not quiet:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for runs, table and picture.")] = Path("demo"),
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
     """CaNet compared with a plain GCN on the embedded data: about a minute on two cores."""
     from canet.cli.demonstration import run_demo
 
-    run_demo(out, device.value, quiet)
+    run_demo(out, device, quiet)
 
 
 @app.command()
@@ -42,11 +41,11 @@ def train(
     ] = 1,
     data_seed: options.DataSeed = 0,
     protocol: options.Protocol = "paper",
-    features: options.Features = None,
+    features: options.Features = "original",
     inductive: options.Inductive = False,
     generator: options.GeneratorName = "shared",
     epochs: options.Epochs = None,
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     data_root: options.DataRoot = None,
     out: Annotated[
         Path, typer.Option(help="Folder for runs: each is in NAME/seed-S below it.")
@@ -62,10 +61,8 @@ def train(
     as_json: options.Json = False,
 ) -> None:
     """Train a method on a task with its published settings, and score it under shift."""
-    from canet.data.metrics import METRIC_NAMES
     from canet.presets import preset
     from canet.settings import override
-    from canet.util.console import print_table, summary_rows
 
     changes = options.changed_settings(set_, settings_file, epochs)
     settings = override(preset(task, method, backbone), changes)
@@ -73,21 +70,19 @@ def train(
     from canet.methods import check_backbone
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of
+    from canet.store import RunConfig
     from canet.store.summary import Scored, summarise
     from canet.training.trainer import pick_device
 
     check_backbone(backbone)
-    pick_device(device.value)
-    base = options.run_config(
-        task, method, backbone, settings, data_seed, protocol, features, inductive, generator
-    )
-    configs = [replace(base, seed=seed, ood_curves=ood_curves) for seed in range(seeds)]
-    loaded = load_task_of(base, data_root)
+    pick_device(device)
+    how = protocol, data_seed, features, inductive
+    run = method, backbone, asdict(settings)
+    configs = [RunConfig(task, *how, *run, seed, ood_curves, generator) for seed in range(seeds)]
+    loaded = load_task_of(configs[0], data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
-    failed = run_jobs(
-        configs, out, jobs, device.value, data_root, True, quiet or as_json, ray, loaded
-    )
+    failed = run_jobs(configs, out, jobs, device, data_root, True, quiet or as_json, ray, loaded)
     if failed:
         raise _failure(failed, seeds)
     runs = [Scored(place.read_config(), place.read_result()) for place in places]
@@ -95,9 +90,7 @@ def train(
     if as_json:
         print(json.dumps(summary, indent=2))
     elif not quiet:
-        title = f"{task} ({_shift(summary)}, {loaded.features} features), {method}-{backbone}"
-        column = f"{METRIC_NAMES[loaded.metric]} %, {summary['selection']} of {seeds} run(s)"
-        print_table(title, ["split", column], summary_rows(summary))
+        _show_scores(summary)
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
         if finished:
             print(f"{finished} of {seeds} run(s) had been trained before and were only read.")
@@ -110,26 +103,18 @@ def train(
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
-    device: options.DeviceOption = options.Device.auto,
+    device: options.Device = "auto",
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
     """Score finished runs again from their saved weights; fail where a score is another one."""
-    from canet.data.metrics import METRIC_NAMES
     from canet.runs.evaluate import evaluate_runs
-    from canet.util.console import print_table, summary_rows
 
-    summaries = evaluate_runs(run, device.value, data_root)
+    summaries = evaluate_runs(run, device, data_root)
     if as_json:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
     for summary in [] if as_json else summaries:
-        title = (
-            f"{summary['task']} ({_shift(summary)}, data seed {summary['data_seed']}, "
-            f"{summary['features']} features), {summary['method']}-{summary['backbone']}"
-        )
-        rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
-        column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
-        print_table(title, ["split", column], summary_rows(summary))
+        _show_scores(summary)
     if differing := [line for summary in summaries for line in summary.get("differences", [])]:
         raise CanetError(
             f"scores are not those of training: {listed(differing)}; the code, the machine or the "
@@ -162,7 +147,17 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
     return CanetError(f"{len(failed)} of {seeds} run(s) failed: {lines[0]}")
 
 
-def _shift(summary: Mapping[str, Any]) -> str:
-    """The protocol, and the generator where it is not the paper's: `disjoint, redrawn`."""
-    redrawn = summary["generator"] != GENERATORS[0]
-    return summary["protocol"] + (f", {summary['generator']}" if redrawn else "")
+def _show_scores(summary: dict[str, Any]) -> None:
+    """A table of the scores of runs that differ in their seed alone."""
+    from canet.data.metrics import METRIC_NAMES
+    from canet.util.console import print_table, summary_rows
+
+    shift, generator = summary["protocol"], summary["generator"]
+    shift += "" if generator == GENERATORS[0] else f", {generator}"
+    title = (
+        f"{summary['task']} ({shift}, data seed {summary['data_seed']}, {summary['features']} "
+        f"features), {summary['method']}-{summary['backbone']}"
+    )
+    rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
+    column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
+    print_table(title, ["split", column], summary_rows(summary))

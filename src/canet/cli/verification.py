@@ -9,10 +9,9 @@ from pathlib import Path
 from canet.errors import CanetError
 from canet.estimator.classifier import load
 from canet.store import RunFolder, runs_at
-from canet.store.checkpoints import read_checkpoint
 from canet.store.folders import folders_below
 from canet.store.model_folder import MODEL
-from canet.store.run_folder import CONFIG, MARKER
+from canet.store.run_folder import CONFIG, MARKER, read_checkpoint
 
 
 @dataclass

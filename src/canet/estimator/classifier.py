@@ -26,7 +26,7 @@ from canet.nn.model import Prediction
 from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader
-from canet.util.console import Reporter
+from canet.util.progress import Display
 from canet.util.seeds import checked_seed
 
 
@@ -148,8 +148,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             task, self.method, self.backbone, settings, self.device, class_weight=weights
         )
         label = f"{self.method}-{self.backbone}"
-        with Reporter(1, quiet=not self.verbose).showing() as reporter:
-            run = trainer.run(seed, on_progress=reporter.next_run(label))
+        with Display(1, quiet=not self.verbose) as display:
+            run = trainer.run(seed, on_progress=display.of_training(label))
         self.classes_ = own.classes
         self.n_features_in_ = task.num_features
         self.method_ = run.method.eval()
@@ -323,7 +323,9 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
             CPU where its GPU is missing.
 
     Raises:
-        ChecksumError, MissingFileError, VersionError: Why the model cannot be read.
+        ChecksumError: A file is not what was written.
+        MissingFileError: There is no model, or one of its files is missing.
+        VersionError: Another version wrote it, with names that this one does not know.
     """
     return load_classifier(NodeClassifier, Path(path), device)
 

@@ -44,13 +44,7 @@ def save_classifier(model: Any, folder: Path) -> None:
 def load_classifier(
     model_type: type[Classifier], folder: Path, device: str | None = None
 ) -> Classifier:
-    """The classifier that `save_classifier` wrote.
-
-    Raises:
-        ChecksumError: A file is not what was written.
-        MissingFileError: There is no model, or one of its files is missing.
-        VersionError: Another version wrote it, with names that this one does not know.
-    """
+    """The classifier that `save_classifier` wrote; errors as in `canet.load`."""
     file, tensors = read_model(folder)
     params = dict(file.params)
     if isinstance(params["class_weight"], list):

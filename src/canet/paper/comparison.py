@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from canet.paper.contenders import OURS, Contender, ContenderTable
 from canet.paper.experiment import score
@@ -38,9 +37,6 @@ class PublishedComparison(ContenderTable):
         drawn = [s for s in self.subjects if self.scope.repeats(s) != self.scope.reruns(s)]
         runs = [self._table(finished, "runs", self.scope.reruns, drawn)] if drawn else []
         return [main, self._lead(main), *runs]
-
-    def draw(self, finished: Finished, folder: Path) -> None:
-        """These are tables alone."""
 
     def _table(
         self,

@@ -38,7 +38,7 @@ class ContenderTable(Experiment):
             for subject in self.subjects
             for backbone in PAPER_BACKBONES
             for contender in self.contenders(backbone)
-            for config in self.jobs(subject, contender, backbone, self.repeats(subject, contender))
+            for config in self.jobs(subject, contender, backbone)
         ]
 
     def contenders(self, backbone: str) -> list[Contender]:
@@ -54,13 +54,18 @@ class ContenderTable(Experiment):
         return self.scope.repeats(subject)
 
     def jobs(
-        self, subject: Subject, contender: Contender, backbone: str, repeats: Sequence[Repeat]
+        self,
+        subject: Subject,
+        contender: Contender,
+        backbone: str,
+        repeats: Sequence[Repeat] | None = None,
     ) -> list[RunConfig]:
-        """The runs of a contender; none on a subject without the search that it needs."""
+        """Some or all runs of a contender; none on a subject without the search that it needs."""
         method = contender.method
         found = searched(subject.task, method, backbone) if contender.searched else None
         if contender.searched and found is None:
             return []
+        repeats = self.repeats(subject, contender) if repeats is None else repeats
         changes = asdict(found) if found else {}
         return [self.scope.job(subject, method, backbone, r, changes=changes) for r in repeats]
 

@@ -11,15 +11,14 @@ from canet.paper.contenders import OURS, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished import Finished
 from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
-from canet.paper.scope import Subject, split_label
+from canet.paper.scope import split_label
 from canet.report.figures import QUIET, Style, draw_band, new_figure, save_figure, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.tables import Table
-from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
-
+"""What the paper leaves out: groups before and behind those it shows."""
 BEHIND = Style(QUIET, "", width=0.9, band=0.0)
 OTHERS = "other methods"
 COLUMNS = 4
@@ -46,6 +45,8 @@ class Elliptic(ContenderTable):
     def draw(self, finished: Finished, folder: Path) -> None:
         """Each method with CaNet, the others in grey, so that two lines are read at a time."""
         (subject,) = self.subjects
+        left_out = LEFT_OUT if subject.task == "elliptic" else ()
+        groups = [*left_out[:1], *subject.ood_sets, *left_out[1:]]  # in the order of time
         methods = [method for method in self.chosen_methods if method != OURS] or [OURS]
         columns = min(COLUMNS, len(methods))
         rows = -(-len(methods) // columns)
@@ -54,21 +55,20 @@ class Elliptic(ContenderTable):
             len(PAPER_BACKBONES) * rows, columns, sharex=True, sharey=True, squeeze=False
         )
         for i, backbone in enumerate(PAPER_BACKBONES):
-            jobs = {m: self._jobs(subject, Contender(m), backbone) for m in self.chosen_methods}
-            values = {m: [finished.scores(jobs[m], s) for s in _groups(subject)] for m in jobs}
+            jobs = {m: self.jobs(subject, Contender(m), backbone) for m in self.chosen_methods}
+            values = {m: [finished.scores(jobs[m], s) for s in groups] for m in jobs}
             block = panels[i * rows : (i + 1) * rows].ravel()
             for axes, method in zip(block, methods, strict=False):
-                _draw_panel(axes, values, method, bool(_left_out(subject)))
+                _draw_panel(axes, values, method, bool(left_out))
                 tidy(axes, f"{method_label(method)}-{backbone_label(backbone)}")
             for axes in block[len(methods) :]:
                 axes.set_axis_off()
-        groups = [short_label(split) for split in _groups(subject)]
-        panels[0, 0].set_xticks(range(len(groups)), groups)
+        panels[0, 0].set_xticks(range(len(groups)), [short_label(split) for split in groups])
         for axes in panels[:, 0]:
             axes.set_ylabel(f"{subject.metric} %")
         for axes in panels[-1]:
             axes.tick_params(axis="x", rotation=90)
-        about = "time steps (shaded: left out by the paper); " if _left_out(subject) else ""
+        about = "time steps (shaded: left out by the paper); " if left_out else ""
         figure.supxlabel(f"{about}mean and one standard deviation", fontsize="medium")
         handles, labels = panels[0, 0].get_legend_handles_labels()
         in_every_panel = (method_label(OURS), OTHERS)
@@ -77,14 +77,11 @@ class Elliptic(ContenderTable):
         figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
         save_figure(figure, folder, self.file_name())
 
-    def _jobs(self, subject: Subject, contender: Contender, backbone: str) -> list[RunConfig]:
-        return self.jobs(subject, contender, backbone, self.repeats(subject, contender))
-
     def _table(self, finished: Finished, part: str, about: str, splits: tuple[str, ...]) -> Table:
         (subject,) = self.subjects
         rows = [
             [backbone_label(backbone), contender.label]
-            + [score(finished, self._jobs(subject, contender, backbone), split) for split in splits]
+            + [score(finished, self.jobs(subject, contender, backbone), split) for split in splits]
             for backbone in PAPER_BACKBONES
             for contender in self.contenders(backbone)
         ]
@@ -101,17 +98,6 @@ class Elliptic(ContenderTable):
 def short_label(split: str) -> str:
     """`ood/steps 11-14` → `11-14`."""
     return split_label(split).removeprefix("steps ")
-
-
-def _left_out(subject: Subject) -> tuple[str, ...]:
-    """What the paper leaves out: groups before and behind those it shows."""
-    return LEFT_OUT if subject.task == "elliptic" else ()
-
-
-def _groups(subject: Subject) -> list[str]:
-    """Every group in the order of time."""
-    left_out = _left_out(subject)
-    return [*left_out[:1], *subject.ood_sets, *left_out[1:]]
 
 
 def _draw_panel(

@@ -47,9 +47,8 @@ class Experiment(ABC):
     def tables(self, finished: Finished) -> list[Table]:
         """The tables, the headline first, made from run folders only."""
 
-    @abstractmethod
-    def draw(self, finished: Finished, folder: Path) -> None:
-        """Write the figures, made from run folders only."""
+    def draw(self, finished: Finished, folder: Path) -> None:  # noqa: B027
+        """Write the figures, if there are any, made from run folders only."""
 
     def runs(self, subject: Subject, method: str, backbone: str, **options: Any) -> list[RunConfig]:
         """A job for each repeat, with the options of `Scope.job`."""

@@ -29,6 +29,10 @@ LAYERS = ("first layer", "last layer")
 WHEN = ("trained", "at the start")
 MEASURES, DRAWN = "branches.json", "branches.safetensors"
 """Files added to a run: how different its branches are, and the weights that are drawn."""
+MEASURED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine similarity": lambda a, b: F.cosine_similarity(a, b, dim=0),
+    "relative distance": lambda a, b: (a - b).norm() / (a.norm() * b.norm()).sqrt(),
+}
 
 
 class Weights(Experiment):
@@ -96,10 +100,10 @@ def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
     weights = dict(zip(WHEN, (branch_weights(place), branch_weights_at_start(place)), strict=True))
     return {
         name: {
-            when: {layer: measure(w) for layer, w in zip(LAYERS, layers, strict=True)}
+            when: {layer: over_pairs(w, name) for layer, w in zip(LAYERS, layers, strict=True)}
             for when, layers in weights.items()
         }
-        for name, measure in MEASURED.items()
+        for name in MEASURED
     }
 
 
@@ -128,23 +132,10 @@ def _first_and_last(tensors: dict[str, Tensor]) -> list[Tensor]:
     return [weight[:, : weight.shape[2], :].detach() for weight in weights]
 
 
-def mean_cosine(weights: Tensor) -> float:
-    """Mean cosine similarity over the pairs of branches $[K, H, H]$."""
-    return _over_pairs(weights, lambda a, b: F.cosine_similarity(a, b, dim=0))
-
-
-def relative_distance(weights: Tensor) -> float:
-    """Mean of ‖a − b‖ / √(‖a‖ ‖b‖) over the pairs of branches $[K, H, H]$."""
-    return _over_pairs(weights, lambda a, b: (a - b).norm() / (a.norm() * b.norm()).sqrt())
-
-
-def _over_pairs(weights: Tensor, measure: Callable[[Tensor, Tensor], Tensor]) -> float:
+def over_pairs(weights: Tensor, name: str) -> float:
     """Mean of a measure over the pairs of branches $[K, H, H]$."""
     pairs = combinations(weights.flatten(1), 2)
-    return float(torch.stack([measure(a, b) for a, b in pairs]).mean())
-
-
-MEASURED = {"cosine similarity": mean_cosine, "relative distance": relative_distance}
+    return float(torch.stack([MEASURED[name](a, b) for a, b in pairs]).mean())
 
 
 def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:

@@ -12,7 +12,6 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.runs.evaluate import load_task_of
-from canet.runs.worker import data_of
 from canet.store import RunConfig, RunFolder
 
 
@@ -32,25 +31,24 @@ def compare_data(
         quiet: Print nothing about runs that could not be compared.
         task: The task of all runs, where it is loaded already.
     """
-    by_data: dict[tuple[object, ...], list[tuple[RunFolder, RunConfig]]] = {}
+    by_data: dict[tuple[object, ...], list[RunFolder]] = {}
     unknown = absent = 0
     for place in places:
-        if place.finished:
-            if place.read_data() is None:
-                unknown += 1
-            else:
-                config = place.read_config()
-                by_data.setdefault(data_of(config), []).append((place, config))
+        if place.finished and place.read_data() is None:
+            unknown += 1
+        elif place.finished:
+            by_data.setdefault(place.read_config().task_key, []).append(place)
     for runs in by_data.values():
-        data = task.digest if task else data_now(runs[0][1], data_root)
+        data = task.digest if task else data_now(runs[0].read_config(), data_root)
         if data is None:
             absent += len(runs)
         else:
-            for place, _ in runs:
+            for place in runs:
                 place.check_data(data)
-    if not quiet:
-        _print_count(unknown, "finished runs do not record what data they were trained on")
-        _print_count(absent, "finished runs were trained on data that is not here")
+    reasons = {"do not record their data": unknown, "were trained on data that is not here": absent}
+    for reason, count in reasons.items():
+        if count and not quiet:
+            print(f"{count} finished runs {reason}: they are used as they are", file=sys.stderr)
 
 
 def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
@@ -65,8 +63,3 @@ def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
         return load_task_of(config, data_root).digest
     except CanetError:
         return None
-
-
-def _print_count(count: int, what: str) -> None:
-    if count:
-        print(f"{count} {what}: they are used as they are", file=sys.stderr)

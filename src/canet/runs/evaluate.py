@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from canet.data import load_task
 from canet.data.task import ShiftTask
@@ -55,13 +56,13 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
 def difference(now: Mapping[str, float], then: Mapping[str, float], tolerance: float) -> str:
     """Where scores differ most, by more than the tolerance; nothing if they do not."""
     gaps = {
-        split: math.inf if math.isnan(score) != math.isnan(now[split]) else abs(score - now[split])
+        split: np.nan_to_num(abs(score - now[split]), nan=np.inf)
         for split, score in then.items()
-        if split in now and not (math.isnan(score) and math.isnan(now[split]))
+        if split in now and not np.isclose(score, now[split], 0.0, tolerance, equal_nan=True)
     }
-    worst = max(gaps, key=lambda split: gaps[split], default=None)
-    if worst is None or gaps[worst] <= tolerance:
+    if not gaps:
         return ""
+    worst = max(gaps, key=lambda split: gaps[split])
     return f"{worst} scores {now[worst]:.2f}, where its result says {then[worst]:.2f}"
 
 
@@ -76,12 +77,5 @@ def open_trainer(
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
     """The task of a run, as it was."""
-    return load_task(
-        config.task,
-        data_root,
-        config.data_seed,
-        config.protocol,
-        config.features,
-        config.inductive,
-        config.generator,
-    )
+    task, *how = config.task_key
+    return load_task(task, data_root, *how)

@@ -17,14 +17,12 @@ from canet.runs.worker import (
     FAILURE,
     Outcome,
     Worker,
-    data_of,
     job_folder,
     train_elsewhere,
     train_in_process,
     write_files,
 )
 from canet.store import RunConfig, RunFolder
-from canet.training.loop import Progress
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
@@ -87,7 +85,9 @@ def run_jobs(
             else:
                 worker = Worker(device, data_root, task)
                 for batch in batches:
-                    runs.settle(batch, worker.train(batch, root, runs.reporter(batch, display)))
+                    counts = runs.num_over, len(batch), len(runs.failed)
+                    report = display.of_training(label(batch), *counts)
+                    runs.settle(batch, worker.train(batch, root, report))
     return [*runs.failed.values()]
 
 
@@ -117,7 +117,7 @@ def in_batches(configs: Sequence[RunConfig], together: bool) -> Iterator[list[Ru
     """
     groups: dict[tuple[object, ...], dict[str, list[RunConfig]]] = {}
     for config in configs:
-        groups.setdefault(data_of(config), {}).setdefault(config.name, []).append(config)
+        groups.setdefault(config.task_key, {}).setdefault(config.name, []).append(config)
     for by_name in groups.values():
         for runs in by_name.values():
             size = SEEDS_AT_ONCE if together and get_method(runs[0].method).capturable else 1
@@ -200,16 +200,6 @@ class _Runs:
                 write_json(place.path / FAILURE, {"lines": lines})
                 self.failed[place.path] = FailedJob(config, lines)
             self.left.remove(config)
-
-    def reporter(self, batch: Sequence[RunConfig], display: Display) -> Progress:
-        """Shows how far the only batch is that is being trained."""
-
-        def report(done: int, total: int, score: float) -> None:
-            text = f"{label(batch)}: epoch {done}/{total}, valid {score:.1f}"
-            part = len(batch) * done / total
-            display.update(self.num_over, len(batch), len(self.failed), text, part)
-
-        return report
 
 
 def label(configs: Sequence[RunConfig]) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -44,18 +43,6 @@ class Outcome:
 def job_folder(root: Path, config: RunConfig) -> RunFolder:
     """Where a run is kept: a folder named after its content, and in it one for its seed."""
     return RunFolder(root / config.name / f"seed-{config.seed}")
-
-
-def data_of(config: RunConfig) -> tuple[Any, ...]:
-    """What a run's task depends on: runs that agree in it can share a loaded task."""
-    return (
-        config.task,
-        config.protocol,
-        config.data_seed,
-        config.features,
-        config.inductive,
-        config.generator,
-    )
 
 
 class Worker:
@@ -118,7 +105,7 @@ class Worker:
             return last
         task = self._task
         if last:
-            task = last.task if data_of(last.config()) == data_of(config) else None
+            task = last.task if last.config().task_key == config.task_key else None
         self._trainer = self._task = last = None  # their memory is free for the next
         trainer = open_trainer(config, self._device, self._data_root, task)
         if trainer.config(seed, curves) != config:

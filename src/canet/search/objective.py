@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,8 @@ from canet.settings import override
 from canet.store import RunConfig
 from canet.training import Trainer
 from canet.training.fields import TaskFields
+from canet.training.loop import Progress
 from canet.training.selection import BestValidation
-
-Progress = Callable[[int, int, float], None]
 
 
 def blind(task: ShiftTask) -> ShiftTask:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import BrokenExecutor, Future
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -80,94 +79,82 @@ def run_search(
         study = open_study(plan, kept)
         wanted = min(trials, len(plan.points))
         done = len(done_trials(study))
-        if done < wanted:
-            with Display(wanted, done, "trials", quiet) as display:
-                work = _Work(study, plan, wanted, partial(_show, display, study, plan))
-                work.run(kept, jobs, ray, device, data_root)
-            hardware = ", ".join(sorted(work.hardware))
-        else:
+        hardware: set[str] = set()
+        if done >= wanted:
+            hardware.add(device_name(pick_device(device)))
             if data := data_now(plan.base, data_root):
                 check_data(study, data)
-            hardware = device_name(pick_device(device))
+        else:
+            running: list[optuna.Trial] = []
+            missing = _trials(study, plan, wanted, running)
+            training = _train(missing, plan, kept, jobs, device, data_root, ray)
+            with Display(wanted, done, "trials", quiet) as display, closing(training):
+                for trial, ended in training:
+                    if ended.error:
+                        trial.set_user_attr(ERROR, ended.error)
+                    study.tell(trial, ended.score, ended.state)
+                    running.remove(trial)
+                    hardware.add(ended.hardware)
+                    _show(display, study, plan)
         best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
     write_json(out / BEST, best)
     return best
 
 
-class _Work:
-    """The trials that are missing, one or several at a time.
-
-    Args:
-        study: Where trials are drawn from and kept.
-        plan: What is searched.
-        wanted: Number of trials in all.
-        look: Called after each trial.
-    """
-
-    def __init__(
-        self, study: optuna.Study, plan: Plan, wanted: int, look: Callable[[], None]
-    ) -> None:
-        self._study, self._plan, self._wanted, self._look = study, plan, wanted, look
-        self._running: list[optuna.Trial] = []
-        self.hardware: set[str] = set()
-
-    def run(
-        self, storage: BaseStorage, jobs: int, ray: str | None, device: str, data_root: Path | None
-    ) -> None:
-        pool = open_pool(jobs, ray, device)
-        if pool is None:
-            worker = TrialWorker(self._plan, storage, device, data_root)
-            for trial in self._trials():
-                self._end(trial, worker.train(trial))
+def _trials(
+    study: optuna.Study, plan: Plan, wanted: int, running: list[optuna.Trial]
+) -> Iterator[optuna.Trial]:
+    """The trials that are missing; each is drawn when it is asked for, and added to `running`."""
+    while len(done_trials(study)) + len(running) < wanted:
+        trial = next_trial(study, plan, running)
+        if trial is None:
             return
-        with pool, serve(storage) if pool.remote else nullcontext(storage) as shared:
+        running.append(trial)
+        yield trial
 
-            def start(trial: optuna.Trial) -> Future[Ended]:
-                identity = trial._trial_id
-                return pool.submit(
-                    train_in_process, self._plan, shared, device, data_root, identity
-                )
 
-            for trial, future in run_all(pool, self._trials(), start):
-                try:
-                    self._end(trial, future.result())
-                except BrokenExecutor as error:
-                    raise CanetError(
-                        f"a worker died ({cause_of_death(error)}): lower --jobs if memory is "
-                        "short; the same command continues where it stopped"
-                    ) from error
+def _train(
+    trials: Iterator[optuna.Trial],
+    plan: Plan,
+    storage: BaseStorage,
+    jobs: int,
+    device: str,
+    data_root: Path | None,
+    ray: str | None,
+) -> Generator[tuple[optuna.Trial, Ended]]:
+    """Train trials, one or several at a time; each with how it ended."""
+    pool = open_pool(jobs, ray, device)
+    if pool is None:
+        worker = TrialWorker(plan, storage, device, data_root)
+        for trial in trials:
+            yield trial, worker.train(trial)
+        return
+    with pool, serve(storage) if pool.remote else nullcontext(storage) as shared:
 
-    def _trials(self) -> Iterator[optuna.Trial]:
-        while len(done_trials(self._study)) + len(self._running) < self._wanted:
-            trial = next_trial(self._study, self._plan, self._running)
-            if trial is None:
-                return
-            self._running.append(trial)
-            yield trial
+        def start(trial: optuna.Trial) -> Future[Ended]:
+            return pool.submit(train_in_process, plan, shared, device, data_root, trial._trial_id)
 
-    def _end(self, trial: optuna.Trial, ended: Ended) -> None:
-        if ended.error:
-            trial.set_user_attr(ERROR, ended.error)
-        self._study.tell(trial, ended.score, ended.state)
-        self._running.remove(trial)
-        self.hardware.add(ended.hardware)
-        self._look()
+        try:
+            for trial, future in run_all(pool, trials, start):
+                yield trial, future.result()
+        except BrokenExecutor as error:
+            raise CanetError(
+                f"a worker died ({cause_of_death(error)}): lower --jobs if memory is short; the "
+                "same command continues where it stopped"
+            ) from error
 
 
 def _begin(plan: Plan, out: Path) -> None:
     """Claim the folder for a search, or check that it has the same search."""
-    content = json.loads(json.dumps(plan.content))
-    path = out / PLAN
+    content, path = json.loads(json.dumps(plan.content)), out / PLAN
     if not path.exists():
         write_json(path, content)
         return
     try:
-        there = read_json(path)
-    except (ValueError, RecursionError) as error:
-        raise CanetError(
-            f"'{path}' is not JSON: remove it if the search is this one, or choose another --out"
-        ) from error
-    if there != content:
+        same = read_json(path) == content
+    except (ValueError, RecursionError):
+        same = False
+    if not same:
         raise CanetError(f"'{out}' holds another search: choose another folder for --out")
 
 
@@ -179,7 +166,7 @@ def _show(display: Display, study: optuna.Study, plan: Plan) -> None:
     display.update(len(done), failed=failed, text=f"{label}, {best}")
 
 
-def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
+def _outcome(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, Any]:
     """What was found and how, as `best.json` has it."""
     base, done, ranked = plan.base, done_trials(study), ranked_trials(study)
     if not ranked:
@@ -212,7 +199,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: str) -> dict[str, Any]:
         ],
         "command": _search_command(plan, len(done)),
         "date": datetime.now(UTC).date().isoformat(),
-        "hardware": hardware,
+        "hardware": ", ".join(sorted(hardware)),
         "versions": versions() | {"optuna": version("optuna")},
     }
 

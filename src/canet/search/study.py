@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers import RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
@@ -97,7 +97,10 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
         load_if_exists=True,
     )
     # A search that continues must not draw what it drew before.
-    study.sampler = _open_sampler(plan.sampler, seed=len(study.get_trials(deepcopy=False)))
+    seed = len(study.get_trials(deepcopy=False))
+    study.sampler = RandomSampler(seed)  # a grid draws nothing
+    if plan.sampler == "tpe":
+        study.sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True)
     return study
 
 
@@ -162,12 +165,6 @@ def importances(study: optuna.Study) -> dict[str, float]:
         return {}
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     return optuna.importance.get_param_importances(study, evaluator=evaluator)
-
-
-def _open_sampler(name: SamplerName, seed: int) -> BaseSampler:
-    if name == "tpe":
-        return TPESampler(seed=seed, multivariate=True, constant_liar=True)
-    return RandomSampler(seed)  # a grid draws nothing
 
 
 def _key(plan: Plan, settings: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
-from canet.store.config import grouped
+from canet.store.config import RunConfig
 from canet.store.run_folder import METRICS, WEIGHTS, RunFolder
 from canet.util.files import atomic_path, sha256
 
@@ -31,13 +31,10 @@ def write_archive(places: Sequence[RunFolder], target: Path) -> int:
     """
     if not target.name.endswith(SUFFIX):
         raise CanetError(f"'{target}' is not a name for an archive: it must end in {SUFFIX}")
-    configs = [(place.read_config(), place) for place in places]
-    groups = grouped((config, (config, place)) for config, place in configs)
-    chosen = {
-        f"{config.name}/seed-{seed}": (config, place)
-        for group in groups
-        for seed, (config, place) in group.items()
-    }
+    chosen: dict[str, tuple[RunConfig, RunFolder]] = {}
+    for place in places:
+        config = place.read_config()
+        chosen.setdefault(f"{config.name}/seed-{config.seed}", (config, place))
     with (
         atomic_path(target) as temporary,
         lzma.open(temporary, "wb", preset=9) as packed,

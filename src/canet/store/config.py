@@ -38,6 +38,12 @@ class RunConfig:
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
 
+    @property
+    def task_key(self) -> tuple[Any, ...]:
+        """What its task depends on: runs that agree in it can share a loaded task."""
+        how = self.data_seed, self.protocol, self.features, self.inductive, self.generator
+        return self.task, *how
+
 
 @dataclass(frozen=True)
 class RunStart:

@@ -6,26 +6,30 @@ weights.safetensors     parameters at the selected epoch
 result.json             scores, selection rule, timing, versions
 done                    the record, written last: the SHA-256 of every file
 checkpoint-*            everything needed to resume; only while the run is unfinished
+
+A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`. The last two are kept: if the newest
+does not match its checksum, the run resumes from the one before.
 """
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
-from canet.store.checkpoints import remove_checkpoints, save_checkpoint, saved_checkpoints
 from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
 from canet.store.result import RunResult
-from canet.store.sealed import SealedFolder
+from canet.store.sealed import SealedFolder, mismatch, read_file
 from canet.store.tensors import pack
 from canet.util.files import digest_of, write_bytes, write_json
 from canet.util.locks import exclusive_lock
@@ -37,6 +41,8 @@ CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
     "weights.safetensors",
     "done",
 )
+CHECKPOINT = re.compile(r"checkpoint-(\d+)-([0-9a-f]{16})\.safetensors")
+KEPT_CHECKPOINTS = 2
 
 
 class RunFolder(SealedFolder):
@@ -51,8 +57,10 @@ class RunFolder(SealedFolder):
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The checkpoints of an unfinished run, the newest first."""
-        return saved_checkpoints(self.path)
+        """The checkpoints of an unfinished run, the last epoch first."""
+        found = {path: CHECKPOINT.fullmatch(path.name) for path in self.path.glob("checkpoint-*")}
+        epochs = {path: int(match[1]) for path, match in found.items() if match}
+        return sorted(epochs, key=lambda path: (-epochs[path], path.name))
 
     def begin(self, config: RunConfig, data: DataDigest | None = None) -> None:
         """Claim the folder for a run, or check that the run in it is the same."""
@@ -108,7 +116,8 @@ class RunFolder(SealedFolder):
                     CONFIG: digest_of((self.path / CONFIG).read_bytes()),
                 }
                 self.write_record(files)
-        remove_checkpoints(self.path)
+        for path in self.checkpoints:
+            path.unlink(missing_ok=True)
 
     def add_json(self, name: str, content: Any) -> None:
         """Add something that was computed from a finished run to its folder."""
@@ -142,11 +151,25 @@ class RunFolder(SealedFolder):
             ) from error
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
-        save_checkpoint(self.path, tensors)
+        """Write a checkpoint, and remove all but the last two."""
+        content = pack(tensors)
+        name = f"checkpoint-{int(tensors['epoch'])}-{digest_of(content)[:16]}.safetensors"
+        write_bytes(self.path / name, content)
+        for old in self.checkpoints[KEPT_CHECKPOINTS:]:
+            old.unlink(missing_ok=True)
 
     def _add(self, name: str, digest: str) -> None:
         with exclusive_lock(self.path, quiet=True):
             self.write_record(self.files | {name: digest})
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint, checked against the digest in its name."""
+    match, content = CHECKPOINT.fullmatch(path.name), read_file(path)
+    if not match or digest_of(content)[:16] != match[2]:
+        raise mismatch(path)
+    tensors: dict[str, Tensor] = load(content)
+    return tensors
 
 
 def find_runs(path: Path) -> list[RunFolder]:

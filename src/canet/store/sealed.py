@@ -46,7 +46,7 @@ class SealedFolder:
     def read_bytes(self, name: str) -> bytes:
         """The content of a file; once the record is written, only if its SHA-256 is in there."""
         path = self.path / name
-        content = _read(path)
+        content = read_file(path)
         if self.finished:
             known = self.files.get(name)
             if known is None:
@@ -75,7 +75,7 @@ class SealedFolder:
     def read_record(self) -> dict[str, Any]:
         """What the record says, checked against its own checksum."""
         path = self.path / self.RECORD
-        raw = _read(path)
+        raw = read_file(path)
         try:
             record = json.loads(raw)
             files, content = record[FILES], record[CONTENT]
@@ -141,7 +141,8 @@ def mismatch(path: Path) -> ChecksumError:
     )
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """The content of a file, or an error if there is none."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:

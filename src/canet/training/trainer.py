@@ -17,10 +17,9 @@ from canet._version import __version__
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
-from canet.store.checkpoints import read_checkpoint
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
-from canet.store.run_folder import RunFolder
+from canet.store.run_folder import RunFolder, read_checkpoint
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, train_loops

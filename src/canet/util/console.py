@@ -1,52 +1,15 @@
-"""What commands show: the progress of several runs, and short tables."""
+"""Short tables on standard output."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from canet.util.progress import Display
-
 WIDTH_OF_FILES = 160
-
-
-class Report(Protocol):
-    """Reports how far a run is: (epochs done, epochs in all, last validation score)."""
-
-    def __call__(self, done: int, total: int, score: float) -> None: ...
-
-
-class Reporter:
-    """Shows the progress of several runs, one after the other, on a display.
-
-    Args:
-        num_runs: How many runs there will be.
-        quiet: Show nothing.
-    """
-
-    def __init__(self, num_runs: int, quiet: bool) -> None:
-        self._display = Display(num_runs, quiet=quiet)
-        self._started = 0
-
-    def next_run(self, label: str) -> Report:
-        """The callback of the next run."""
-        before, self._started = self._started, self._started + 1
-
-        def report(done: int, total: int, score: float) -> None:
-            text = f"{label}: epoch {done}/{total}, valid {score:.1f}"
-            self._display.update(before, text=text, part=done / total)
-
-        return report
-
-    @contextmanager
-    def showing(self) -> Iterator[Reporter]:
-        with self._display:
-            yield self
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,8 +23,7 @@ class Display:
     """
 
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
-        self._total, self._unit = total, unit
-        self._quiet = quiet
+        self._total, self._unit, self._quiet = total, unit, quiet
         self._reached = float(done)
         self._first: tuple[float, float] | None = None  # time and what was done at the first update
         self._last_line = time.monotonic()
@@ -54,6 +54,17 @@ class Display:
             self._last_line = time.monotonic()
             parts = [count, self._time_left(), text]
             print("; ".join(part for part in parts if part), file=sys.stderr)
+
+    def of_training(
+        self, label: str, done: int = 0, running: int = 0, failed: int = 0
+    ) -> Callable[[int, int, float], None]:
+        """A callback that shows how far a run is, or `running` runs that are trained together."""
+
+        def report(epoch: int, total: int, score: float) -> None:
+            text = f"{label}: epoch {epoch}/{total}, valid {score:.1f}"
+            self.update(done, running, failed, text, part=max(1, running) * epoch / total)
+
+        return report
 
     def __enter__(self) -> Display:
         if self._bar:

@@ -8,7 +8,7 @@ checkpoint between two epochs; a second one raises at once.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -24,17 +24,17 @@ class _State:
     deferring = False
 
 
-def interrupt_on_signals(signals: Sequence[int] = SIGNALS) -> None:
+def interrupt_on_signals() -> None:
     """Raise `KeyboardInterrupt` on these signals, except those that are ignored, as by `nohup`."""
     _State.received, _State.deferring = None, False
-    for number in signals:
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _handle)
 
 
-def ignore_signals(signals: Sequence[int] = SIGNALS) -> None:
+def ignore_signals() -> None:
     """Ignore these signals, as a process does that is about to end."""
-    for number in signals:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

@@ -11,7 +11,7 @@ from canet.errors import CanetError
 from canet.presets import BEST, unsearched
 from canet.util.files import read_json
 
-TEXTS = ("task", "backbone", "method", "command", "date", "hardware")
+NEEDED = ("task", "backbone", "method", "settings", "command", "date", "hardware")
 KEPT = ("valid", "trials", "epochs", "features")
 
 
@@ -49,17 +49,13 @@ def _read_search(path: Path) -> dict[str, Any]:
     """What a search left in its folder, or an error where that is something else."""
     try:
         search = read_json(path)
-        texts = all(isinstance(search[name], str) for name in TEXTS)
-        if not (texts and isinstance(search["settings"], dict) and search.keys() >= set(KEPT)):
-            raise ValueError("an entry is missing or of another type")
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        return {name: search[name] for name in NEEDED + KEPT}
+    except (ValueError, TypeError, LookupError) as error:
         raise CanetError(f"'{path}' is not the result of a search ({error})") from error
-    return dict(search)
 
 
 def _template(search: dict[str, Any]) -> str:
     """The command of a search, with its task, method and backbone left open."""
-    special = f"canet search {search['task']} --method {search['method']}"
-    special += f" --backbone {search['backbone']}"
-    rest = str(search["command"]).removeprefix(special)
-    return f"canet search TASK --method METHOD --backbone BACKBONE{rest}"
+    begin = "canet search {task} --method {method} --backbone {backbone}"
+    rest = search["command"].removeprefix(begin.format(**search))
+    return begin.format(task="TASK", method="METHOD", backbone="BACKBONE") + str(rest)
