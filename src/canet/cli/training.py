@@ -56,6 +56,7 @@ def train(
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
+    threads: options.Threads = 1,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     quiet: options.Quiet = False,
@@ -81,7 +82,8 @@ def train(
     base = options.run_config(
         task, method, backbone, settings, data_seed, protocol, features, inductive, generator
     )
-    configs = [replace(base, seed=seed, ood_curves=ood_curves) for seed in range(seeds)]
+    base = replace(base, ood_curves=ood_curves, threads=threads)
+    configs = [replace(base, seed=seed) for seed in range(seeds)]
     loaded = load_task_of(base, data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
