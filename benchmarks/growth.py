@@ -22,7 +22,7 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph
 from canet.training.loop import EPOCHS_BETWEEN_LOOKS, Loop, train_loops
 from canet.training.metrics import accuracy
-from canet.training.trainer import seeded
+from canet.util.torch_state import seeded
 
 NUM_FEATURES, NUM_CLASSES = 64, 10
 LOOKS = 4

@@ -39,6 +39,17 @@ def test_fit_returns_itself_and_learns_the_classes_by_name(model: canet.NodeClas
     assert 1 <= model.selected_epoch_ <= 60
 
 
+def test_default_precision_of_the_caller_changes_nothing(model: canet.NodeClassifier) -> None:
+    graph, new = own_graph(), own_graph(31, seed=1)
+    torch.set_default_dtype(torch.double)
+    try:
+        again = fitted(graph, epochs=60)
+        probabilities = again.predict_proba(new)
+    finally:
+        torch.set_default_dtype(torch.float)
+    np.testing.assert_array_equal(probabilities, model.predict_proba(new))
+
+
 def test_another_graph_is_predicted_by_class_names(model: canet.NodeClassifier) -> None:
     new = own_graph(31, seed=1)
     predicted = model.predict(new)

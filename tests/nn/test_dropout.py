@@ -17,7 +17,15 @@ def test_share_of_zeros_and_mean_are_those_of_dropout(p: float) -> None:
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
     kept = dropped[dropped != 0]
     assert kept.unique().numel() == 1
-    assert kept[0].item() == pytest.approx(1 / (1 - p))
+    assert kept[0].item() == pytest.approx(1 / (1 - p), rel=1e-4)
+
+
+@pytest.mark.parametrize("p", [0.999, 0.9999])
+def test_mean_stays_when_almost_everything_is_dropped(p: float) -> None:
+    draws = 4_000_000
+    dropped = dropout(torch.ones(draws), p, training=True)
+    deviation = dropped.double().std().item() / draws**0.5
+    assert dropped.double().mean().item() == pytest.approx(1.0, abs=5 * deviation)
 
 
 @pytest.mark.parametrize("lane", range(4))

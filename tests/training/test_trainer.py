@@ -1,4 +1,5 @@
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from torch import Tensor
 
 import canet
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import METHODS, Batch
 from canet.methods.erm import ERM
 from canet.nn import Graph
@@ -18,6 +19,7 @@ from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
 from canet.training import Run, Trainer, loop, trainer
+from canet.util.torch_state import limited_threads
 
 from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
 
@@ -79,6 +81,53 @@ def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:
 
 
 # The loop
+
+
+def wide_task() -> ShiftTask:
+    """A task of which torch splits the sums among threads."""
+    random = torch.Generator().manual_seed(0)
+    task = tiny_task()
+    x = torch.randn(NUM_NODES, 2_000, generator=random)
+    return with_data(task, x=x)
+
+
+def test_threads_of_the_caller_change_nothing() -> None:
+    of = make(wide_task(), epochs=3, dropout=0.5)
+    runs = []
+    for threads in (1, 2):
+        with limited_threads(threads):
+            runs.append(of.run())
+            assert torch.get_num_threads() == threads
+    assert same_run(*runs)
+    assert runs[0].config.threads == 1
+    assert runs[0].result.device.endswith("CPU, 1 thread(s)")
+
+
+def test_threads_are_part_of_a_run() -> None:
+    one, two = (Trainer(tiny_task(), "erm", device="cpu", threads=n) for n in (1, 2))
+    assert one.config().name != two.config().name
+    with pytest.raises(InputError, match="threads"):
+        Trainer(tiny_task(), "erm", device="cpu", threads=0)
+
+
+@plain_and_canet
+def test_runs_in_threads_of_one_process_are_the_same_as_alone(name: str) -> None:
+    of = make(name=name, dropout=0.5)
+    alone = [of.run(seed) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(make(name=name, dropout=0.5).run, range(4)))
+    assert all(map(same_run, alone, together))
+
+
+@every_method
+def test_default_precision_of_the_caller_changes_nothing(name: str) -> None:
+    task = tiny_task()
+    usual = make(task, name, epochs=3).run()
+    torch.set_default_dtype(torch.double)
+    try:
+        assert same_run(make(task, name, epochs=3).run(), usual)
+    finally:
+        torch.set_default_dtype(torch.float)
 
 
 def test_run_is_the_plain_loop_written_by_hand() -> None:

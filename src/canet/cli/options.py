@@ -60,6 +60,10 @@ Inductive = Annotated[
     bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
 ]
 Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")]
+Threads = Annotated[
+    int,
+    typer.Option(min=1, max=MOST_JOBS, help="CPU threads of a run; results depend on them."),
+]
 RayAddress = Annotated[
     str | None,
     typer.Option(help="Train on a Ray cluster: its address, or auto for a running or a new one."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +55,7 @@ def train(
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
     ] = False,
+    threads: options.Threads = 1,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     quiet: options.Quiet = False,
@@ -78,8 +79,9 @@ def train(
     pick_device(device)
     how = protocol, data_seed, features, inductive
     run = method, backbone, asdict(settings)
-    configs = [RunConfig(task, *how, *run, seed, ood_curves, generator) for seed in range(seeds)]
-    loaded = load_task_of(configs[0], data_root)
+    base = RunConfig(task, *how, *run, 0, ood_curves, generator, threads)
+    configs = [replace(base, seed=seed) for seed in range(seeds)]
+    loaded = load_task_of(base, data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
     failed = run_jobs(configs, out, jobs, device, data_root, True, quiet or as_json, ray, loaded)

@@ -145,7 +145,13 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         task = own.task
         weights = self._class_weights(own.classes, task.data.y[task.train])
         trainer = Trainer(
-            task, self.method, self.backbone, settings, self.device, class_weight=weights
+            task,
+            self.method,
+            self.backbone,
+            settings,
+            self.device,
+            class_weight=weights,
+            threads=torch.get_num_threads(),
         )
         label = f"{self.method}-{self.backbone}"
         with Display(1, quiet=not self.verbose) as display:

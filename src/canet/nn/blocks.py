@@ -142,7 +142,8 @@ class Graph:
     def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.
 
-        For models that read whole graphs it is the whole graph of each node.
+        For models that read whole graphs it is the whole graph of each node. A node may be named
+        more than once: it is predicted as often, and read once.
         """
         blocks: list[Block] = []
         position = nodes.new_full((self.num_nodes,), -1)
@@ -164,7 +165,9 @@ class Graph:
             }
             graphs = None
             if self._graph is not None:
-                graphs = Graphs(self._graph[nodes], self._graph[sources])
+                first = position[sources] == torch.arange(sources.numel(), device=nodes.device)
+                read = torch.where(first, self._graph[sources], -1)
+                graphs = Graphs(self._graph[nodes], read)
             blocks.append(Block(sources.numel(), nodes.numel(), matrices, graphs))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))

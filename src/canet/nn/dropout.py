@@ -11,7 +11,8 @@ STEPS = 2**16
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Zero each entry with probability p, to within 1 / 65536, and scale the others up.
+    """Zero each entry with probability p, to within 1 / 65536, and scale up the others so that the
+    mean stays.
 
     On a CPU torch draws the mask number by number; here one 64-bit draw decides four entries.
     """
@@ -23,4 +24,4 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     draws = torch.empty((x.numel() + LANES - 1) // LANES, dtype=torch.int64, device=x.device)
     lanes = draws.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
     kept = lanes >= dropped - STEPS // 2
-    return (x * kept).mul_(1 / (1 - p))
+    return (x * kept).mul_(STEPS / (STEPS - dropped))

@@ -23,7 +23,7 @@ from canet.report.tables import Cell, Table
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import WEIGHTS
-from canet.training.trainer import seeded
+from canet.util.torch_state import seeded
 
 LAYERS = ("first layer", "last layer")
 WHEN = ("trained", "at the start")

@@ -41,7 +41,7 @@ def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> d
     results = [place.read_result() for place in places]
     trainer = open_trainer(places[0].read_config(), device, data_root)
     runs, differences = [], []
-    hardware = device_name(trainer.device), versions()["torch"]
+    hardware = device_name(trainer.device, trainer.threads), versions()["torch"]
     for place, result in zip(places, results, strict=True):
         scores = trainer.scores(trainer.load(place))
         before = result.device, result.versions.get("torch")
@@ -72,7 +72,7 @@ def open_trainer(
     """The trainer whose run `config` describes, with its task loaded unless it is given."""
     task = task or load_task_of(config, data_root)
     settings = override(get_method(config.method).settings_type(), config.settings)
-    return Trainer(task, config.method, config.backbone, settings, device)
+    return Trainer(task, config.method, config.backbone, settings, device, threads=config.threads)
 
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:

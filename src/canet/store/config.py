@@ -30,6 +30,7 @@ class RunConfig:
     seed: int
     ood_curves: bool = False
     generator: str = "shared"
+    threads: int = 1
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Block, Graph, ReceptiveField, SparseMatrix
 from canet.nn.model import Prediction, rows_of
+from canet.util.torch_state import single_precision
 
 
 class GraphReader:
@@ -30,7 +31,8 @@ class GraphReader:
     ) -> None:
         self.method, self.own, self.y = method, own, y
         operators = method.model.operators
-        self._graph = prepared or Graph(own.edge_index, own.num_nodes, operators, own.graph)
+        with single_precision():
+            self._graph = prepared or Graph(own.edge_index, own.num_nodes, operators, own.graph)
 
     @torch.no_grad()
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:

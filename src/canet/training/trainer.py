@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import SupportsIndex
@@ -28,6 +27,7 @@ from canet.training.selection import BestValidation
 from canet.util.memory import peak_resident_mb
 from canet.util.seeds import checked_seed
 from canet.util.signals import deferred
+from canet.util.torch_state import seeded
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Trainer:
         fields: Batches of another trainer on the same task and device that reads as much or more,
             to share them; built where None.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
+        threads: Threads on the CPU. They are part of a run, whose last bits depend on them.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Trainer:
         epochs: int | None = None,
         fields: TaskFields | None = None,
         class_weight: Tensor | None = None,
+        threads: int = 1,
     ) -> None:
         if not isinstance(task, ShiftTask):
             raise InputError(
@@ -92,6 +94,9 @@ class Trainer:
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
         self.class_weight = class_weight
+        if threads < 1:
+            raise InputError(f"threads is {threads}: give 1 or more")
+        self.threads = threads
         self.device = pick_device(device)
         self._check_environments()
         with torch.device("meta"):
@@ -115,6 +120,7 @@ class Trainer:
             seed=checked_seed(seed),
             ood_curves=ood_curves,
             generator=self.task.generator,
+            threads=self.threads,
         )
 
     def run(
@@ -178,16 +184,16 @@ class Trainer:
         on_progress: Progress | None,
     ) -> dict[int, Run]:
         """Train runs at once; several only where none of them draws from the host's generator."""
-        with seeded(0, self.device):
+        with seeded(0, self.device, self.threads):
             loops = {
                 seed: self._loop(seed, place, ood_curves, lane)
                 for lane, (seed, place) in enumerate(places.items())
             }
             train_loops(list(loops.values()), list(places.values()), on_progress)
-        return {
-            seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
-            for seed, loop in loops.items()
-        }
+            return {
+                seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
+                for seed, loop in loops.items()
+            }
 
     def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool, lane: int) -> Loop:
         """A run's loop before its first epoch, or where its checkpoint was made."""
@@ -219,7 +225,7 @@ class Trainer:
             seconds_per_epoch=loop.seconds / max(1, loop.epochs_here),
             runs_at_once=at_once,
             peak_memory_mb=peak_memory_mb(self.device),
-            device=device_name(self.device),
+            device=device_name(self.device, self.threads),
             versions=versions(),
         )
         if place:
@@ -239,10 +245,11 @@ class Trainer:
         """Score of every split, by its name in `task.splits()`."""
         method.eval()
         scores: dict[str, float] = {}
-        for batch, splits in self.fields.by_pass():
-            logits = method.predict(batch)
-            for split, rows in splits.items():
-                scores[split] = float(self._scored(logits[rows], batch.y[rows]))
+        with seeded(0, self.device, self.threads):
+            for batch, splits in self.fields.by_pass():
+                logits = method.predict(batch)
+                for split, rows in splits.items():
+                    scores[split] = float(self._scored(logits[rows], batch.y[rows]))
         return scores
 
     def score(self, method: Method, split: str) -> Tensor:
@@ -319,15 +326,6 @@ def resume(loop: Loop, place: RunFolder) -> None:
         )
 
 
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Run a block with torch's generators seeded, and put the caller's state back afterwards."""
-    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
-
-
 def pick_device(name: str) -> torch.device:
     """`auto` is a GPU where there is one."""
     if name not in ("auto", "cpu", "cuda"):
@@ -339,10 +337,10 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def device_name(device: torch.device) -> str:
+def device_name(device: torch.device, threads: int) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return f"{platform.machine()} CPU, {threads} thread(s)"
 
 
 def peak_memory_mb(device: torch.device) -> float:

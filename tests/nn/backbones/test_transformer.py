@@ -11,6 +11,7 @@ from torch.autograd.functional import jacobian
 from torch.nn import functional as F
 from torch_geometric.nn.attention import SGFormerAttention
 
+from canet.errors import InputError
 from canet.nn import BACKBONES, Block, CaNet, Graph, GraphModel
 from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.graphs import Graphs
@@ -308,6 +309,22 @@ def test_logits_on_the_field_are_those_on_the_whole_graph(
     field = graph.receptive_field(nodes, num_layers)
     whole = model(x, graph.whole(num_layers).blocks).logits
     torch.testing.assert_close(model(x[field.nodes], field.blocks).logits, whole[nodes])
+
+
+@models
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_a_node_named_twice_is_predicted_twice_and_read_once(make: Any, num_layers: int) -> None:
+    (edges, parts), model = many_components(), make(num_layers).eval()
+    x, nodes = torch.randn(NUM_MANY, NUM_FEATURES), torch.cat([parts[6], parts[6][:2], parts[6]])
+    graph = Graph(edges, NUM_MANY, model.operators)
+    field = graph.receptive_field(nodes, num_layers)
+    whole = model(x, graph.whole(num_layers).blocks).logits
+    torch.testing.assert_close(model(x[field.nodes], field.blocks).logits, whole[nodes])
+
+
+def test_a_width_of_one_is_rejected_with_the_reason() -> None:
+    with pytest.raises(InputError, match="hidden=1"):
+        TransformerBranches(1, K)
 
 
 # Copies -------------------------------------------------------------------------------------------

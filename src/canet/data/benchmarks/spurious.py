@@ -17,8 +17,7 @@ Domains 1-3 are in distribution, 4-6 are not. Three generators:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +43,7 @@ from canet.data.splits import split_50_25_25
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.util.sparse import from_scipy, to_scipy
+from canet.util.torch_state import single_precision
 
 NUM_DOMAINS = 6
 NUM_ID_DOMAINS = 3
@@ -77,17 +77,6 @@ def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
     first = GCNConv(num_classes, NUM_SPURIOUS)
     second = GCNConv(NUM_SPURIOUS, NUM_SPURIOUS)
     return lambda labels, edge_index: second(first(labels, edge_index).relu(), edge_index)
-
-
-@contextmanager
-def single_precision() -> Iterator[None]:
-    """Make tensors in single precision, whatever the caller's default is."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 class BaseGraph(NamedTuple):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.errors import InputError
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Operator
 from canet.nn.layer import Branches, LayerInput
@@ -32,6 +33,11 @@ class TransformerBranches(Branches):
     """
 
     def setup(self) -> None:
+        if self.hidden < 2:
+            raise InputError(
+                "backbone 'transformer' needs a width of 2 or more: with hidden=1 the weights of "
+                "its attention can add up to zero"
+            )
         self.gathers = Operator("symmetric", self.direction)
         self.operators = (self.gathers, Operator("graph"))
         bound = 1 / math.sqrt(self.hidden)
