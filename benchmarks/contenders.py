@@ -111,7 +111,10 @@ def _trainer(
     if contender == SAME_NODES and fields is None:
         fields = _trainer(case, "canet", task, device, epochs).fields
     method = "canet" if of_canet else "erm"
-    return Trainer(task, method, case.backbone, settings, device.type, epochs, fields)
+    threads = torch.get_num_threads()
+    return Trainer(
+        task, method, case.backbone, settings, device.type, epochs, fields, threads=threads
+    )
 
 
 def _engine(

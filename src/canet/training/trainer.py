@@ -337,7 +337,7 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def device_name(device: torch.device, threads: int) -> str:
+def device_name(device: torch.device, threads: int = 1) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.machine()} CPU, {threads} thread(s)"
