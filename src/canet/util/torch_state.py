@@ -46,7 +46,7 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
     """Compute with so many threads; results depend on their number in the last bits."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()
     with threadpool_limits(threads):
