@@ -353,3 +353,20 @@ def test_without_optuna_the_fix_is_one_line(
     assert (code, err.count("\n")) == (2, 1)
     assert "pip install" in err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3:cr@t@127.0.0.1:1/db", "mysql://127.0.0.1:1/db?password=s3:cr@t"]
+)
+def test_a_storage_that_cannot_be_opened_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(CanetError, match="127") as caught:
+        open_storage(url)
+    assert "cr@t" not in str(caught.value)
+
+
+def test_a_database_that_is_damaged_is_an_error_of_the_storage(tmp_path: Path) -> None:
+    place = tmp_path / "trials.db"
+    open_storage(f"sqlite:///{place}")
+    content = place.read_bytes()
+    place.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
+    assert "trials.db" in call(tmp_path, *QUIET, "--storage", f"sqlite:///{place}").complaint
