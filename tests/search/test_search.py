@@ -362,11 +362,3 @@ def test_a_storage_that_cannot_be_opened_does_not_show_its_password(url: str) ->
     with pytest.raises(CanetError, match="127") as caught:
         open_storage(url)
     assert "cr@t" not in str(caught.value)
-
-
-def test_a_database_that_is_damaged_is_an_error_of_the_storage(tmp_path: Path) -> None:
-    place = tmp_path / "trials.db"
-    open_storage(f"sqlite:///{place}")
-    content = place.read_bytes()
-    place.write_bytes(content[:4096] + b"x" * (len(content) - 4096))
-    assert "trials.db" in call(tmp_path, *QUIET, "--storage", f"sqlite:///{place}").complaint

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.util.processes import Processes, cause_of_death, run_all
+from canet.util.processes import Processes, run_all
 from tests.runs.processes import alive, wait_until, write_pid_and_sleep
 
 pytestmark = pytest.mark.slow
@@ -93,11 +93,3 @@ def test_processes_do_not_outlive_their_parent(number: int, tmp_path: Path) -> N
         parent.send_signal(number)
     worker = int((tmp_path / "pid").read_text())
     wait_until(lambda: not alive(worker))
-
-
-def test_a_worker_that_cannot_start_says_why() -> None:
-    with Processes(1) as pool:
-        pool._executor._initializer, pool._executor._initargs = int, ("four",)
-        with pytest.raises(BrokenExecutor) as caught:
-            pool.submit(abs, -3).result()
-    assert "four" in cause_of_death(caught.value)

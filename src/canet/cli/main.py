@@ -75,7 +75,9 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | ImportError) and out_of_memory
     ):
-        return "not enough memory: free some, lower hidden or num_layers, or choose another --device"
+        return (
+            "not enough memory: free some, lower hidden or num_layers, or choose another --device"
+        )
     return None
 
 

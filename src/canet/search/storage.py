@@ -40,12 +40,10 @@ def open_storage(place: str) -> BaseStorage:
 @contextmanager
 def storage_errors(place: str) -> Iterator[None]:
     """Turn a storage that fails in the middle of a search into one line."""
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         with write_errors(Path(without_password(place))):
             yield
-    except (StorageInternalError, SQLAlchemyError) as error:
+    except StorageInternalError as error:
         cause = first_line(error.__cause__ or error)
         raise CanetError(
             without_password(
@@ -140,6 +138,6 @@ def _open_database(url: str) -> BaseStorage:
 
     try:
         return RDBStorage(url)
-    except (SQLAlchemyError, ImportError, StorageInternalError, RuntimeError) as error:
+    except (SQLAlchemyError, ImportError, StorageInternalError) as error:
         message = f"cannot open the storage '{url}' ({first_line(error)}): check its URL"
         raise CanetError(without_password(message)) from error

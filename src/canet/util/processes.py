@@ -96,13 +96,9 @@ def run_all(
 
 
 def cause_of_death(error: BrokenExecutor) -> str:
-    """The line that says how a worker ended: `The exit codes of the workers are {SIGKILL(-9)}`.
-
-    Of a worker that could not start it is the last line of its traceback.
-    """
+    """The line that says how a worker ended: `The exit codes of the workers are {SIGKILL(-9)}`."""
     lines = str(error).splitlines()
-    remote = str(error.__cause__ or "").strip(' "\n').splitlines()
-    return next((line for line in lines if "exit code" in line), ["", *lines[:1], *remote][-1])
+    return next((line for line in lines if "exit code" in line), lines[0] if lines else "")
 
 
 def end_with_parent(parent: int) -> None:
