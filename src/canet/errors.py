@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -13,6 +14,8 @@ LONGEST_NAME = 60
 """Letters of an unknown name that a message shows."""
 NEAR = 0.65
 """Least similarity of a suggested name: one wrong letter in three is 0.67."""
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Characters that steer a terminal, except the end of a line."""
 
 
 class CanetError(Exception):
@@ -65,6 +68,11 @@ def listed(items: Iterable[Any], count: int | None = None) -> str:
     texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]
     more = (len(texts) if count is None else count) - MOST_LISTED
     return ", ".join(texts[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def plain(text: object) -> str:
+    """A text for the screen: what would steer the terminal is a space."""
+    return CONTROL.sub(" ", str(text))
 
 
 def first_line(error: BaseException) -> str:

@@ -191,6 +191,7 @@ def fail_in_loading(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> No
         MemoryError(),
         RuntimeError("DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("CUDA out of memory. Tried to"),
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
         RuntimeError("[enforce fail] Storage size calculation overflowed with sizes=[1]"),
     ],
     ids=str,
@@ -236,3 +237,30 @@ def test_a_terminal_that_knows_only_ascii_ends_no_command(work: Path) -> None:
     answer = call_in_new_process(work, "methods", "canet", PYTHONIOENCODING="ascii", LC_ALL="C")
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.isascii()
+
+
+def test_names_that_steer_a_terminal_do_not_reach_it(canet: Canet, work: Path) -> None:
+    (work / "graph").mkdir()
+    (work / "graph/nodes.csv").write_text("id,\x1b[31mage,kind\n1,5,\x1b]0;title\x07\n2,6,b\n")
+    (work / "graph/edges.csv").write_text("source,target\n1,2\n")
+    answer = canet("inspect", "graph", "--label", "kind")
+    assert answer.code == 0
+    assert "age" in answer.out
+    for text in (answer.out, canet("datasets", "\x1b[31mcora").complaint):
+        assert not {"\x1b", "\x07"} & {*text}
+
+
+@pytest.mark.parametrize("command", ["report", "archive"])
+def test_a_folder_in_place_of_a_file_is_one_line(command: str, canet: Canet) -> None:
+    assert "'.'" in canet(command, "runs", "-o", ".").complaint
+
+
+def test_a_user_without_home_folder_is_one_line(
+    canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.delenv("CANET_CACHE")
+    assert "CANET_CACHE" in canet("datasets", "cora").complaint

@@ -11,7 +11,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
 from canet.data.user_graph import UserTask, read_user_graph, user_task
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 
 N = 12
 LABELS = np.array(["b", "a", "c"] * 4)
@@ -264,12 +264,30 @@ def test_a_graph_stored_one_way_on_purpose_does_not_warn(undirected: bool) -> No
         user_task(graph())
 
 
+@pytest.mark.parametrize("undirected", [None, False, True])
+def test_an_edge_that_is_given_twice_counts_once(undirected: bool | None) -> None:
+    twice = torch.cat([ring(), ring()[:, 3:9]], dim=1)
+    found = read_user_graph(graph(edge_index=twice), undirected=undirected).edge_index
+    assert sorted(found.t().tolist()) == sorted(ring().t().tolist())
+
+
+def test_different_edges_keep_their_order() -> None:
+    shuffled = ring()[:, torch.randperm(2 * N)]
+    found = read_user_graph(graph(edge_index=shuffled), undirected=False).edge_index
+    assert torch.equal(found, shuffled)
+
+
+@pytest.mark.parametrize("name", ["edge_weight", "edge_attr"])
+def test_weights_and_attributes_of_edges_are_not_read_and_that_is_said(name: str) -> None:
+    with pytest.warns(InputWarning, match=name):
+        user_task(graph(**{name: torch.rand(2 * N)}))
+
+
 def test_undirected_edges_are_those_of_pyg() -> None:
     random = torch.Generator().manual_seed(0)
     edges = torch.randint(N, (2, 30), generator=random)
     found = read_user_graph(graph(edge_index=edges), undirected=True).edge_index
     assert found.equal(to_undirected(edges, num_nodes=N))
-    assert read_user_graph(graph(edge_index=edges), undirected=False).edge_index.equal(edges)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +354,7 @@ def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
         {"y": torch.tensor([0.0, 1.0, float("nan")] * 4)[:, None]},
         {"train_mask": mask(*range(9)), "val_mask": mask(9, 10), "test_mask": mask(11)},
         {"time": np.arange(N), "environment": LABELS, "batch": torch.arange(N) // 6 + 3},
-        {"num_nodes": N, "edge_weight": torch.ones(24), "name": "mine"},
+        {"num_nodes": N, "note": torch.ones(24), "name": "mine"},
     ],
 )
 @pytest.mark.parametrize("undirected", [True, False])

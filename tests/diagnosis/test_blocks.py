@@ -77,8 +77,9 @@ def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
     return signal + 0.3 * random.normal(size=(n, 30))
 
 
-def test_columns_that_tell_the_same_are_found_together() -> None:
-    x = factors(np.random.default_rng(0))
+@pytest.mark.parametrize("unit", [1, 1e-30, 1e20])
+def test_columns_that_tell_the_same_are_found_together(unit: float) -> None:
+    x = unit * factors(np.random.default_rng(0))
     blocks = found_blocks(x, [str(i) for i in range(30)])
     thirds = {f"columns {i}-{i + 9}": list(range(i, i + 10)) for i in (0, 10, 20)}
     assert numbered(blocks) == thirds

@@ -65,3 +65,13 @@ def test_an_address_where_no_cluster_is_is_refused() -> None:
 
     with pytest.raises(CanetError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
         Cluster("127.0.0.1:1", 1, "cpu")
+
+
+def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from canet.runs.ray import Cluster
+
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(CanetError, match=r"127\.0\.0\.1:1"):
+        Cluster("auto", 1, "cpu")

@@ -352,3 +352,13 @@ def test_callers_stopped_at_random_times_lose_and_repeat_nothing(
     assert stops >= 1
     for config, place in zip(configs, places, strict=True):
         assert outcome(place) == outcome(job_folder(tmp_path / "whole", config))
+
+
+@pytest.mark.parametrize("content", ["[]", '{"lines": 5}', '{"lines": []}', '{"lines": [1]}', "{"])
+def test_a_reason_of_the_wrong_form_is_still_a_failure(content: str, tmp_path: Path) -> None:
+    place = job_folder(tmp_path, tiny_job(0))
+    place.path.mkdir(parents=True)
+    (place.path / FAILURE).write_text(content)
+    lines = read_failure(place)
+    assert lines is not None
+    assert "--retry" in lines[0]

@@ -353,3 +353,12 @@ def test_without_optuna_the_fix_is_one_line(
     assert (code, err.count("\n")) == (2, 1)
     assert "pip install" in err
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:s3:cr@t@127.0.0.1:1/db", "mysql://127.0.0.1:1/db?password=s3:cr@t"]
+)
+def test_a_storage_that_cannot_be_opened_does_not_show_its_password(url: str) -> None:
+    with pytest.raises(CanetError, match="127") as caught:
+        open_storage(url)
+    assert "cr@t" not in str(caught.value)

@@ -26,7 +26,7 @@ def inspect(
 ) -> None:
     """Show what is read from a graph: counts, columns, missing values, possible problems."""
     from canet.data.graph_files import inspect_graph
-    from canet.util.console import print_table
+    from canet.util.console import print_table, say
 
     found = inspect_graph(
         graph, label=label, split=split, environment=environment, time=time, id=id_
@@ -35,7 +35,7 @@ def inspect(
         print(json.dumps(found.to_json(), indent=2))
         return
     for line in found.lines():
-        print(line)
+        say(line)
     for table in found.tables():
         print_table(*table)
 
@@ -153,7 +153,10 @@ def diagnose(
     repeats: Annotated[
         int, typer.Option(min=1, max=options.MOST_REPEATS, help="Draws of each random change.")
     ] = 10,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for an HTML page.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File for an HTML page.", callback=options.not_a_folder),
+    ] = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -161,6 +164,7 @@ def diagnose(
     """Show what a model relies on, what shifted since training, and what score to expect."""
     from canet.diagnosis import diagnose as run
     from canet.diagnosis.rendering import render_text, write_page
+    from canet.util.console import say
 
     data, classifier = _open(model, graph, device, label, id_)
     before = None if training is None else _open(model, training, device, label, id_)[0]
@@ -171,7 +175,7 @@ def diagnose(
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
     elif not quiet:
-        print(render_text(found))
+        say(render_text(found))
         if out is not None:
             print(f"Page: {out}")
 
@@ -211,15 +215,15 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     from canet.data.metrics import METRIC_NAMES
     from canet.errors import listed
-    from canet.util.console import print_table
+    from canet.util.console import print_table, say
 
     for note in notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     title = f"{summary['method']}-{summary['backbone']}, {len(summary['classes'])} classes"
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
     rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
     if (moved := summary["moved_columns"]) is not None:
         count = f"{len(moved):,} of {summary['features']:,} columns"
-        print(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
+        say(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
     print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")

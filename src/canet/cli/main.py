@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from canet.cli.app import DEBUG, app
-from canet.errors import CanetError
+from canet.errors import CanetError, plain
 from canet.util.memory import keep_freed_memory
 from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received
 
@@ -23,8 +23,9 @@ NO_MEMORY = (
     "not enough memory",
     "allocate memory",
     "Storage size calculation overflowed",
+    "failed to map segment",
 )
-"""How torch's `RuntimeError` says it."""
+"""How torch's `RuntimeError` and the `ImportError` of a library say it."""
 
 
 def main(commands: typer.Typer = app, name: str = "canet") -> None:
@@ -71,19 +72,23 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, OSError):
         return f"cannot read or write ({error}): check the folder, its rights and space"
     out_of_memory = any(sign in str(error) for sign in NO_MEMORY)
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and out_of_memory):
-        return "not enough memory: lower hidden or num_layers, or choose another --device"
+    if isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ImportError) and out_of_memory
+    ):
+        return (
+            "not enough memory: free some, lower hidden or num_layers, or choose another --device"
+        )
     return None
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning in one line, without the line of code that gave it."""
-    print(f"canet: warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"canet: warning: {' '.join(plain(message).split())}", file=sys.stderr)
 
 
 def _fail(message: str, code: int = 2) -> int:
     """Print one line, after the traceback if the user asked for it; gives the exit code."""
     if sys.exc_info()[0] and os.environ.get(DEBUG, "0") not in ("", "0"):
         traceback.print_exc()
-    print(f"canet: {' '.join(message.split())}", file=sys.stderr)
+    print(f"canet: {' '.join(plain(message).split())}", file=sys.stderr)
     return code

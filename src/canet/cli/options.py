@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from canet.errors import CanetError
 from canet.settings import LARGEST
 from canet.util.seeds import LARGEST_SEED
 
@@ -24,6 +25,13 @@ def _existing(data_root: Path | None) -> Path | None:
     if data_root is not None:
         search_roots(data_root)
     return data_root
+
+
+def not_a_folder(path: Path | None) -> Path | None:
+    """Reject a folder in place of the file that a command writes."""
+    if path is not None and path.is_dir():
+        raise CanetError(f"'{path}' is a folder: name the file to write")
+    return path
 
 
 DataRoot = Annotated[

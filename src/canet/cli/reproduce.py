@@ -55,7 +55,12 @@ def report(
     runs: Annotated[Path, typer.Argument(help="Folder of runs or of a reproduction, or archive.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The page. Default: report.html in RUNS, or next to it."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="The page. Default: report.html in RUNS, or next to it.",
+            callback=options.not_a_folder,
+        ),
     ] = None,
 ) -> None:
     """One self-contained page about finished runs: who wins, curves, figures, settings."""
@@ -69,7 +74,12 @@ def report(
 @app.command()
 def archive(
     runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file, such as runs.tar.xz.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The file, such as runs.tar.xz.", callback=options.not_a_folder
+        ),
+    ],
 ) -> None:
     """One small file of all finished runs, without weights: what tables and reports need."""
     from canet.store import find_runs, write_archive

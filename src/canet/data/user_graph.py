@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import coalesce, to_undirected
 
 from canet.data.arrays import word_for
 from canet.data.checks import (
@@ -57,6 +57,8 @@ class UserTask(NamedTuple):
 def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> UserGraph:
     """Check features, edges and graph numbers of a PyG `Data`, which stays as it is.
 
+    An edge that is given several times counts once, however `undirected` is set.
+
     Args:
         data: Has `x` and `edge_index`.
         graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
@@ -76,15 +78,16 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     given = data._store.get("num_nodes")
     if given is not None and given != n:
         raise InputError(f"num_nodes is {given} and x has {n} rows: give features to every node")
-    if undirected:
-        edges = to_undirected(edges, num_nodes=n)
-    elif undirected is None and one_way(edges):
+    if undirected is None and one_way(edges):
         warnings.warn(
             "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
             "the command line --undirected), else undirected=False (--directed)",
             InputWarning,
             stacklevel=4,  # the caller of fit
         )
+    once = to_undirected(edges, num_nodes=n) if undirected else coalesce(edges, num_nodes=n)
+    if undirected or once.shape[1] < edges.shape[1]:  # else the order stays, and with it all bits
+        edges = once
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)
@@ -121,6 +124,12 @@ def user_task(
     """
     checked = read_user_graph(data, graph, undirected)
     n = checked.num_nodes
+    if unread := [name for name in ("edge_weight", "edge_attr") if data.get(name) is not None]:
+        warnings.warn(
+            f"{' and '.join(unread)} of the graph: not read, because every edge counts the same",
+            InputWarning,
+            stacklevel=3,  # the caller of fit
+        )
     if data.get("y") is None:
         raise InputError(
             "fit requires y to be passed, but the target y is None: put the labels into data.y"

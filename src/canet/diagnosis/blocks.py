@@ -71,7 +71,9 @@ def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
 def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
     """The columns that vary, divided by their deviation but not centred, and their numbers."""
     deviation = moments(x)[1]
-    varying = np.flatnonzero(deviation > 1e-12)
+    largest = abs(x).max(axis=0)
+    largest = largest.toarray().ravel() if sp.issparse(x) else largest
+    varying = np.flatnonzero(deviation > 1e-12 * largest)
     if sp.issparse(x):
         return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
     return x[:, varying] / deviation[varying], varying

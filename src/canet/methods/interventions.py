@@ -39,6 +39,8 @@ MOST_MOVED = 0.25
 fewer moved, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
 FEWEST_OF_A_CLASS = 3
 """Nodes of a class that a group needs for a mean that counts."""
+MOST_TIMES = 1e15
+"""How much larger than training nodes others count when they are given their group."""
 MOST_NODES = 20_000
 """Training nodes that groups are inferred from."""
 
@@ -184,6 +186,8 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     chosen = view.train
     if chosen.numel() > MOST_NODES:
         chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
+    nodes = torch.cat([view.train, view.field()]).unique()
+    every = as_scipy(rows_of(view.x, nodes))
     x = as_scipy(rows_of(view.x, chosen))
     if x.shape[1] < 2:
         raise CanetError("groups are inferred from two or more columns: pass interventions=none")
@@ -193,17 +197,20 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
             "pass interventions=none"
         )
     size = min(NUM_COMPONENTS, min(x.shape) - 1)
+    _, exponent = np.frexp(np.abs(x.data).max(initial=0.0))
+    with np.errstate(over="ignore"):
+        for rows in (x, every):  # squares of float32 must neither overflow nor vanish
+            rows.data = np.ldexp(rows.data, -exponent).clip(-MOST_TIMES, MOST_TIMES)
     try:
         components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
         means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
     except (ArpackError, ValueError) as error:
         raise CanetError(
             "no groups can be inferred from the features of the training nodes, which are all the "
-            "same or too large: standardise them, or pass interventions=none"
+            "same: pass interventions=none"
         ) from error
-    nodes = torch.cat([view.train, view.field()]).unique()
     group = torch.full((view.x.shape[0],), -1)
-    found = means.predict(components.transform(as_scipy(rows_of(view.x, nodes))))
+    found = means.predict(components.transform(every))
     group[nodes] = torch.from_numpy(found.astype(np.int64))
     return group
 

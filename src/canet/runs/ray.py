@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
@@ -59,22 +60,25 @@ class Cluster:
 
 
 def _connect(address: str) -> None:
-    _check(address)
+    _check(os.environ.get("RAY_ADDRESS", address) if address == "auto" else address)
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         ray.init(address=address, **quietly)
     except ConnectionError as error:
         if address != "auto":
             raise _no_cluster(address, error) from error
-        ray.init(include_dashboard=False, **quietly)
+        # A cluster of our own: for this machine alone, and only for who has its token.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        own: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
+        ray.init(address="local", **own, **quietly)
     except ValueError as error:
         raise _no_cluster(address, error) from error
 
 
 def _check(address: str) -> None:
     """Reject an address where nothing listens; Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or "://" in address:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
         return
     try:
         socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()

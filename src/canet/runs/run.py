@@ -128,10 +128,12 @@ def in_batches(configs: Sequence[RunConfig], together: bool) -> Iterator[list[Ru
 def read_failure(place: RunFolder) -> list[str] | None:
     """The last lines of a failed run; None if it has not failed."""
     try:
-        lines: list[str] = read_json(place.path / FAILURE)["lines"]
+        lines = read_json(place.path / FAILURE)["lines"]
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
+        lines = None
+    if not isinstance(lines, list) or not lines or not all(isinstance(n, str) for n in lines):
         return [f"'{place.path / FAILURE}' is not readable: --retry runs the job again"]
     return lines
 

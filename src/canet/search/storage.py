@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import socket
 import warnings
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from optuna.storages import (
 )
 from optuna.storages.journal import JournalFileBackend
 
-from canet.errors import CanetError
+from canet.errors import CanetError, first_line
 from canet.util.files import write_errors
 from canet.util.processes import end_with_parent
 
@@ -40,13 +41,21 @@ def open_storage(place: str) -> BaseStorage:
 def storage_errors(place: str) -> Iterator[None]:
     """Turn a storage that fails in the middle of a search into one line."""
     try:
-        with write_errors(Path(place)):
+        with write_errors(Path(without_password(place))):
             yield
     except StorageInternalError as error:
-        cause = str(error.__cause__ or error).splitlines()[0]
+        cause = first_line(error.__cause__ or error)
         raise CanetError(
-            f"the storage '{place}' failed ({cause}): fix it, and the same command continues"
+            without_password(
+                f"the storage '{place}' failed ({cause}): fix it, and the same command continues"
+            )
         ) from error
+
+
+def without_password(text: str) -> str:
+    """A text with SQL URLs, which it shows without their passwords."""
+    text = re.sub(r"(?<=://)([^\s:/@]*):\S*@", r"\1:***@", text)
+    return re.sub(r"(?i)(?<=[?&])(\w*pass\w*)=[^\s&']*", r"\1=***", text)
 
 
 @contextmanager
@@ -130,5 +139,5 @@ def _open_database(url: str) -> BaseStorage:
     try:
         return RDBStorage(url)
     except (SQLAlchemyError, ImportError, StorageInternalError) as error:
-        cause = str(error).splitlines()[0]
-        raise CanetError(f"cannot open the storage '{url}' ({cause}): check its URL") from error
+        message = f"cannot open the storage '{url}' ({first_line(error)}): check its URL"
+        raise CanetError(without_password(message)) from error

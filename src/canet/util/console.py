@@ -9,14 +9,21 @@ from typing import Any
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from canet.errors import plain
+
 WIDTH_OF_FILES = 160
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output."""
     screen = console()
-    screen.print(title, style="bold", highlight=False, soft_wrap=True)
+    screen.print(plain(title), style="bold", highlight=False, soft_wrap=True)
     screen.print(make_table(columns, rows))
+
+
+def say(text: object) -> None:
+    """Text of a user's data on standard output."""
+    print(plain(text))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
@@ -25,9 +32,9 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     for i, column in enumerate(columns):
         numbers = all(row[i][:1].isdigit() for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
-        table.add_column(column, justify=justify, no_wrap=i == 0, overflow="fold")
+        table.add_column(plain(column), justify=justify, no_wrap=i == 0, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(plain, row))
     return table
 
 

@@ -31,7 +31,10 @@ class WriteError(CanetError, OSError):
 
 def cache_dir() -> Path:
     """Folder for downloads and processed copies: `CANET_CACHE`, or `~/.cache/canet`."""
-    return Path(os.environ.get("CANET_CACHE") or Path.home() / ".cache" / "canet")
+    try:
+        return Path(os.environ.get("CANET_CACHE") or Path.home() / ".cache" / "canet")
+    except RuntimeError as error:
+        raise CanetError("this user has no home folder: set CANET_CACHE to a folder") from error
 
 
 @contextmanager

@@ -21,7 +21,7 @@ class EdgeStatistics:
     components: int  # weakly connected
     largest_component: int
     isolated: int  # nodes without an edge to another node
-    degree_median: float  # of incoming edges
+    degree_median: float  # of different incoming edges
     degree_max: int
 
 
@@ -35,7 +35,7 @@ def edge_statistics(edge_index: np.ndarray, num_nodes: int) -> EdgeStatistics:
     joined[source[~loops]] = joined[target[~loops]] = True
     both_ways = np.isin((target * num_nodes + source)[~loops], different)
     sizes = np.bincount(components(torch.from_numpy(edge_index), num_nodes).numpy())
-    degrees = np.bincount(edge_index[1], minlength=num_nodes)
+    degrees = np.bincount(target, minlength=num_nodes)
     return EdgeStatistics(
         edges=edge_index.shape[1],
         self_loops=int((edge_index[0] == edge_index[1]).sum()),
