@@ -73,6 +73,11 @@ def fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray | None = None)
     return np.asarray(minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x)
 
 
+def rescaled(logits: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Probabilities $[n, C]$ with the log temperature and biases $[1 + C]$ of `fit_bias`."""
+    return softmax(logits / math.exp(theta[0]) + theta[1:])
+
+
 def reliability(confidence: np.ndarray, right: np.ndarray) -> list[Bin]:
     """Accuracy by confidence: nodes $[n]$ in 15 bins of equal width, without empty ones."""
     number = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
