@@ -9,8 +9,7 @@ from canet.diagnosis.estimate import Estimate, normal, share
 
 def score(metric: str, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
     """The metric in percent; None where it is undefined: no nodes, or a class without nodes."""
-    parts = score_parts(metric, logits, y)
-    if not parts.size or np.isnan(parts).any():
+    if not len(y) or np.isnan(parts := score_parts(metric, logits, y)).any():
         return None
     if metric == "accuracy":
         return share(parts > 0)

@@ -69,7 +69,9 @@ def examine(exam: Examination) -> Concept | None:
         return None
     columns = _columns(samples[0][0])
     aucs = np.stack([_aucs(x, columns, y, enough) for x, y in samples])
-    return Concept(_relations(exam, columns, enough, aucs, sizes), (sum(sizes[0]), sum(sizes[1])))
+    return Concept(
+        _relations(exam, columns, enough, aucs, sizes), (len(samples[0][1]), len(samples[1][1]))
+    )
 
 
 def _columns(x: Matrix) -> np.ndarray:
@@ -105,9 +107,11 @@ def _relations(
     for auc, counts in zip((before, after), sizes, strict=True):
         for i, c in enumerate(classes):
             of = int(counts[c]), int(counts.sum() - counts[c])
-            variance[:, i] += [auc_variance(max(a, 1 - a), *of) for a in auc[:, i]]
-    z = (before - after) / np.sqrt(np.maximum(variance, 1e-12))
-    p_values = false_discovery_control(2 * norm.sf(np.abs(z)), axis=None)
+            most = 1 - 0.5 / min(of)  # an AUC of 1 is not certain either
+            likely = np.clip(np.maximum(auc[:, i], 1 - auc[:, i]), 0.5, most)
+            variance[:, i] += [auc_variance(a, *of) for a in likely]
+    z = (before - after) / np.sqrt(variance)
+    p_values = false_discovery_control(2 * norm.sf(np.abs(z)), axis=None).reshape(z.shape)
     worst = (before - after).argmax(axis=1)
     found = [
         Relation(

@@ -224,9 +224,7 @@ def _drawn(
     return percentiles(100 * value, 100 * defined).within(0, 100)
 
 
-def _difference(
-    metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray
-) -> Estimate:
+def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray) -> Estimate:
     """The metric of validation nodes, plus the difference that probabilities $[n, C]$ expect."""
     with np.errstate(divide="ignore"):
         of_valid, of_new = np.log(valid), np.log(new)
