@@ -106,6 +106,7 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
     first, second = data.y[data.edge_index]
     return Reference(
         x=data.x,
+        y=data.y,
         embedding=logits,
         degree=torch.bincount(data.edge_index[1], minlength=len(x)),
         environment=torch.empty(0, dtype=torch.long),

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from canet.diagnosis.calibration import calibration_error, fit_temperature, reliability, softmax
+from canet.diagnosis.calibration import (
+    calibration_error,
+    fit_bias,
+    fit_temperature,
+    reliability,
+    rescaled,
+    softmax,
+)
 
 from .planted import labelled
 
@@ -15,14 +22,34 @@ def test_a_known_temperature_is_recovered(temperature: float) -> None:
     assert fit_temperature(temperature * logits, y) == pytest.approx(temperature, rel=0.05)
 
 
-def test_the_temperature_has_the_least_loss_of_a_grid() -> None:
+def test_the_temperature_has_the_least_loss_and_prior_of_a_grid() -> None:
     logits, y = labelled(60)
 
     def loss(t: float) -> float:
-        return -float(np.mean(log_softmax(logits / t, axis=1)[np.arange(60), y]))
+        likelihood = log_softmax(logits / t, axis=1)[np.arange(60), y].sum()
+        return float(2 * np.log(t) ** 2 - likelihood) / 60
 
     best = fit_temperature(logits, y)
     assert loss(best) <= min(loss(t) for t in np.geomspace(0.1, 20, 400)) + 1e-6
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_a_handful_of_nodes_does_not_take_the_temperature_to_its_bounds(wrong: bool) -> None:
+    logits = labelled(6)[0]
+    y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
+    found = fit_temperature(logits, y)
+    assert 1 < found < 5 if wrong else 0.2 < found < 1
+
+
+def test_class_weights_are_undone_by_a_bias() -> None:
+    logits, y = labelled(6000)
+    bias = np.array([0.0, 3.0, -1.0, 0.5])
+    theta = fit_bias(2 * (logits + bias), y)
+    assert np.exp(theta[0]) == pytest.approx(2, rel=0.1)
+    assert theta[1:] - theta[1] == pytest.approx(bias[0] - bias, abs=0.3)
+    assert rescaled(2 * (logits + bias), theta).mean(axis=0) == pytest.approx(
+        np.bincount(y) / 6000, abs=0.01
+    )
 
 
 def test_weights_count_nodes_several_times() -> None:

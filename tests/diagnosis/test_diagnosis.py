@@ -54,8 +54,8 @@ def test_the_columns_that_shifted_are_tried_on_the_training_graph(model: Planted
     assert found.shift is not None
     assert found.shift.stressed is not None
     assert found.shift.stressed.columns == len(found.shift.shifted_columns)
-    assert found.shift.accuracy_left is not None
-    assert 40 < found.shift.accuracy_left.value < 60
+    assert found.shift.score_left is not None
+    assert 40 < found.shift.score_left.value < 60
     assert found.clearly_lower
     same = diagnose(model, random_graph(), random_graph(), blocks=BLOCKS, repeats=2)
     assert same.shift is not None

@@ -29,6 +29,7 @@ def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = Non
     r, v = embedding.shape[0], valid_embedding.shape[0]
     return Reference(
         x=torch.ones(r, 2) if x is None else x,
+        y=torch.arange(r) % 3,
         embedding=embedding,
         degree=torch.arange(r),
         environment=torch.empty(0, dtype=torch.long),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp
 from scipy.special import softmax as scipy_softmax
 
@@ -14,6 +14,7 @@ from canet.diagnosis.estimate import Estimate, share
 
 BINS = 15
 COLDEST, HOTTEST = 0.05, 50.0
+SPREAD, BIAS_SPREAD = 0.5, 4.0  # standard deviations of a log temperature and a bias, a priori
 
 
 @dataclass(frozen=True)
@@ -35,16 +36,46 @@ def fit_temperature(logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 
     It minimises $-\sum_v w_v \log \mathrm{softmax}(z_v / T)_{y_v}$ over $\log T$ (Guo et al., "On
     calibration of modern neural networks", ICML '17), for logits $z$ $[n, C]$ and weights $w$
-    $[n]$, all 1 where None. Above 1: the model is overconfident.
+    $[n]$, all 1 where None. Above 1: the model is overconfident. The prior
+    $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 where few nodes say otherwise.
     """
+    total = len(y) if weight is None else weight.sum()
     margin = logits - logits[np.arange(len(y)), y][:, None]
 
     def loss(log_temperature: float) -> float:
         losses = logsumexp(margin / math.exp(log_temperature), axis=1)
-        return float(np.average(losses, weights=weight))
+        prior = (log_temperature / SPREAD) ** 2 / 2
+        return float(np.average(losses, weights=weight) + prior / total)
 
     bounds = (math.log(COLDEST), math.log(HOTTEST))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+
+
+def fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+    r"""The log temperature and a bias for each class $[1 + C]$ that make labels $[n]$ likeliest.
+
+    Bias-corrected temperature scaling (Alexandari et al., ICML '20): a model with class weights
+    gives rare classes too much probability, which no temperature corrects.
+    """
+    n, hot = len(y), np.eye(logits.shape[1])[y]
+    prior = np.array([SPREAD, *[BIAS_SPREAD] * logits.shape[1]]) ** -2.0
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        scaled = logits / math.exp(theta[0])
+        shifted = scaled + theta[1:]
+        excess = scipy_softmax(shifted, axis=1) - hot
+        value = (logsumexp(shifted, axis=1) - (shifted * hot).sum(axis=1)).sum()
+        slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
+        return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
+
+    bounds = [(math.log(COLDEST), math.log(HOTTEST)), *[(None, None)] * logits.shape[1]]
+    first = np.zeros(1 + logits.shape[1]) if start is None else start
+    return np.asarray(minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x)
+
+
+def rescaled(logits: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """Probabilities $[n, C]$ with the log temperature and biases $[1 + C]$ of `fit_bias`."""
+    return softmax(logits / math.exp(theta[0]) + theta[1:])
 
 
 def reliability(confidence: np.ndarray, right: np.ndarray) -> list[Bin]:

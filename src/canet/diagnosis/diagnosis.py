@@ -10,11 +10,13 @@ from typing import Any
 from pydantic_core import to_json
 from torch_geometric.data import Data
 
+from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.sections import (
     between_groups,
+    concept,
     confidence,
     environments,
     expected,
@@ -28,7 +30,7 @@ from canet.util.progress import Display
 
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (expected, reliance, shift, between_groups, confidence, environments)
+    for module in (expected, reliance, shift, concept, between_groups, confidence, environments)
 }
 """Name of a section → the module that computes it, in the order in which they are shown."""
 
@@ -52,9 +54,11 @@ class Diagnosis:
     Args:
         model: What was diagnosed.
         graphs: `training` and `new`, those that were given → their numbers of nodes and edges.
-        expected: Accuracy to expect on the new graph; None without one.
+        expected: The score to expect on the new graph; None without one.
         reliance: For each graph: what predictions depend on.
         shift: What shifted between training and the new graph; None without a new graph.
+        concept: Which columns tell less about the label than in training; None without labels
+            on the new graph.
         between_groups: Which columns shifted between groups of training nodes, how far they
             shifted since, and whether the model relies on them; None if training had too few
             nodes or columns.
@@ -68,6 +72,7 @@ class Diagnosis:
     expected: expected.ExpectedScore | None
     reliance: dict[str, reliance.Reliance]
     shift: shift.Shift | None
+    concept: concept.Concept | None
     between_groups: between_groups.BetweenGroups | None
     confidence: confidence.Confidence
     environments: dict[str, environments.Environments]
@@ -87,14 +92,24 @@ class Diagnosis:
 
     @property
     def best_case(self) -> bool:
-        """Whether the expected accuracy is a best case: most new nodes are far from training."""
+        """Whether the expected score is a best case: most new nodes are far from training."""
         return self.confidence.unlike is not None and self.confidence.unlike.mostly_far
 
     @property
     def clearly_lower(self) -> bool:
-        """Whether accuracy without what shifted is lower than the accuracy to expect."""
-        left = self.shift.accuracy_left if self.shift else None
-        return bool(self.expected and left and left.value < self.expected.thresholded.value)
+        """Whether the score without what shifted is lower than every estimate of the score."""
+        left = self.shift.score_left if self.shift else None
+        return bool(self.expected and left and left.value < self.expected.between[0])
+
+    @property
+    def metric_name(self) -> str:
+        """What people call the metric that the model was fitted with."""
+        return METRIC_NAMES[self.model.metric]
+
+    @property
+    def expected_name(self) -> str:
+        """The same for the metric that is estimated, which is accuracy where it cannot be."""
+        return METRIC_NAMES[self.expected.metric if self.expected else self.model.metric]
 
     def to_json(self) -> dict[str, Any]:
         """Plain content for a JSON file; what is not finite is None."""

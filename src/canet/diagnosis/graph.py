@@ -13,6 +13,8 @@ from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.user_graph import match_classes
+from canet.diagnosis.estimate import Estimate
+from canet.diagnosis.scoring import score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier, probabilities_of
 from canet.training.inference import GraphReader
@@ -47,6 +49,7 @@ class DiagnosedGraph:
     held_out: np.ndarray
     node_id: np.ndarray  # what the user calls the nodes $[N]$
     probabilities: np.ndarray  # what the model predicts $[N, C]$
+    metric: str  # what the model is scored by
     embedding: np.ndarray  # representations $[N, H]$
     # Of the pseudo environments at each layer $[N, K]$; empty if there are none.
     posteriors: list[np.ndarray]
@@ -57,8 +60,17 @@ class DiagnosedGraph:
 
     @property
     def scored(self) -> np.ndarray:
-        """Mask $[N]$ of the nodes that accuracy is computed on: labelled, and not trained on."""
-        return (self.y >= 0) & self.held_out
+        """Mask $[N]$ of the nodes that are scored: labelled, and not trained on.
+
+        ROC-AUC is of the two classes of training, so that a label of another one is left out.
+        """
+        other = self.y == self.probabilities.shape[1] if self.metric == "roc_auc" else False
+        return (self.y >= 0) & self.held_out & ~np.asarray(other)
+
+    @property
+    def score(self) -> Estimate | None:
+        """The metric of these in percent; None where it is undefined."""
+        return score(self.metric, self.logits[self.scored], self.y[self.scored])
 
     @property
     def right(self) -> np.ndarray:
@@ -81,14 +93,14 @@ class DiagnosedGraph:
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
     def predict_features(self, x: Matrix) -> np.ndarray:
-        """The likeliest class $[N]$ with other features $[N, D]$."""
+        """Logits $[N, C]$ with other features $[N, D]$."""
         features = from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
-        return self.reader.read(x=features).logits.argmax(dim=1).numpy()
+        return self.reader.read(x=features).logits.double().numpy()
 
     def predict_edges(self, edge_index: Tensor) -> np.ndarray:
-        """The likeliest class $[N]$ with other edges, in the same graphs."""
+        """Logits $[N, C]$ with other edges, in the same graphs."""
         reader = self.reader.with_edges(edge_index, torch.from_numpy(self.graph))
-        return reader.read().logits.argmax(dim=1).numpy()
+        return reader.read().logits.double().numpy()
 
 
 def read_graph(model: NodeClassifier, data: Data, trained_on: bool = False) -> DiagnosedGraph:
@@ -120,6 +132,7 @@ def read_graph(model: NodeClassifier, data: Data, trained_on: bool = False) -> D
         held_out=held_out if held_out.any() else ~held_out,
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
         probabilities=probabilities_of(found.logits),
+        metric=model.metric,
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
     )

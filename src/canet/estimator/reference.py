@@ -29,6 +29,7 @@ class Reference:
     """A sample of training and validation nodes, at most 5,000 of each, on the CPU."""
 
     x: Tensor  # features $[r, D]$ of training nodes, dense or sparse CSR
+    y: Tensor  # their class ids $[r]$
     embedding: Tensor  # their representations $[r, H]$
     degree: Tensor  # their numbers of incoming edges $[r]$
     environment: Tensor  # their environments $[r]$, -1 where unknown; empty without labels for them
@@ -106,6 +107,7 @@ def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
     of_valid = reader.read(valid)
     return Reference(
         x=x,
+        y=y[train],
         embedding=reader.read(train).embedding,
         degree=torch.bincount(edges[1], minlength=task.num_nodes)[train],
         environment=environment,

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
-from canet.diagnosis.sections.expected import ExpectedScore, expected_score
+from canet.diagnosis.sections.expected import ExpectedScore, examine, expected_score
 
-from ..planted import labelled
+from ..planted import examination, labelled, planted, random_graph, sign_of
 
 ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
 
@@ -93,3 +97,55 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
             found.thresholded_entropy.low <= found.actual.value <= found.thresholded_entropy.high
         )
     assert held >= 34
+
+
+def test_the_answer_spans_all_estimates_and_their_intervals(calibrated: ExpectedScore) -> None:
+    every = [getattr(calibrated, name) for name in ESTIMATES]
+    assert calibrated.between == (min(estimates(calibrated)), max(estimates(calibrated)))
+    assert calibrated.score.low == min(estimate.low for estimate in every)
+    assert calibrated.score.high == max(estimate.high for estimate in every)
+    assert calibrated.score.value == calibrated.average_confidence.value
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.requires_grad_])
+def test_tensors_are_read_as_arrays_are(kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    (logits, y), (new, truth) = labelled(200), labelled(150, seed=1)
+    arrays = expected_score(logits, y, new, truth)
+    tensors = [kind(torch.from_numpy(part)) for part in (logits, new)]
+    y, truth = torch.from_numpy(y), torch.from_numpy(truth)
+    assert expected_score(tensors[0], y, tensors[1], truth) == arrays
+
+
+def rare(n: int, seed: int, slope: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of an overconfident model with balanced weights, for 3 % positive nodes."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=n)
+    y = random.random(n) < 1 / (1 + np.exp(5.3 - slope * x))
+    return np.stack([0 * x, 1.7 * (2 * x - 5.3 + np.log(49))], axis=1), y.astype(int)
+
+
+@pytest.mark.parametrize("metric", ["roc_auc", "macro_f1"])
+def test_another_metric_is_expected_from_calibrated_probabilities(metric: str) -> None:
+    valid, (new, truth) = rare(4000, 0), rare(5000, 1)
+    easy = new[:, 1] < np.quantile(new[:, 1], 0.9)
+    for chosen in (np.ones(5000, dtype=bool), easy):
+        found = expected_score(*valid, new[chosen], truth[chosen], metric=metric)
+        assert (found.thresholded, found.thresholded_entropy) == (None, None)
+        assert found.actual is not None
+        assert found.score.low <= found.actual.value <= found.score.high
+    assert found.valid.value > found.actual.value + 2  # where positive nodes are hard to find
+
+
+def test_where_validation_nodes_lack_a_class_accuracy_is_estimated() -> None:
+    data = random_graph()
+    model = planted(sign_of(3), data, metric="roc_auc")
+    found = examine(examination(model, random_graph(seed=1)))
+    assert found is not None
+    assert found.metric == "roc_auc"
+    assert found.actual is not None
+    assert found.actual.value == 100
+    lacking = model.reference_.valid_y.clone().zero_()
+    model.reference_ = replace(model.reference_, valid_y=lacking)
+    found = examine(examination(model, random_graph(seed=1)))
+    assert found is not None
+    assert found.metric == "accuracy"

@@ -28,11 +28,11 @@ def test_all_flips_come_from_the_block_that_is_read() -> None:
     assert 40 < third.flipped.value < 60
     assert [effect.flipped.value for effect in others] == [0, 0]
     assert found.everything.flipped == third.flipped
-    assert found.accuracy is not None
-    assert found.accuracy.value == 100
-    assert third.accuracy is not None
+    assert found.score is not None
+    assert found.score.value == 100
+    assert third.score is not None
     assert third.lost is not None
-    assert third.accuracy.value == pytest.approx(100 - third.flipped.value)
+    assert third.score.value == pytest.approx(100 - third.flipped.value)
     assert third.lost.value == pytest.approx(third.flipped.value)
     assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
     assert [effect.flipped.value for effect in found.edges] == [0, 0, 0]
@@ -82,8 +82,8 @@ def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
     model = planted(sign_of(3), random_graph(n=40))
     found = reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=1)
     assert (found.nodes, found.scored) == (40, 9)
-    assert found.accuracy is not None
-    assert found.accuracy.value == 100
+    assert found.score is not None
+    assert found.score.value == 100
 
 
 def test_without_labels_there_are_flips_alone() -> None:
@@ -92,8 +92,8 @@ def test_without_labels_there_are_flips_alone() -> None:
     unlabelled = data.clone()
     del unlabelled.y
     found = reliance(read_graph(model, unlabelled), BLOCKS, repeats=2)
-    assert found.accuracy is None
-    assert found.features[0].accuracy is None
+    assert found.score is None
+    assert found.features[0].score is None
     assert found.features[0].lost is None
     assert found.features[0].flipped.value > 40
 

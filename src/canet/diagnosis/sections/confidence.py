@@ -21,6 +21,7 @@ COVERAGES = tuple(range(5, 101, 5))
 FAR = 0.95  # of the validation nodes are nearer to training than a node that counts as far
 MOSTLY_FAR = 50.0  # percent of the new nodes
 CLEAR_GAP = 2.0  # points between confidence and accuracy
+FEW_NODES = 50  # that a temperature is fitted on
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Calibration:
     scaled_bins: list[Bin]  # the same after temperature scaling
     # Percent of the nodes, the most confident ones → their accuracy.
     abstention: dict[int, Estimate]
+
+    @property
+    def few(self) -> bool:
+        """Whether a temperature fitted on so few nodes says little."""
+        return self.nodes < FEW_NODES
 
     @property
     def overconfident(self) -> bool:

@@ -1,104 +1,148 @@
-"""The accuracy to expect on a graph without labels, from the model's confidence."""
+"""The score to expect on a graph without labels, from the model's confidence."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.special import entr
+from torch import Tensor
 
-from canet.diagnosis.calibration import fit_temperature, softmax
-from canet.diagnosis.estimate import Estimate, percentiles, share
+from canet.data.checks import check_metric
+from canet.diagnosis.calibration import fit_bias, fit_temperature, rescaled, softmax
+from canet.diagnosis.estimate import Estimate, normal, percentiles
 from canet.diagnosis.examination import Examination
+from canet.diagnosis.scoring import score, score_parts
 
 RESAMPLES = 200
+FITS = 50  # resamples for metrics other than accuracy, whose calibration takes longer to fit
 GRID = 9  # temperatures at which mean confidence is computed
 
 
 @dataclass(frozen=True)
 class ExpectedScore:
-    """Accuracy in percent, estimated without labels of the new graph.
+    """A metric in percent, estimated without labels of the new graph.
 
-    Intervals are for other validation and other new nodes. They do not cover the assumption behind
-    all estimates: that confidence means on the new graph what it meant in training.
+    The intervals of the estimates are for other validation and other new nodes. They do not cover
+    the assumption behind each: that confidence means on the new graph what it meant in training.
+    How far the estimates disagree shows how much depends on it.
 
     Args:
-        thresholded: Average thresholded confidence by the largest probability, the main
-            estimate.
+        metric: `accuracy`, `roc_auc` or `macro_f1`.
+        score: The answer. Its value is `average_confidence`; its interval reaches from the lowest
+            to the highest end of the intervals of all estimates.
+        between: The smallest and the largest estimate.
+        average_confidence: The metric that labels drawn from calibrated probabilities would
+            have; for accuracy the mean largest probability after temperature scaling.
+        difference: The metric on validation nodes, plus the difference that probabilities, as
+            they are, expect between them and the new nodes.
+        thresholded: Average thresholded confidence by the largest probability; for accuracy
+            alone.
         thresholded_entropy: The same by the entropy.
-        average_confidence: Mean largest probability after temperature scaling.
-        difference: Validation accuracy, less the loss of mean confidence.
-        valid: Accuracy on the validation nodes.
-        actual: Accuracy on the labelled new nodes; None without labels.
+        valid: The metric on the validation nodes.
+        actual: The metric on the labelled new nodes; None where it is undefined.
         nodes: How many new nodes the estimates are of.
     """
 
-    thresholded: Estimate
-    thresholded_entropy: Estimate
+    metric: str
+    score: Estimate
+    between: tuple[float, float]
     average_confidence: Estimate
     difference: Estimate
+    thresholded: Estimate | None
+    thresholded_entropy: Estimate | None
     valid: Estimate
     actual: Estimate | None
     nodes: int
 
 
 def examine(exam: Examination) -> ExpectedScore | None:
-    """The accuracy to expect on the new graph; None without one."""
+    """The score to expect on the new graph; None without one."""
     kept, new = exam.reference, exam.new
     if new is None:
         return None
-    valid = kept.valid_logits.double().numpy()
-    return expected_score(valid, kept.valid_y.numpy(), new.logits, new.y, exam.seed)
+    valid, y = kept.valid_logits.double().numpy(), kept.valid_y.numpy()
+    metric = new.metric if score(new.metric, valid, y) else "accuracy"
+    new_y = np.where(new.scored, new.y, -1)
+    return expected_score(valid, y, new.logits, new_y, exam.seed, metric=metric)
 
 
 def expected_score(
-    valid_logits: np.ndarray,
-    valid_y: np.ndarray,
-    new_logits: np.ndarray,
-    new_y: np.ndarray | None = None,
+    valid_logits: Any,
+    valid_y: Any,
+    new_logits: Any,
+    new_y: Any = None,
     seed: int = 0,
+    *,
+    metric: str = "accuracy",
 ) -> ExpectedScore:
-    r"""Estimate the accuracy on new nodes from validation nodes and the new nodes' logits.
+    r"""Estimate the score on new nodes from validation nodes and the new nodes' logits.
 
-    - *Average thresholded confidence* (Garg et al., "Leveraging unlabeled data to predict
-      out-of-distribution performance", ICLR '22): with a score $s$ of the probabilities, here the
-      largest $p_c$ or the negative entropy $\sum_c p_c \log p_c$, the threshold t is such that
-      as many validation nodes have $s < t$ as are wrong; the estimate is the share of new
-      nodes with $s \ge t$.
     - *Average confidence*: mean largest probability of the new nodes, after the temperature that
-      fits validation labels best.
+      fits validation labels best. For another metric: its expectation if the labels of the new
+      nodes were drawn from their probabilities, after the temperature and the bias of each class
+      that fit validation labels best.
     - *Difference of confidences* (Guillory et al., "Predicting with confidence on unseen
       distributions", ICCV '21): accuracy on validation nodes, less their mean confidence, plus
-      that of the new nodes.
+      that of the new nodes. For another metric with its expectation in place of mean confidence.
+    - *Average thresholded confidence* (Garg et al., "Leveraging unlabeled data to predict
+      out-of-distribution performance", ICLR '22), for accuracy: with a score $s$ of the
+      probabilities, here the largest $p_c$ or the negative entropy $\sum_c p_c \log p_c$, the
+      threshold t is such that as many validation nodes have $s < t$ as are wrong; the estimate is
+      the share of new nodes with $s \ge t$.
 
-    Validation nodes also selected the epoch, so that their accuracy is slightly too good.
+    Validation nodes also selected the epoch, so that their score is slightly too good.
 
     Args:
-        valid_logits: $[v, C]$, less any number for each node.
+        valid_logits: $[v, C]$, less any number for each node; an array or a tensor, as all others.
         valid_y: Class numbers $[v]$.
         new_logits: $[n, C]$, as `valid_logits`.
         new_y: Class numbers $[n]$, -1 where there is no label, to compare with.
         seed: Of the bootstrap.
+        metric: `accuracy`, `macro_f1`, or `roc_auc` for two classes.
     """
+    valid_logits, new_logits = (_array(part).astype(float) for part in (valid_logits, new_logits))
+    valid_y = _array(valid_y)
+    new_y = np.full(len(new_logits), -1) if new_y is None else _array(new_y)
+    check_metric(metric, valid_logits.shape[1], torch.from_numpy(valid_y))
     valid, new = softmax(valid_logits), softmax(new_logits)
-    right = valid.argmax(axis=1) == valid_y
-    v = len(valid)
-    random = np.random.default_rng(seed)
-    counts = random.multinomial(v, np.full(v, 1 / v), RESAMPLES)
-    by_entropy, by_confidence = (
-        _thresholded(score(valid), right, score(new), counts, random)
-        for score in (_negative_entropy, _confidence)
-    )
-    known = np.zeros(len(new), dtype=bool) if new_y is None else new_y >= 0
+    v, random = len(valid), np.random.default_rng(seed)
+    by_entropy, by_confidence = None, None
+    if metric == "accuracy":
+        right = valid.argmax(axis=1) == valid_y
+        counts = random.multinomial(v, np.full(v, 1 / v), RESAMPLES)
+        by_entropy, by_confidence = (
+            _thresholded(rank(valid), right, rank(new), counts, random)
+            for rank in (_negative_entropy, _confidence)
+        )
+        averaged = _averaged(valid_logits, valid_y, new_logits, counts, random)
+    else:
+        averaged = _drawn(metric, valid_logits, valid_y, new_logits, random)
+    difference = _difference(metric, valid, valid_y, new)
+    estimates = [e for e in (averaged, difference, by_confidence, by_entropy) if e]
+    values, known = [e.value for e in estimates], new_y >= 0
+    low, high = min(e.low for e in estimates), max(e.high for e in estimates)
+    on_valid = score(metric, valid_logits, valid_y)
+    assert on_valid is not None
     return ExpectedScore(
+        metric=metric,
+        score=Estimate(averaged.value, low, high),
+        between=(min(values), max(values)),
+        average_confidence=averaged,
+        difference=difference,
         thresholded=by_confidence,
         thresholded_entropy=by_entropy,
-        average_confidence=_averaged(valid_logits, valid_y, new_logits, counts, random),
-        difference=_difference(_confidence(valid), right, _confidence(new), counts, random),
-        valid=share(right),
-        actual=share((new.argmax(axis=1) == new_y)[known]) if known.any() else None,
+        valid=on_valid,
+        actual=score(metric, new_logits[known], new_y[known]),
         nodes=len(new),
     )
+
+
+def _array(values: Any) -> np.ndarray:
+    """A tensor of any device, or anything numpy reads, as an array."""
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
 def _confidence(probabilities: np.ndarray) -> np.ndarray:
@@ -155,15 +199,36 @@ def _averaged(
     return percentiles(100 * value.mean(), 100 * drawn).within(0, 100)
 
 
-def _difference(
-    valid: np.ndarray,
-    right: np.ndarray,
-    new: np.ndarray,
-    counts: np.ndarray,
+def _drawn(
+    metric: str,
+    valid_logits: np.ndarray,
+    valid_y: np.ndarray,
+    new_logits: np.ndarray,
     random: np.random.Generator,
 ) -> Estimate:
-    """Accuracy of validation nodes, plus the difference of mean confidences $[n]$ and $[v]$."""
-    gap = right - valid
-    means = random.normal(new.mean(), new.std() / np.sqrt(len(new)), len(counts))
-    drawn = counts @ gap / len(valid) + means
-    return percentiles(100 * (gap.mean() + new.mean()), 100 * drawn).within(0, 100)
+    """A metric of new nodes whose labels are drawn from their calibrated probabilities.
+
+    The bootstrap draws validation nodes, fits their calibration, and draws labels.
+    """
+    v = len(valid_y)
+    fitted = fit_bias(valid_logits, valid_y)
+    value = score_parts(metric, new_logits, rescaled(new_logits, fitted)).mean()
+    drawn = [value]  # labels without one of the classes have no ROC-AUC
+    for _ in range(FITS):
+        chosen = random.integers(v, size=v)
+        theta = fit_bias(valid_logits[chosen], valid_y[chosen], fitted)
+        upper = rescaled(new_logits, theta).cumsum(axis=1)[:, :-1]
+        y = (random.random((len(upper), 1)) > upper).sum(axis=1)
+        drawn.append(score_parts(metric, new_logits, y).mean())
+    defined = np.array(drawn)[np.isfinite(drawn)]
+    return percentiles(100 * value, 100 * defined).within(0, 100)
+
+
+def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray) -> Estimate:
+    """The metric of validation nodes, plus the difference that probabilities $[n, C]$ expect."""
+    with np.errstate(divide="ignore"):
+        of_valid, of_new = np.log(valid), np.log(new)
+    gap = score_parts(metric, of_valid, valid_y) - score_parts(metric, of_valid, valid)
+    hoped = score_parts(metric, of_new, new)
+    variance = gap.var() / len(gap) + hoped.var() / len(hoped)
+    return normal(100 * (gap.mean() + hoped.mean()), 1e4 * variance).within(0, 100)

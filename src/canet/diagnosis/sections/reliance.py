@@ -10,10 +10,11 @@ import numpy as np
 from torch import Tensor
 
 from canet.diagnosis.blocks import Blocks
-from canet.diagnosis.estimate import Estimate, normal, share, wilson
+from canet.diagnosis.estimate import Estimate, normal, wilson
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import DiagnosedGraph
 from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
+from canet.diagnosis.scoring import score_parts
 
 FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
 ALL, OWN, OTHERS = "all features", "own features", "others' features"
@@ -30,8 +31,8 @@ class Effect:
     kind: Kind  # what was changed
     columns: int  # how many columns were changed
     flipped: Estimate  # percent of the predictions that differ from those before
-    accuracy: Estimate | None  # percent that are right after the change; None without labels
-    # Points of accuracy lost, each node compared with itself; None without labels.
+    score: Estimate | None  # the model's metric after the change, in percent; None without labels
+    # Points of it that are lost, each node compared with itself; None without labels.
     lost: Estimate | None
 
     @property
@@ -46,8 +47,8 @@ class Reliance:
 
     nodes: int  # how many predictions were compared
     scored: int  # how many of the nodes have a label that they were not trained on
-    # Percent of these that are right on the graph as it is; None without labels.
-    accuracy: Estimate | None
+    # The model's metric on these, on the graph as it is, in percent; None where it is undefined.
+    score: Estimate | None
     donors: str  # where other values come from: `other nodes`, or `other environments`
     repeats: int  # draws of each random change
     features: list[Effect]  # a feature block each, the one that flips most first
@@ -114,23 +115,23 @@ def reliance(
     }
     effects = []
     for name, (draws, change) in changes.items():
-        predictions = []
+        outcomes = []
         for _ in range(draws):
             tick(name)
-            predictions.append(graph.predict_edges(change()))
-        effects.append(_effect(graph, name, "edges", 0, predictions))
+            outcomes.append(_outcome(graph, graph.predict_edges(change())))
+        effects.append(_effect(graph, name, "edges", 0, outcomes))
     own, others = _own_and_others(graph, seed, tick)
     return Reliance(
         nodes=n,
         scored=int(graph.scored.sum()),
-        accuracy=share(graph.right) if graph.scored.any() else None,
+        score=graph.score,
         donors="other environments" if several else "other nodes",
         repeats=repeats,
         features=sorted(features, key=lambda effect: -effect.flipped.value),
         everything=everything,
         edges=effects,
-        own=_effect(graph, OWN, "node", columns, [own]),
-        others=_effect(graph, OTHERS, "node", columns, [others]),
+        own=_effect(graph, OWN, "node", columns, [_outcome(graph, own)]),
+        others=_effect(graph, OTHERS, "node", columns, [_outcome(graph, others)]),
     )
 
 
@@ -143,12 +144,13 @@ def exchanged(
     tick: Tick = lambda _: None,
 ) -> Effect:
     """What drawing some columns from other nodes does; the same donors for all columns."""
-    random, predictions = np.random.default_rng(seed), []
+    random, outcomes = np.random.default_rng(seed), []
     for _ in range(repeats):
         tick(name)
         donors = draw_donors(graph.num_nodes, random, graph.environment)
-        predictions.append(graph.predict_features(replace_features(graph.x, donors, columns)))
-    return _effect(graph, name, "features", columns.size, predictions)
+        logits = graph.predict_features(replace_features(graph.x, donors, columns))
+        outcomes.append(_outcome(graph, logits))
+    return _effect(graph, name, "features", columns.size, outcomes)
 
 
 def num_passes(num_blocks: int, repeats: int) -> int:
@@ -156,17 +158,32 @@ def num_passes(num_blocks: int, repeats: int) -> int:
     return (num_blocks + 1 + 2) * repeats + 1 + 2 * FOLDS
 
 
+def _outcome(graph: DiagnosedGraph, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which predictions $[N]$ flip with other logits, and the parts of the metric then."""
+    flips = logits.argmax(axis=1) != graph.prediction
+    return flips, score_parts(graph.metric, logits[graph.scored], graph.y[graph.scored])
+
+
 def _effect(
-    graph: DiagnosedGraph, name: str, kind: Kind, columns: int, predictions: Sequence[np.ndarray]
+    graph: DiagnosedGraph,
+    name: str,
+    kind: Kind,
+    columns: int,
+    outcomes: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> Effect:
-    """The effect of a change from changed predictions $[N]$, one for each draw."""
-    after = np.stack(predictions)
-    flips = _share(after != graph.prediction)
-    if not graph.scored.any():
-        return Effect(name, kind, columns, flips, None, None)
-    right = (after == graph.y)[:, graph.scored]
-    mean, variance = _moments(graph.right.astype(float) - right)
-    return Effect(name, kind, columns, flips, _share(right), normal(100 * mean, 1e4 * variance))
+    """The effect of a change from its outcomes, one for each draw."""
+    flips, after = (np.stack(part) for part in zip(*outcomes, strict=True))
+    if graph.score is None:
+        return Effect(name, kind, columns, _share(flips), None, None)
+    scored = graph.scored
+    before = score_parts(graph.metric, graph.logits[scored], graph.y[scored])
+    mean, variance = _moments(after)
+    score = normal(100 * mean, 1e4 * variance).within(0, 100)
+    if graph.metric == "accuracy":
+        score = _share(after)
+    mean, variance = _moments(before - after)
+    lost = normal(100 * mean, 1e4 * variance)
+    return Effect(name, kind, columns, _share(flips), score, lost)
 
 
 def _share(hits: np.ndarray) -> Estimate:
@@ -185,10 +202,10 @@ def _moments(values: np.ndarray) -> tuple[float, float]:
 
 
 def _own_and_others(graph: DiagnosedGraph, seed: int, tick: Tick) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions $[N]$ with changed own features, and with those of everybody else changed."""
+    """Logits $[N, C]$ with changed own features, and with those of everybody else changed."""
     n, random = graph.num_nodes, np.random.default_rng([seed, 2])
     donors = draw_donors(n, random, graph.environment)
-    own, others = graph.prediction.copy(), graph.prediction.copy()
+    own, others = np.empty_like(graph.probabilities), np.empty_like(graph.probabilities)
     for fold in np.array_split(random.permutation(n), min(FOLDS, n)):
         inside = np.zeros(n, dtype=bool)
         inside[fold] = True

@@ -93,9 +93,9 @@ class Shift:
         return [column for column in self.columns if column.shifted]
 
     @property
-    def accuracy_left(self) -> Estimate | None:
-        """Accuracy in training without what shifted; None where that was not tried."""
-        return self.stressed.accuracy if self.stressed is not None else None
+    def score_left(self) -> Estimate | None:
+        """The score in training without what shifted; None where that was not tried."""
+        return self.stressed.score if self.stressed is not None else None
 
 
 @dataclass(frozen=True)
