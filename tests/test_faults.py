@@ -93,7 +93,7 @@ def test_every_fault_in_a_file_of_a_saved_model_is_found(name: str, tmp_path: Pa
 
 def test_every_fault_in_a_checkpoint_is_found(tmp_path: Path) -> None:
     place = RunFolder(tmp_path / "run")
-    place.path.mkdir()
+    place.begin(make_config())
     place.save_checkpoint({"epoch": torch.tensor(3), "x": torch.randn(50)})
     (path,) = place.checkpoints
     assert_all_found(path, lambda: read_checkpoint(path))

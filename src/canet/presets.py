@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
 from canet.methods import Settings, get_method
 from canet.settings import override
 from canet.util.files import read_json
@@ -61,6 +61,8 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The `settings` in a JSON file, such as the `best.json` of a search."""
     try:
         content = read_json(path)
+    except InputError:
+        raise
     except OSError as error:
         raise CanetError(
             f"cannot read settings from '{path}' ({error.strerror}): name a file such as the "

@@ -12,6 +12,8 @@ import torch
 from canet.cli.verification import verify
 from canet.errors import CanetError
 from canet.methods import METHODS
+from canet.paper.reproduce import features_at_hand
+from canet.report.results import find_results
 from canet.store import RunFolder
 from canet.store.model_folder import write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
@@ -117,3 +119,16 @@ def test_where_there_is_nothing_to_read_is_an_error(where: str, tmp_path: Path) 
     (tmp_path / "empty").mkdir()
     with pytest.raises(CanetError, match=where):
         verify(tmp_path / where)
+
+
+def test_runs_that_were_swapped_are_problems_of_verify_report_and_reproduce(tmp_path: Path) -> None:
+    configs = [make_config(method=method) for method in ("erm", "canet")]
+    erm, canet = (write_run(tmp_path, config, {"ood/a": 50.0}) for config in configs)
+    erm.path.rename(tmp_path / "aside")
+    canet.path.rename(erm.path)
+    (tmp_path / "aside").rename(canet.path)
+    assert len(verify(tmp_path).problems) == 2
+    with pytest.raises(CanetError, match="seed-0"):
+        find_results(tmp_path)
+    with pytest.raises(CanetError, match="seed-0"):
+        features_at_hand(tmp_path)

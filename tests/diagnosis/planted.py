@@ -95,7 +95,8 @@ def random_graph(n: int = 200, columns: int = 6, seed: int = 0, degree: int = 4)
     """Standard normal features, random edges, label 1 where column 3 is positive."""
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.normal(size=(n, columns)).astype(np.float32))
-    edge_index = torch.from_numpy(random.integers(n, size=(2, degree * n)))
+    drawn = random.permutation(n * n)[: degree * n]  # no edge twice
+    edge_index = torch.from_numpy(np.stack([drawn % n, drawn // n]))
     return Data(x=x, edge_index=edge_index, y=(x[:, 3 % columns] > 0).long(), num_nodes=n)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.report import embedded
 from canet.store import RunFolder
 from canet.store.run_folder import MARKER
@@ -12,10 +12,12 @@ from canet.util.files import write_json
 from tests.finished import make_config
 from tests.report.reproduction import SVG
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
 
 def test_a_figure_in_two_formats_is_embedded_once_as_svg(tmp_path: Path) -> None:
     for name in ("b-plot.png", "b-plot.svg", "a.png", "notes.txt"):
-        (tmp_path / name).write_text(SVG, encoding="utf-8")
+        (tmp_path / name).write_bytes(SVG.encode() if name.endswith("svg") else PNG)
     first, second = embedded.figures(tmp_path)
     assert (first.title, first.uri[:22]) == ("A", "data:image/png;base64,")
     assert (second.title, second.uri[:26]) == ("B: plot", "data:image/svg+xml;base64,")
@@ -46,3 +48,21 @@ def test_failed_jobs_are_listed_with_their_last_lines_until_they_are_finished(
         ("synthetic eerm-gcn, seed 3 (one)", ["a", "b"]),
         ("zero", ["before it began"]),
     ]
+
+
+def test_only_pictures_inside_the_folder_are_embedded(tmp_path: Path) -> None:
+    """A link to a picture elsewhere, a linked folder, and a secret with the name of a picture."""
+    inside, outside = tmp_path / "out" / "figures", tmp_path / "private"
+    inside.mkdir(parents=True)
+    outside.mkdir()
+    (outside / "photo.png").write_bytes(PNG)
+    (inside / "link.png").symlink_to(outside / "photo.png")
+    (inside / "secret.png").write_text("password")
+    (inside / "real.png").write_bytes(PNG)
+    with pytest.warns(InputWarning) as warned:
+        assert [figure.title for figure in embedded.figures(inside)] == ["Real"]
+    assert len(warned) == 2
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "figures").symlink_to(outside)
+    with pytest.warns(InputWarning, match="photo"):
+        assert embedded.figures(tmp_path / "linked" / "figures") == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import lzma
 import shutil
 import tarfile
@@ -10,6 +11,7 @@ import pytest
 from canet.errors import CanetError, ChecksumError, MissingFileError
 from canet.report.results import find_results
 from canet.store import RunFolder, find_runs, runs_at, unpack_archive, write_archive
+from canet.store import archive as archives
 from canet.store.run_folder import CONFIG, MARKER, RESULT, WEIGHTS
 from tests.cli.commands import call
 from tests.finished import change_result, make_config, write_run
@@ -119,3 +121,171 @@ def test_a_copy_of_a_run_is_neither_packed_nor_counted(
     assert (tmp_path / "again.tar.xz").read_bytes() == archive.read_bytes()
     answer = call(tmp_path, "archive", runs, "--out", "told.tar.xz")
     assert answer.out.startswith("3 runs: told.tar.xz")
+
+
+# Hostile and changed archives
+
+
+def raw_archive(target: Path, *members: tarfile.TarInfo, content: bytes = b"own") -> Path:
+    with tarfile.open(target, "w:xz") as packed:
+        for member in members:
+            if member.isreg():
+                member.size = len(content)
+            packed.addfile(member, io.BytesIO(content))
+    return target
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname = kind, link
+    return made
+
+
+def links_longer_than_a_path(evil: str) -> list[tarfile.TarInfo]:
+    """Folders and links whose real path is too long to be resolved, then a way out of the root."""
+    steps, path, made = "abcdefghijklmnop", "", []
+    for letter in steps:
+        long = letter * 247
+        made += [member(path + long, tarfile.DIRTYPE), member(path + letter, tarfile.SYMTYPE, long)]
+        path += f"{long}/"
+    short = "/".join(steps)
+    way_out = f"{short}/{'l' * 254}"
+    return [
+        *made,
+        member(way_out, tarfile.SYMTYPE, "../" * len(steps)),
+        member("escape", tarfile.SYMTYPE, f"{way_out}/../.."),
+        member(f"escape/{evil}"),
+    ]
+
+
+RUN = f"{make_config().name}/seed-0"
+HOSTILE = {
+    "above": [member("../../evil")],
+    "above, within": [member(f"{RUN}/../../../../evil.json")],
+    "folder of a run above": [member("../seed-0/config.json")],
+    "link": [member(f"{RUN}/config.json", tarfile.SYMTYPE, "/etc/passwd")],
+    "hard link": [member(f"{RUN}/config.json", tarfile.LNKTYPE, "/etc/passwd")],
+    "link to a folder": [member(RUN, tarfile.SYMTYPE, "../.."), member(f"{RUN}/evil.json")],
+    "long links": links_longer_than_a_path("evil"),
+    "device": [member(f"{RUN}/config.json", tarfile.CHRTYPE)],
+    "pipe": [member(f"{RUN}/config.json", tarfile.FIFOTYPE)],
+    "folder": [member(RUN, tarfile.DIRTYPE)],
+    "twice": [member(f"{RUN}/config.json"), member(f"{RUN}/config.json")],
+    "another file": [member(f"{RUN}/done")],
+    "another seed": [member(f"{make_config().name}/seed-x/config.json")],
+}
+
+
+@pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_not_a_file_of_a_run_is_rejected_and_nothing_is_written(
+    members: list[tarfile.TarInfo], tmp_path: Path
+) -> None:
+    archive, root = tmp_path / "bad.tar.xz", tmp_path / "a" / "b"
+    with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
+        unpack_archive(raw_archive(archive, *members), root)
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+def test_an_absolute_name_is_rejected(tmp_path: Path) -> None:
+    archive = raw_archive(tmp_path / "bad.tar.xz", member(str(tmp_path / "evil.json")))
+    with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
+        unpack_archive(archive, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == [archive]
+
+
+@pytest.mark.parametrize("pax", [False, True])
+def test_a_sparse_file_takes_no_memory(pax: bool, tmp_path: Path) -> None:
+    name, size = f"{RUN}/config.json", 2**42
+    info = member(name, tarfile.REGTYPE if pax else tarfile.GNUTYPE_SPARSE)
+    if pax:
+        info.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(size)}
+        header = info.tobuf(tarfile.PAX_FORMAT)
+    else:
+        raw = bytearray(info.tobuf(tarfile.GNU_FORMAT))
+        raw[483:495] = b"\x80" + size.to_bytes(11, "big")  # its real size
+        raw[148:156] = b" " * 8
+        raw[148:156] = b"%06o\0 " % sum(raw)
+        header = bytes(raw)
+    archive = tmp_path / "bad.tar.xz"
+    archive.write_bytes(lzma.compress(header + bytes(1024)))
+    with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
+        unpack_archive(archive, tmp_path / "out")
+
+
+def test_an_archive_that_grows_without_end_is_rejected(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "MOST_BYTES", 2**20)
+    unpack_archive(archive, tmp_path / "fits")
+    archive.write_bytes(lzma.compress(bytes(2**20 + 1)))
+    with pytest.raises(CanetError, match="GiB"):
+        unpack_archive(archive, tmp_path / "out")
+    monkeypatch.setattr(archives, "MOST_FILES", 3)
+    with pytest.raises(CanetError, match="files"):
+        write_archive(find_runs(tmp_path / "fits"), archive)
+
+
+def packed_members(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as packed:
+        return {m.name: packed.extractfile(m).read() for m in packed}  # type: ignore[union-attr]
+
+
+def repack(archive: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(archive, "w:xz") as packed:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            packed.addfile(info, io.BytesIO(content))
+
+
+def test_a_missing_an_added_and_a_changed_file_are_a_mismatch(
+    archive: Path, tmp_path: Path
+) -> None:
+    whole = packed_members(archive)
+    first, *names = whole
+    assert first == archives.MANIFEST
+    result = next(name for name in names if name.endswith(RESULT))
+    changed = whole | {result: whole[result].replace(b"99", b"98")}
+    added = whole | {result.replace(RESULT, "other.json"): b"{}"}
+    missing = [{k: v for k, v in whole.items() if k != gone} for gone in (first, result)]
+    for members in (changed, added, *missing):
+        repack(archive, members)
+        with pytest.raises(ChecksumError, match=archive.name):
+            unpack_archive(archive, tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+    repack(archive, whole)
+    unpack_archive(archive, tmp_path / "new")
+
+
+def test_a_run_in_the_folder_of_another_is_rejected(runs: Path, tmp_path: Path) -> None:
+    """The manifest of this archive is right."""
+    files = {}
+    for seed, other in ((1, 2), (2, 1)):
+        for name in (CONFIG, RESULT):
+            path = f"{make_config().name}/seed-{seed}/{name}"
+            files[path] = (runs / make_config().name / f"seed-{other}" / name).read_bytes()
+    repack(tmp_path / "swapped.tar.xz", archives._with_manifest(files))
+    with pytest.raises(CanetError, match="seed-2"):
+        unpack_archive(tmp_path / "swapped.tar.xz", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_every_changed_bit_of_a_small_archive_is_found(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", make_config(), {"ood/a": 50.0})
+    archive = tmp_path / "runs.tar.xz"
+    write_archive(find_runs(tmp_path / "runs"), archive)
+    raw = archive.read_bytes()
+    unseen = []
+    for bit in range(8 * len(raw)):
+        changed = bytearray(raw)
+        changed[bit // 8] ^= 1 << bit % 8
+        archive.write_bytes(changed)
+        try:
+            archives._decompressed(archive)
+        except ChecksumError:
+            continue
+        unseen.append(bit)
+    assert unseen == []
+    archive.write_bytes(raw + raw)
+    with pytest.raises(ChecksumError):
+        unpack_archive(archive, tmp_path / "again")

@@ -1,5 +1,8 @@
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -122,12 +125,34 @@ def test_what_is_added_to_a_finished_run_is_in_its_record(tmp_path: Path) -> Non
 
 def test_the_last_two_checkpoints_are_kept_newest_first(tmp_path: Path) -> None:
     place = RunFolder(tmp_path)
+    place.begin(CONFIGURATION)
     for epoch in (7, 9, 100):
         place.save_checkpoint({"epoch": torch.tensor(epoch)})
     assert [int(read_checkpoint(path)["epoch"]) for path in place.checkpoints] == [100, 9]
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 2
     with pytest.raises(MissingFileError, match="checkpoint-3"):
         read_checkpoint(tmp_path / "checkpoint-3-0123456789abcdef.safetensors")
+
+
+def test_a_checkpoint_of_a_run_with_another_seed_is_rejected(tmp_path: Path) -> None:
+    ours, other = RunFolder(tmp_path / "ours"), RunFolder(tmp_path / "other")
+    ours.begin(CONFIGURATION, DATA)
+    other.begin(replace(CONFIGURATION, seed=2), DATA)
+    other.save_checkpoint({"epoch": torch.tensor(1)})
+    (path,) = other.checkpoints
+    assert int(read_checkpoint(path)["epoch"]) == 1
+    moved = path.rename(ours.path / path.name)
+    with pytest.raises(ChecksumError, match=moved.name):
+        read_checkpoint(moved)
+
+
+def test_checkpoints_that_a_kill_left_in_a_finished_run_go_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    place = finished_run(tmp_path)
+    place.save_checkpoint({"epoch": torch.tensor(1)})
+    place.begin(CONFIGURATION, DATA)
+    assert place.checkpoints == []
 
 
 # The data of a run
@@ -181,6 +206,42 @@ def test_the_folder_of_another_run_is_rejected_and_left_alone(
     with pytest.raises(CanetError, match="other settings"):
         place.begin(replace(CONFIGURATION, **other))
     assert content_of(tmp_path) == before
+
+
+def test_of_two_runs_that_claim_a_folder_at_once_one_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second claims it at the last moment before the first would."""
+    other = replace(CONFIGURATION, seed=2)
+    lock = run_folder.exclusive_lock
+
+    @contextmanager
+    def late(*args: Any, **options: Any) -> Iterator[None]:
+        monkeypatch.setattr(run_folder, "exclusive_lock", lock)
+        RunFolder(tmp_path).begin(other)
+        with lock(*args, **options):
+            yield
+
+    monkeypatch.setattr(run_folder, "exclusive_lock", late)
+    with pytest.raises(CanetError, match="other settings"):
+        RunFolder(tmp_path).begin(CONFIGURATION)
+    assert RunFolder(tmp_path).read_config() == other
+
+
+def test_a_folder_that_is_called_after_another_run_is_rejected(tmp_path: Path) -> None:
+    first, second = CONFIGURATION, replace(CONFIGURATION, method="canet")
+    for config in (first, second):
+        finished_run(tmp_path / config.name / "seed-1", config).read_config()
+    swapped = tmp_path / first.name / "seed-1"
+    shutil.rmtree(swapped)
+    shutil.copytree(tmp_path / second.name / "seed-1", swapped)
+    with pytest.raises(CanetError, match=second.name):
+        RunFolder(swapped).read_config()
+    (tmp_path / second.name / "seed-1").rename(tmp_path / second.name / "seed-2")
+    with pytest.raises(CanetError, match="seed-1"):
+        RunFolder(tmp_path / second.name / "seed-2").read_config()
+    swapped.rename(tmp_path / first.name / "my run")
+    assert RunFolder(tmp_path / first.name / "my run").read_config() == second
 
 
 def test_the_folder_of_the_same_run_is_used_again(tmp_path: Path) -> None:

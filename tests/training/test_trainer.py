@@ -486,6 +486,19 @@ def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
         assert number > 1 or same_run(resumed, whole)
 
 
+def test_a_checkpoint_of_the_same_shape_but_another_run_is_not_used(tmp_path: Path) -> None:
+    folder = tmp_path / "ours"
+    RunFolder(folder).begin(make().config(), make().task.digest)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(Killed):
+            make().run(1, tmp_path / "other", on_progress=kill_at(9))
+    for path in RunFolder(tmp_path / "other").checkpoints:
+        path.rename(folder / path.name)
+    with pytest.warns(InputWarning, match="starts over"):
+        assert same_run(make().run(folder=folder), make().run())
+
+
 def test_nothing_is_pickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         pytest.fail("pickle was used")

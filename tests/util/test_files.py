@@ -3,18 +3,17 @@ import hashlib
 import math
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
 from canet.util.files import (
     WriteError,
     atomic_path,
     cache_dir,
     read_json,
+    read_regular,
     sha256,
     write_bytes,
     write_json,
@@ -78,23 +77,45 @@ def test_cache_is_where_the_variable_says_or_in_the_home_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc")
-def test_what_a_killed_process_left_goes_with_the_next_write(tmp_path: Path) -> None:
-    killed = subprocess.Popen([sys.executable, "-c", ""])
-    killed.wait()
+def test_what_a_killed_process_left_goes_with_a_write_a_day_later(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "a.svg") as temporary:
         temporary.write_text("new")
-        name = temporary.name
-    left = tmp_path / name.replace(str(os.getpid()), str(killed.pid))
-    alive = tmp_path / name.replace(str(os.getpid()), str(os.getppid()))
-    elsewhere = tmp_path / f".a.svg.elsewhere.{killed.pid}.tmp"
-    for file in (left, alive, elsewhere):
+    old, young, foreign = temporary, temporary.with_name(f".b{temporary.name}"), tmp_path / ".c.tmp"
+    for file in (old, young, foreign):
         file.touch()
-    with atomic_path(tmp_path / "a.svg") as temporary:
-        temporary.write_text("newer")
-    assert not left.exists()
-    assert alive.exists()
-    assert elsewhere.exists()
+    for file in (old, foreign):
+        os.utime(file, (0, 0))
+    write_bytes(tmp_path / "d", b"")
+    assert not old.exists()
+    assert young.exists()
+    assert foreign.exists()
+
+
+def test_two_writers_with_the_same_host_name_and_pid_do_not_share_a_temporary(
+    tmp_path: Path,
+) -> None:
+    with atomic_path(tmp_path / "a") as first, atomic_path(tmp_path / "a") as second:
+        first.write_text("first")
+        second.write_text("second")
+        assert first.read_text() == "first"
+    assert (tmp_path / "a").read_text() == "first"
+
+
+def test_only_regular_files_up_to_a_limit_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_bytes(b"1234")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    assert read_regular(tmp_path / "link", 4) == b"1234"
+    for name in ("pipe", "endless", "."):
+        for read in (read_regular, sha256, read_json):
+            with pytest.raises(InputError, match="regular"):
+                read(tmp_path / name)
+    with pytest.raises(InputError, match="file"):
+        read_regular(tmp_path / "file", 3)
+    os.truncate(tmp_path / "file", 2**43)
+    with pytest.raises(InputError, match="file"):
+        read_regular(tmp_path / "file")
 
 
 def test_a_written_file_has_the_digest_that_writing_gave(tmp_path: Path) -> None:

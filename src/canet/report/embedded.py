@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import base64
+import re
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
+from canet.errors import InputWarning
 from canet.report.tables import Table
 from canet.runs.worker import FAILURE
 from canet.store import RunFolder
 from canet.store.folders import folders_below
 from canet.store.run_folder import CONFIG
-from canet.util.files import read_json
+from canet.util.files import read_json, read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+STARTS = {".png": re.compile(rb"\x89PNG\r\n\x1a\n"), ".svg": re.compile(rb"\s*<(\?xml|svg)\b")}
+MOST_BYTES = 2**25  # of a picture
 
 
 class Figure(NamedTuple):
@@ -33,16 +38,21 @@ class Failure(NamedTuple):
 def figures(folder: Path) -> list[Figure]:
     """The pictures of a folder by name; the SVG where one was written in both formats.
 
-    `ablation-bars-cora.svg` has the title `Ablation: bars cora`.
+    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. What is not a picture, and links
+    to files outside the folder, are left out with a warning.
     """
     paths = {path.stem: path for suffix in TYPES for path in folder.glob(f"*{suffix}")}
+    inside = folder.parent.resolve() / folder.name
     found = []
     for name, path in sorted(paths.items()):
         title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
-        content = base64.b64encode(path.read_bytes()).decode()
-        found.append(
-            Figure(title[0].upper() + title[1:], f"data:{TYPES[path.suffix]};base64,{content}")
-        )
+        content = read_regular(path, MOST_BYTES) if path.resolve().parent == inside else b""
+        if STARTS[path.suffix].match(content):
+            uri = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
+            found.append(Figure(title[0].upper() + title[1:], uri))
+        else:
+            text = f"left out '{path}': it is not a {path.suffix} picture in this folder"
+            warnings.warn(text, InputWarning, stacklevel=2)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from canet.errors import CanetError
 from canet.report.score import GAP, Score, rank
-from canet.util.files import atomic_path
+from canet.util.files import MOST_JSON, atomic_path, read_regular
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
@@ -49,8 +49,9 @@ class Table:
         """The table whose JSON `write` left at `path`."""
         from pydantic import TypeAdapter
 
+        content = read_regular(path, MOST_JSON)
         try:
-            return TypeAdapter(cls).validate_json(path.read_bytes())
+            return TypeAdapter(cls).validate_json(content)
         except ValueError as error:
             raise CanetError(f"'{path}' is not a table that `canet reproduce` wrote") from error
 

@@ -24,7 +24,7 @@ from optuna.storages import (
 from optuna.storages.journal import JournalFileBackend
 
 from canet.errors import CanetError, first_line
-from canet.util.files import write_errors
+from canet.util.files import read_regular, write_errors
 from canet.util.processes import end_with_parent
 
 SERVER_SECONDS = 60  # that a worker waits for the machine that keeps the trials
@@ -124,7 +124,7 @@ def _open_journal(path: Path) -> BaseStorage:
 
 def _drop_torn_line(path: Path) -> None:
     """Drop the part of a line that a full disk or a kill cut off: Optuna would append to it."""
-    content = path.read_bytes()
+    content = read_regular(path)
     if not content.startswith(ENTRY[: len(content)]):
         raise ValueError("its first line is not one of Optuna's")
     end = content.rfind(b"\n") + 1

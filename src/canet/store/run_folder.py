@@ -7,8 +7,9 @@ result.json             scores, selection rule, timing, versions
 done                    the record, written last: the SHA-256 of every file
 checkpoint-*            everything needed to resume; only while the run is unfinished
 
-A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`. The last two are kept: if the newest
-does not match its checksum, the run resumes from the one before.
+A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`; the digest is that of its content and
+of config.json, so that no other run can use it. The last two are kept: if the newest does not match
+its digest, the run resumes from the one before.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from canet.store.folders import folders_below
 from canet.store.result import RunResult
 from canet.store.sealed import SealedFolder, mismatch, read_file
 from canet.store.tensors import pack
-from canet.util.files import digest_of, write_bytes, write_json
+from canet.util.files import WriteError, digest_of, write_bytes, write_json
 from canet.util.locks import exclusive_lock
 
 CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
@@ -43,6 +44,8 @@ CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
 )
 CHECKPOINT = re.compile(r"checkpoint-(\d+)-([0-9a-f]{16})\.safetensors")
 KEPT_CHECKPOINTS = 2
+NAME, SEED = re.compile(r".+-.+-.+-[0-9a-f]{8}"), re.compile(r"seed-\d+")
+"""What the two folders of a run are called unless a user chose others."""
 
 
 class RunFolder(SealedFolder):
@@ -64,24 +67,30 @@ class RunFolder(SealedFolder):
 
     def begin(self, config: RunConfig, data: DataDigest | None = None) -> None:
         """Claim the folder for a run, or check that the run in it is the same."""
-        if (self.path / CONFIG).exists():
-            if self.read_config() != config:
-                raise CanetError(
-                    f"'{self.path}' holds a run with other settings: choose another folder"
-                )
-            if data is not None:
-                self.check_data(data)
-            return
         try:
-            write_json(self.path / CONFIG, asdict(RunStart(config, data, __version__)))
+            if not (self.path / CONFIG).exists():
+                with exclusive_lock(self.path, quiet=True):
+                    if not (self.path / CONFIG).exists():
+                        start = RunStart(config, data, __version__)
+                        write_json(self.path / CONFIG, asdict(start))
+        except WriteError:
+            raise
         except OSError as error:
             raise CanetError(
                 f"cannot write to '{self.path}' ({error.strerror}): choose another folder"
             ) from error
+        if self.read_config() != config:
+            raise CanetError(
+                f"'{self.path}' holds a run with other settings: choose another folder"
+            )
+        if data is not None:
+            self.check_data(data)
+        if self.finished:
+            self._remove_checkpoints()
 
     def check_data(self, data: DataDigest) -> None:
         """Reject other data than the run's; only warn where that cannot be decided."""
-        start = self.read_as(RunStart, CONFIG)
+        start = self.read_start()
         if start.data is None:
             _warn("some runs have no digest of their data: it is not checked that this is the same")
             return
@@ -113,11 +122,16 @@ class RunFolder(SealedFolder):
                     WEIGHTS: write_bytes(self.path / WEIGHTS, pack(weights)),
                     METRICS: write_json(self.path / METRICS, metrics),
                     RESULT: write_json(self.path / RESULT, asdict(result)),
-                    CONFIG: digest_of((self.path / CONFIG).read_bytes()),
+                    CONFIG: digest_of(read_file(self.path / CONFIG)),
                 }
                 self.write_record(files)
-        for path in self.checkpoints:
-            path.unlink(missing_ok=True)
+        self._remove_checkpoints()
+
+    def write_finished(self, files: Mapping[str, bytes]) -> None:
+        """Write the files of a run that was finished elsewhere, and then the record."""
+        with exclusive_lock(self.path, quiet=True):
+            if not self.finished:
+                self.write_record({n: write_bytes(self.path / n, files[n]) for n in files})
 
     def add_json(self, name: str, content: Any) -> None:
         """Add something that was computed from a finished run to its folder."""
@@ -127,12 +141,18 @@ class RunFolder(SealedFolder):
         """Add tensors that were computed from a finished run to its folder."""
         self._add(name, write_bytes(self.path / name, pack(tensors)))
 
+    def read_start(self) -> RunStart:
+        """What config.json says; an error if the folder is called after another run."""
+        start = self.read_as(RunStart, CONFIG)
+        check_folder(self.path, start.config)
+        return start
+
     def read_config(self) -> RunConfig:
-        return self.read_as(RunStart, CONFIG).config
+        return self.read_start().config
 
     def read_data(self) -> DataDigest | None:
         """The digest of the data that the run was trained on; None if it was not recorded."""
-        return self.read_as(RunStart, CONFIG).data
+        return self.read_start().data
 
     def read_result(self) -> RunResult:
         return self.read_as(RunResult, RESULT)
@@ -153,10 +173,15 @@ class RunFolder(SealedFolder):
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
         """Write a checkpoint, and remove all but the last two."""
         content = pack(tensors)
-        name = f"checkpoint-{int(tensors['epoch'])}-{digest_of(content)[:16]}.safetensors"
+        digest = _checkpoint_digest(self.path, content)
+        name = f"checkpoint-{int(tensors['epoch'])}-{digest}.safetensors"
         write_bytes(self.path / name, content)
         for old in self.checkpoints[KEPT_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
+
+    def _remove_checkpoints(self) -> None:
+        for path in self.checkpoints:
+            path.unlink(missing_ok=True)
 
     def _add(self, name: str, digest: str) -> None:
         with exclusive_lock(self.path, quiet=True):
@@ -166,10 +191,25 @@ class RunFolder(SealedFolder):
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint, checked against the digest in its name."""
     match, content = CHECKPOINT.fullmatch(path.name), read_file(path)
-    if not match or digest_of(content)[:16] != match[2]:
+    if not match or _checkpoint_digest(path.parent, content) != match[2]:
         raise mismatch(path)
     tensors: dict[str, Tensor] = load(content)
     return tensors
+
+
+def _checkpoint_digest(folder: Path, content: bytes) -> str:
+    return digest_of(read_file(folder / CONFIG) + content)[:16]
+
+
+def check_folder(path: Path, config: RunConfig) -> None:
+    """Reject a folder that is called `NAME/seed-S` after another run."""
+    name, seed = path.absolute().parts[-2:]
+    run = config.name, f"seed-{config.seed}"
+    if NAME.fullmatch(name) and SEED.fullmatch(seed) and (name, seed) != run:
+        raise CanetError(
+            f"'{path}' holds the run {'/'.join(run)}: it was moved here, or another version of "
+            "canet made it; move it back, or make it again"
+        )
 
 
 def find_runs(path: Path) -> list[RunFolder]:

@@ -1,19 +1,27 @@
-"""Files that are either complete or absent: atomic writes, checksums, and where our cache is."""
+"""Files: atomic writes, reads with bounds, checksums, and where our cache is."""
 
 from __future__ import annotations
 
 import errno
-import glob
 import hashlib
 import json
 import os
-import socket
+import secrets
+import stat
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
+from canet.util.memory import check_memory
+
+MOST_JSON = 2**28
+"""Bytes of a JSON file that is read."""
+LEFTOVER, LEFTOVER_SECONDS = ".canet.tmp", 24 * 3600
+"""How names of temporaries end, and the age at which their process must have ended."""
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of a write that only more room, or another disk, can fix."""
@@ -42,13 +50,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path` and move it into place when the block succeeds.
 
     A reader sees the old file or the new one, never a part. A failed block leaves nothing. What a
-    killed process left is removed by the next write. A full disk is a `WriteError`.
+    killed process left in the folder is removed after a day. A full disk is a `WriteError`.
     """
     with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{path.name}.{socket.gethostname()}."
-        _clear_leftovers(path.parent, prefix)
-        temporary = path.with_name(f"{prefix}{os.getpid()}.tmp")
+        _clear_leftovers(path.parent)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{LEFTOVER}")
         try:
             yield temporary
             with temporary.open("rb") as file:
@@ -69,13 +76,12 @@ def write_errors(path: Path) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
-def _clear_leftovers(folder: Path, prefix: str) -> None:
-    """Remove the temporaries with this prefix whose process has ended, where there is /proc."""
-    if Path("/proc/self").exists():
-        for leftover in folder.glob(f"{glob.escape(prefix)}*.tmp"):
-            pid = leftover.name.removeprefix(prefix).removesuffix(".tmp")
-            if pid.isdigit() and not Path("/proc", pid).exists():
-                leftover.unlink(missing_ok=True)
+def _clear_leftovers(folder: Path) -> None:
+    """Remove temporaries that have not been written to for a day."""
+    for leftover in folder.glob(f".*{LEFTOVER}"):
+        with suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_SECONDS:
+                leftover.unlink()
 
 
 def write_bytes(path: Path, content: bytes) -> str:
@@ -90,12 +96,38 @@ def write_json(path: Path, content: Any) -> str:
     return write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
+def check_regular(path: Path, limit: int | None = None) -> None:
+    """Reject pipes, devices and folders, and files that are too large to read.
+
+    Args:
+        path: The file, or a link to it.
+        limit: Bytes that it may have; None: as many as there is free memory.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"'{path}' is not a regular file: name a file")
+    if limit is None:
+        check_memory(found.st_size, f"'{path}'")
+    elif found.st_size > limit:
+        raise InputError(
+            f"'{path}' has {found.st_size / 2**20:,.0f} MiB, and at most {limit / 2**20:,.0f} MiB "
+            "are read: use a smaller file"
+        )
+
+
+def read_regular(path: Path, limit: int | None = None) -> bytes:
+    """The content of a regular file; `limit` as in `check_regular`."""
+    check_regular(path, limit)
+    return path.read_bytes()
+
+
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_regular(path, MOST_JSON))
 
 
 def sha256(path: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
+    check_regular(path, sys.maxsize)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

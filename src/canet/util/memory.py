@@ -1,4 +1,4 @@
-"""Memory of this process: keep what is freed, and the largest use so far."""
+"""Memory: keep what is freed, the largest use so far, and what is still free."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 import re
 import sys
 from pathlib import Path
+
+from canet.errors import InputError
 
 try:
     import resource
@@ -53,3 +55,13 @@ def free_memory() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def check_memory(size: int, what: str) -> None:
+    """Refuse `what` if its `size` in bytes is more than the memory that is free."""
+    free = free_memory()
+    if free is not None and size > free:
+        raise InputError(
+            f"{what} takes {size / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB of memory are free: "
+            "use less data, or more memory"
+        )

@@ -1,4 +1,8 @@
+import os
+import subprocess
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,7 @@ from canet.data.benchmarks.spurious import (
     NOISE_STD,
     NUM_DOMAINS,
     BaseGraph,
+    _label_network,
     centred,
     grow_regions,
     spurious_columns,
@@ -171,3 +176,17 @@ def test_a_generator_is_part_of_what_a_run_is() -> None:
     kept = asdict(Trainer(tasks[0], "erm", device="cpu").config())
     del kept["generator"]  # as in runs that are older than the choice
     assert RunConfig(**kept).name == names[0]
+
+
+def test_label_networks_have_the_bits_of_pyg_and_leave_no_file(tmp_path: Path) -> None:
+    code = "import tests.data.benchmarks.test_spurious as t; t.spurious_columns(t.Y, t.EDGES, 3)"
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=100)
+    assert list(tmp_path.iterdir()) == []
+    torch.manual_seed(3)
+    first, second = GCNConv(4, 10), GCNConv(10, 10)
+    labels = torch.eye(4)[Y]
+    with torch.no_grad():
+        expected = second(first(labels, EDGES).relu(), EDGES)
+        torch.manual_seed(3)
+        assert _label_network(4)(labels, EDGES).equal(expected)

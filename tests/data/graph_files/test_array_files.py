@@ -58,7 +58,7 @@ def test_an_archive_that_unpacks_beyond_the_memory_is_refused(
 ) -> None:
     np.savez_compressed(tmp_path / "graph.npz", x=np.zeros((1000, 1000)))
     torch.save(Data(x=torch.zeros(1000, 1000)), tmp_path / "graph.pt")
-    monkeypatch.setattr("canet.data.graph_files.array_files.free_memory", lambda: 2**20)
+    monkeypatch.setattr("canet.util.memory.free_memory", lambda: 2**20)
     for name in ("graph.npz", "graph.pt"):
         with pytest.raises(InputError, match=f"{name}.* memory"):
             open_arrays(tmp_path / name)
@@ -94,3 +94,10 @@ def test_a_pt_file_that_holds_something_else_is_refused(
     path = saved(tmp_path, content)
     with pytest.raises(InputError, match=problem):
         open_arrays(path)
+
+
+@pytest.mark.parametrize("name", ["graph.npz", "graph.pt"])
+def test_a_pipe_is_rejected(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=name):
+        open_arrays(tmp_path / name)

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from canet.data.graph_files.tables import INSTANT, TableFile, find_table
 from canet.errors import InputError
+from canet.util import memory
 
 
 def csv_table(folder: Path, text: str | bytes) -> TableFile:
@@ -142,3 +144,33 @@ def test_a_cut_parquet_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(InputError, match=r"nodes.parquet"):
         find_table(tmp_path, "nodes")
+
+
+@pytest.mark.parametrize("name", ["nodes.csv", "nodes.parquet"])
+def test_pipes_devices_and_what_does_not_fit_into_memory_are_rejected(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=name):
+        find_table(tmp_path, "nodes")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match=name):
+        find_table(tmp_path, "nodes")
+    path.unlink()
+    with path.open("wb") as file:
+        file.truncate(2**43)
+    with pytest.raises(InputError, match=name):
+        find_table(tmp_path, "nodes")
+
+
+def test_a_parquet_file_with_more_rows_than_memory_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = parquet_table(tmp_path, {"a": [0] * 10_000})
+    monkeypatch.setattr(memory, "free_memory", lambda: 79_999)
+    with pytest.raises(InputError, match="nodes"):
+        file.read(["a"])
+    monkeypatch.setattr(memory, "free_memory", lambda: 80_000)
+    assert file.read(["a"]).num_rows == 10_000

@@ -28,7 +28,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import Linear
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import scatter
 
 from canet.data.benchmarks.dataset import (
     CENTRED,
@@ -74,9 +76,20 @@ def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = F
 
 def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
     """A random two-layer GCN from one-hot labels $[N, C]$ to $[N, 10]$."""
-    first = GCNConv(num_classes, NUM_SPURIOUS)
-    second = GCNConv(NUM_SPURIOUS, NUM_SPURIOUS)
+    first, second = _gcn_layer(num_classes), _gcn_layer(NUM_SPURIOUS)
     return lambda labels, edge_index: second(first(labels, edge_index).relu(), edge_index)
+
+
+def _gcn_layer(num_inputs: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """A new `GCNConv` of PyG, to the bit; that class would leave a file in TMPDIR."""
+    linear = Linear(num_inputs, NUM_SPURIOUS, bias=False, weight_initializer="glorot")
+    linear.reset_parameters()  # GCNConv draws its weights twice
+
+    def layer(x: Tensor, edge_index: Tensor) -> Tensor:
+        (source, target), weight = gcn_norm(edge_index, num_nodes=x.shape[0], dtype=x.dtype)
+        return scatter(weight[:, None] * linear(x)[source], target, dim_size=x.shape[0])
+
+    return layer
 
 
 class BaseGraph(NamedTuple):

@@ -23,7 +23,8 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from canet.errors import InputError, first_line
-from canet.util.memory import free_memory
+from canet.util.files import check_regular
+from canet.util.memory import check_memory
 
 UNREADABLE = (
     *(OSError, EOFError, MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error),
@@ -36,6 +37,7 @@ UNREADABLE = (
 def open_arrays(path: Path) -> dict[str, Any]:
     """The arrays of a file by name: numpy arrays of a `.npz`, what a `Data` has of a `.pt`."""
     try:
+        check_regular(path)
         with zipfile.ZipFile(path) as archive:  # which both are
             size = sum(member.file_size for member in archive.infolist())
         check_memory(size, f"'{path}'")
@@ -46,16 +48,6 @@ def open_arrays(path: Path) -> dict[str, Any]:
         raise InputError(
             f"'{path}' cannot be read ({first_line(error)}): write the file again"
         ) from error
-
-
-def check_memory(size: int, what: str) -> None:
-    """Refuse `what` if its `size` in bytes is more than the memory that is free."""
-    free = free_memory()
-    if free is not None and size > free:
-        raise InputError(
-            f"{what} takes {size / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB of memory are free: "
-            "use a smaller graph, or more memory"
-        )
 
 
 def _npz_arrays(path: Path) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.graph_files.array_files import check_memory
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.data.graph_files.summary import (
     ColumnSummary,
@@ -23,6 +22,7 @@ from canet.data.graph_files.summary import (
     stray_hint,
 )
 from canet.data.graph_files.values import Column, as_text, raise_error
+from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
 Warn = Callable[[str], None]

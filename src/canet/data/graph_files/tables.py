@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 from pyarrow import types
 
 from canet.errors import InputError, first_line
+from canet.util.files import check_regular
+from canet.util.memory import check_memory
 
 INSTANT = pa.timestamp("us")
 BLOCK_BYTES = 2**23
@@ -45,7 +47,9 @@ class TableFile:
             if self.is_csv:
                 table = self._read_csv(names, text)
             else:
-                table = pq.ParquetFile(self.path).read(columns=list(names))
+                file = pq.ParquetFile(self.path)
+                check_memory(8 * file.metadata.num_rows * len(names), f"'{self.path}'")
+                table = file.read(columns=list(names))
         return pa.table({name: self._plain(name, table[name]) for name in names})
 
     def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
@@ -117,6 +121,7 @@ def find_table(folder: Path, name: str) -> TableFile:
         raise InputError(f"'{folder}' has both {name}.csv and {name}.parquet: keep one of them")
     (path,) = found
     with _read_errors(path):
+        check_regular(path)
         if path.suffix == ".csv":
             table = TableFile(path, *_csv_header(path))
         else:
@@ -138,6 +143,8 @@ def _read_errors(path: Path) -> Iterator[None]:
     """What pyarrow and Python say about a file as an `InputError`."""
     try:
         yield
+    except InputError:
+        raise
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not UTF-8: save it as UTF-8") from error
     except (pa.ArrowException, csv.Error, OSError, ValueError) as error:
