@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -201,6 +202,11 @@ def test_not_enough_memory_is_one_line(
 ) -> None:
     fail_in_loading(monkeypatch, error)
     assert "memory" in canet("train", "synthetic", *QUICK).complaint
+
+
+def test_too_many_open_files_are_one_line(canet: Canet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_in_loading(monkeypatch, OSError(errno.EMFILE, "Too many open files"))
+    assert "ulimit" in canet("train", "synthetic", *QUICK).complaint
 
 
 def test_a_bug_keeps_its_traceback(canet: Canet, monkeypatch: pytest.MonkeyPatch) -> None:

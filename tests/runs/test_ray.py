@@ -75,3 +75,11 @@ def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(CanetError, match=r"127\.0\.0\.1:1"):
         Cluster("auto", 1, "cpu")
+
+
+def test_no_cluster_is_started_where_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from canet.runs.ray import Cluster
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(CanetError, match="ray start"):
+        Cluster("auto", 1, "cpu")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -69,6 +70,8 @@ def _message(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ParserError):
         return str(error.format_message())
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many open files: raise their limit (ulimit -n), or lower --jobs"
     if isinstance(error, OSError):
         return f"cannot read or write ({error}): check the folder, its rights and space"
     out_of_memory = any(sign in str(error) for sign in NO_MEMORY)

@@ -74,7 +74,7 @@ Threads = Annotated[
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(help="Train on a Ray cluster: its address, or auto for a running or a new one."),
+    typer.Option(help="Train on a Ray cluster: its address, or auto for the one that runs here."),
 ]
 GraphPath = Annotated[
     Path,

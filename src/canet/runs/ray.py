@@ -27,8 +27,8 @@ class Cluster:
     Ray repeats a task elsewhere when its node dies.
 
     Args:
-        address: Address of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here,
-            else one that is started on this machine.
+        address: Address of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here.
+            None is started: the ports of Ray listen on every network.
         size: Tasks at a time; 1 means as many as the cluster has GPUs or else CPUs.
         device: `cpu` leaves GPUs alone.
     """
@@ -64,14 +64,7 @@ def _connect(address: str) -> None:
     quietly: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         ray.init(address=address, **quietly)
-    except ConnectionError as error:
-        if address != "auto":
-            raise _no_cluster(address, error) from error
-        # A cluster of our own: for this machine alone, and only for who has its token.
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        own: dict[str, Any] = {"_node_ip_address": "127.0.0.1", "include_dashboard": False}
-        ray.init(address="local", **own, **quietly)
-    except ValueError as error:
+    except (ConnectionError, ValueError) as error:
         raise _no_cluster(address, error) from error
 
 
@@ -87,7 +80,10 @@ def _check(address: str) -> None:
 
 
 def _no_cluster(address: str, error: Exception) -> CanetError:
-    return CanetError(f"no Ray cluster at '{address}' ({error}): check its address")
+    return CanetError(
+        f"no Ray cluster at '{address}' ({error}): check its address, start one with "
+        "`ray start --head`, or use --jobs for processes of this machine"
+    )
 
 
 def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
