@@ -45,8 +45,8 @@ class Reference:
     # Share of the edges between training nodes that join equal labels, a scalar; NaN where there is
     # no such edge.
     homophily: Tensor
-    # node_ids, valid_node_ids: Checksums $[r]$, $[v]$ of what the user calls these nodes; empty where
-    # the graph has no `node_id`.
+    # node_ids, valid_node_ids: Checksums $[r]$, $[v]$ of what the user calls these nodes; empty
+    # where the graph has no `node_id`.
     node_ids: Tensor
     valid_node_ids: Tensor
     # Which columns shift between groups of the training nodes; None where there are too few nodes.
