@@ -68,7 +68,8 @@ def found_blocks(
     if varying.size <= FEW:
         return {_name(column, names): column for column in varying[:, None]}
     strength = np.abs(_correlation(scaled, probabilities)).max(axis=1)
-    left, groups = np.ones(varying.size, dtype=bool), []
+    left = np.ones(varying.size, dtype=bool)
+    groups: list[np.ndarray] = []
     while left.any() and len(groups) < MOST_RELATED:
         strongest = int(np.where(left, strength, -1).argmax())
         values = scaled[:, [strongest]]

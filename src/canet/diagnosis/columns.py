@@ -52,10 +52,8 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     for i in range(len(names)):
         effects[i], p_values[i] = kolmogorov_smirnov(_column(first, i), _column(second, i))
     corrected = false_discovery_control(p_values)
-    return [
-        Column(name, i, *(float(v[i]) for v in (effects, difference, *means, corrected)))
-        for i, name in enumerate(names)
-    ]
+    rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
+    return [Column(name, i, *rows[i]) for i, name in enumerate(names)]
 
 
 def in_own_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
