@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
@@ -51,17 +52,20 @@ def risk_map(found: Diagnosis) -> str:
         axes.plot(flips[block.name], block.effect, "o", color=colour, markersize=DOT)
     axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
     risk = sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name])
-    reliance = sorted(found.shift.blocks, key=lambda b: -flips[b.name])
-    order = {b.name: (flips[b.name], b.effect) for b in [risk[0], *reliance[:1], *risk]}
-    _label(figure, axes, order, always=risk[0].name)
+    first = [max(risk, key=lambda b: flips[b.name]), risk[0]]
+    places = {b.name: (flips[b.name], b.effect) for b in [*first, *risk]}
+    _label(figure, axes, places, {block.name for block in first})
     return _svg(figure)
 
 
-def _label(figure: Figure, axes: Any, places: dict[str, tuple[float, float]], always: str) -> None:
+def _label(
+    figure: Figure, axes: Any, places: dict[str, tuple[float, float]], first: set[str]
+) -> None:
     """Write names next to their dots where they cover no dot and no other name.
 
-    The name `always` is written in any case, further from its dot where there is no room.
+    Those named in `first` are written further away, with a line to the dot, if there is no room.
     """
+    renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     frame, around = axes.get_window_extent(), DOT / 2 * figure.dpi / 72
@@ -69,12 +73,13 @@ def _label(figure: Figure, axes: Any, places: dict[str, tuple[float, float]], al
     taken = [Bbox([dot - around, dot + around]) for dot in dots]
     for name, place in places.items():
         text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-        for away, (x, y, side) in product(AWAY if name == always else AWAY[:1], SIDES):
+        for away, (x, y, side) in product(AWAY if name in first else AWAY[:1], SIDES):
             options: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
             if away > AWAY[0]:
                 options["arrowprops"] = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.5}
             label = axes.annotate(text, place, (x * away, y * (away + 4)), **options)
-            box = Text.get_window_extent(label)
+            label.update_positions(renderer)
+            box = Text.get_window_extent(label, renderer)  # without the line
             inside = bool((box.min >= frame.min).all() and (box.max <= frame.max).all())
             if inside and not box.count_overlaps(taken):
                 taken.append(box)
