@@ -19,7 +19,7 @@ from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import read_graph
 from canet.estimator.column_screen import ColumnScreen
-from canet.estimator.reference import Reference
+from canet.estimator.reference import Reference, id_checksums
 from canet.nn.model import Prediction
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -108,6 +108,7 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
     return Reference(
         x=data.x,
         y=data.y,
+        logits=logits,
         embedding=logits,
         degree=torch.bincount(data.edge_index[1], minlength=len(x)),
         environment=torch.empty(0, dtype=torch.long),
@@ -116,6 +117,8 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
         valid_embedding=logits,
         train_label_counts=torch.bincount(data.y, minlength=classes),
         homophily=(first == second).double().mean(),
+        node_ids=id_checksums(data.get("node_id"), torch.arange(len(x))),
+        valid_node_ids=id_checksums(data.get("node_id"), torch.arange(len(x))),
     )
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
-from canet.diagnosis.blocks import MOST_BLOCKS, OTHERS, feature_blocks, found_blocks
+from canet.diagnosis.blocks import OTHERS, Blocks, feature_blocks, found_blocks
 from canet.errors import InputError
 
 from .planted import Planted, planted, random_graph, sign_of
@@ -71,6 +72,16 @@ def test_few_columns_without_names_are_a_block_each(model: Planted) -> None:
     assert numbered(feature_blocks(model)) == expected
 
 
+MOST_BLOCKS = 28
+
+
+def blocks_of(x: Any, names: list[str] | None = None, read: int = 0) -> Blocks:
+    """The blocks of a model that reads one column."""
+    column = x[:, [read]].toarray() if sp.issparse(x) else x[:, [read]]
+    every = [str(i) for i in range(x.shape[1])] if names is None else names
+    return found_blocks(x, every, np.hstack([column, -column]), np.arange(x.shape[1]))
+
+
 def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
     """Three groups of ten columns, each group one factor with noise; signs are random."""
     signal = random.normal(size=(n, 3)).repeat(10, axis=1) * random.choice([-1, 1], 30)
@@ -80,7 +91,7 @@ def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
 @pytest.mark.parametrize("unit", [1, 1e-30, 1e20])
 def test_columns_that_tell_the_same_are_found_together(unit: float) -> None:
     x = unit * factors(np.random.default_rng(0))
-    blocks = found_blocks(x, [str(i) for i in range(30)])
+    blocks = blocks_of(x)
     thirds = {f"columns {i}-{i + 9}": list(range(i, i + 10)) for i in (0, 10, 20)}
     assert numbered(blocks) == thirds
 
@@ -90,7 +101,7 @@ def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
     words = (random.random((300, 1000)) < 0.02).astype(np.float32)
     words[0], words[:, 7] = 1, 0
     x = sp.csr_matrix(np.hstack([words, factors(random, 300)]))
-    blocks = found_blocks(x, [str(i) for i in range(1030)])
+    blocks = blocks_of(x)
     assert len(blocks) <= MOST_BLOCKS
     for columns in blocks.values():
         assert (columns < 1000).all() or (columns >= 1000).all()
@@ -99,7 +110,7 @@ def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
 
 def test_thousands_of_columns_are_clustered_all_the_same() -> None:
     x = sp.random(200, 5000, 0.02, "csr", np.float32, random_state=0)
-    blocks = found_blocks(x, [str(i) for i in range(5000)])
+    blocks = blocks_of(x)
     assert 1 < len(blocks) <= MOST_BLOCKS
     assert np.unique(np.concatenate(list(blocks.values()))).size > 4900
 
@@ -107,17 +118,48 @@ def test_thousands_of_columns_are_clustered_all_the_same() -> None:
 def test_blocks_are_called_after_their_columns() -> None:
     x = factors(np.random.default_rng(0))
     shuffled = np.random.default_rng(0).permutation(30)
-    name = next(iter(found_blocks(x[:, shuffled], [str(i) for i in range(30)])))
+    name = next(iter(blocks_of(x[:, shuffled])))
     assert re.fullmatch(r"columns 0, \d+, \.\.\. \(10\)", name)
     names = [f"f{i}" for i in range(30)]
-    assert next(iter(found_blocks(x, names))) == "f0, f1, ... (10)"
+    assert next(iter(blocks_of(x, names))) == "f0, f1, ... (10)"
 
 
 @pytest.mark.parametrize("shape", [(1, 20), (2, 20), (50, 20)])
 def test_features_that_never_vary_are_one_block(shape: tuple[int, int]) -> None:
-    assert numbered(found_blocks(np.ones(shape), ["c"] * 20)) == {OTHERS: list(range(20))}
+    assert numbered(blocks_of(np.ones(shape), ["c"] * 20)) == {OTHERS: list(range(20))}
 
 
 def test_two_rows_are_enough() -> None:
     x = np.random.default_rng(0).normal(size=(2, 20))
-    assert found_blocks(x, [str(i) for i in range(20)])
+    assert blocks_of(x)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_of_many_unrelated_columns_the_one_that_is_read_is_alone(sparse: bool) -> None:
+    random = np.random.default_rng(0)
+    words = (random.random((300, 200)) < 0.1).astype(np.float32)
+    x = sp.csr_matrix(words) if sparse else random.normal(size=(300, 50))
+    blocks = blocks_of(x, read=33)
+    assert blocks["column 33"].tolist() == [33]
+    assert 20 < len(blocks) <= MOST_BLOCKS
+    assert np.unique(np.concatenate(list(blocks.values()))).size == x.shape[1]
+
+
+def test_a_sparse_column_far_from_zero_is_in_a_block() -> None:
+    random = np.random.default_rng(0)
+    x = (random.random((300, 60)) < 0.1).astype(np.float64)
+    x[:, 5] = 1.7e9 + random.normal(size=300)
+    assert any(5 in columns for columns in blocks_of(sp.csr_matrix(x)).values())
+
+
+def test_categories_of_one_of_many_columns_stay_together(model: Planted) -> None:
+    random = np.random.default_rng(0)
+    text = ColumnEncoding("colour", "category", categories=("blue", "green", "red"))
+    encoding = Encoding((text, *(ColumnEncoding(f"n{i}", "number") for i in range(50))))
+    x = np.hstack([np.eye(3)[random.integers(3, size=300)], random.normal(size=(300, 50))])
+    data = random_graph(300, 53)
+    data.x = torch.from_numpy(x.astype(np.float32))
+    model = planted(sign_of(1), data)
+    model.encoding_ = encoding  # type: ignore[attr-defined]
+    model.feature_names_in_ = np.array(encoding.names, dtype=object)  # type: ignore[attr-defined]
+    assert [0, 1, 2] in numbered(feature_blocks(model)).values()

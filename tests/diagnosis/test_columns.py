@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from canet.diagnosis.columns import column_shifts, kolmogorov_smirnov
+from canet.diagnosis.columns import column_shifts, kolmogorov_smirnov, moments
 
 RANDOM = np.random.default_rng(0)
 NAMES = list("abc")
@@ -52,3 +52,11 @@ def test_p_values_are_corrected_for_the_number_of_columns() -> None:
     before, after = random.normal(size=(200, 300)), random.normal(size=(200, 300))
     found = column_shifts(before, after, [str(i) for i in range(300)])
     assert min(column.p_value for column in found) > 0.05
+
+
+def test_a_sparse_column_far_from_zero_has_a_deviation() -> None:
+    x = np.zeros((400, 2))
+    x[:, 0] = 1.7e9 + RANDOM.normal(size=400)
+    x[::3, 1] = 1
+    for sparse, dense in zip(moments(sp.csr_matrix(x)), moments(x), strict=True):
+        assert sparse == pytest.approx(dense, rel=1e-6)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from torch_geometric.utils import coalesce, to_undirected
 
 from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
 
@@ -56,23 +57,38 @@ def test_sparse_features_change_as_dense_ones(random: np.random.Generator) -> No
         assert (changed.toarray() == expected).all()
 
 
-def test_rewired_edges_keep_targets_and_stay_in_their_graph(random: np.random.Generator) -> None:
-    sources = set()
+def test_rewired_edges_keep_targets_loops_and_their_graph(random: np.random.Generator) -> None:
+    edges = torch.tensor([[0, 1, 2, 3, 4, 4, 2, 5, 6], [1, 2, 2, 0, 5, 4, 3, 6, 4]])
+    graph, sources = np.array([0, 0, 0, 0, 7, 7, 7]), set()
     for _ in range(50):
-        changed = rewire(EDGES, GRAPH, random)
-        assert changed[1].equal(EDGES[1])
-        assert (GRAPH[changed[0]] == GRAPH[changed[1]]).all()
+        changed = rewire(edges, graph, random)
+        assert changed[1].equal(edges[1])
+        assert (graph[changed[0]] == graph[changed[1]]).all()
         assert changed[0, [2, 5]].tolist() == [2, 4]
         sources.add(int(changed[0, 0]))
-    assert sources == {0, 1, 2}
+    assert sources == {0, 2}
 
 
-def test_undirected_edges_are_rewired_once_for_both_ways(random: np.random.Generator) -> None:
-    both = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-    changed = rewire(both, np.zeros(3), random, undirected=True)
-    pairs = set(zip(*changed.tolist(), strict=True))
-    assert pairs == {(target, source) for source, target in pairs}
-    assert len(pairs) <= 4
+@pytest.mark.parametrize("undirected", [False, True])
+def test_rewired_edges_are_other_edges_and_keep_both_degrees(
+    random: np.random.Generator, undirected: bool
+) -> None:
+    drawn = torch.from_numpy(random.integers(60, size=(2, 150)))
+    edges = to_undirected(drawn) if undirected else coalesce(drawn)
+    changed = rewire(edges, np.zeros(60), random, undirected)
+    assert changed.shape == edges.shape
+    for ends in (0, 1):
+        assert changed[ends].bincount(minlength=60).equal(edges[ends].bincount(minlength=60))
+    before, after = ({*zip(*e.tolist(), strict=True)} for e in (edges, changed))
+    assert len(after) == edges.shape[1]
+    assert len(before & after) < 0.3 * len(before)
+    if undirected:
+        assert after == {(target, source) for source, target in after}
+
+
+def test_edges_of_a_star_have_no_partner(random: np.random.Generator) -> None:
+    star = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
+    assert rewire(star, np.zeros(4), random, undirected=True).equal(star)
 
 
 def test_dropped_edges_go_both_ways_and_leave_self_loops(random: np.random.Generator) -> None:

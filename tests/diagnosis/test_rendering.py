@@ -117,3 +117,23 @@ def test_colours_follow_the_system_in_text_and_pictures(
     )
     assert (behind > 128) == (scheme == "light")
     assert abs(behind - label) > 120
+
+
+def test_the_block_that_matters_most_has_a_label_that_covers_no_dot(complete: Diagnosis) -> None:
+    from canet.diagnosis import charts
+
+    main, shift = complete.main_reliance, complete.shift
+    assert shift is not None
+    top, block = main.features[0], shift.blocks[0]
+    names = [f"block {i} of many columns" for i in range(12)]
+    # The one that is relied on most did not shift; others that shifted as little are next to it.
+    flips = [top.flipped.value - 3 * i for i in range(12)]
+    estimates = [replace(top.flipped, value=value) for value in flips]
+    features = [replace(top, name=n, flipped=e) for n, e in zip(names, estimates, strict=True)]
+    blocks = [replace(block, name=name, effect=0.01 * i) for i, name in enumerate(names)]
+    crowded = replace(
+        complete,
+        shift=replace(shift, blocks=blocks),
+        reliance={"training": replace(main, features=features)},
+    )
+    assert names[0] in charts.risk_map(crowded)

@@ -43,6 +43,39 @@ def test_nodes_that_are_in_both_unchanged_do_not_pull_below_one_half() -> None:
     assert told_apart(x, x).auc.value == pytest.approx(0.5, abs=0.02)
 
 
+def twins(shift: float) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(600, 6))
+    later = x + 0.01 * random.normal(size=x.shape)
+    later[:, 0] += shift
+    return x, later
+
+
+def test_nodes_that_hardly_changed_are_compared_like_others() -> None:
+    assert told_apart(*twins(0)).auc.value == pytest.approx(0.5, abs=0.03)
+    found = told_apart(*twins(0.5))
+    assert found.effect > 0.15
+    assert found.p_value < 0.001
+
+
+def test_nodes_with_known_ids_are_compared_on_a_single_column() -> None:
+    x, later = (part[:, 1:3] for part in twins(0))
+    found = two_sample_test(x, later, nodes=np.tile(np.arange(600), 2))
+    assert found is not None
+    assert found.auc.value == pytest.approx(0.5, abs=0.03)
+
+
+def test_an_auc_clearly_below_one_half_is_not_an_answer() -> None:
+    x, later = twins(0)
+    assert two_sample_test(x, later, nodes=np.arange(1200)) is None
+
+
+def test_equal_rows_are_known_at_every_scale() -> None:
+    x, _ = twins(0)
+    assert told_apart(1e-4 * x, 1e-4 * x).auc.value == 0.5
+    assert told_apart(1e6 * x, 1e6 * x).auc.value == 0.5
+
+
 def test_copies_in_one_sample_alone_tell_nothing() -> None:
     nodes = sp.random(160, 150, 0.1, "csr", random_state=0)
     copies = sp.vstack([nodes[:80]] * 3).tocsr()

@@ -132,3 +132,16 @@ def test_a_column_that_moves_has_the_share_between_groups_of_the_others() -> Non
         expected = spread_between(x, torch.arange(400), y, group, 6)
         assert found.share[column] == expected.share[column]
         assert found.spread[column] == expected.spread[column]
+
+
+def test_categories_of_one_column_of_noise_do_not_move() -> None:
+    random = torch.Generator().manual_seed(0)
+    category = torch.randint(6, (600,), generator=random)
+    x = torch.cat([torch.eye(6)[category], 0.1 * torch.randn(600, 3, generator=random)], dim=1)
+    y, source = torch.arange(600) % 2, [0] * 6 + [1, 2, 3]
+    alone = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)
+    found = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN, source)
+    assert alone is not None
+    assert found is not None
+    assert alone.clear[:6].any()
+    assert not found.clear.any()

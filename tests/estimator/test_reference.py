@@ -30,6 +30,7 @@ def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = Non
     return Reference(
         x=torch.ones(r, 2) if x is None else x,
         y=torch.arange(r) % 3,
+        logits=torch.randn(r, 3),
         embedding=embedding,
         degree=torch.arange(r),
         environment=torch.empty(0, dtype=torch.long),
@@ -38,6 +39,8 @@ def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = Non
         valid_embedding=valid_embedding,
         train_label_counts=torch.tensor([2, 1, 4]),
         homophily=torch.tensor(0.25, dtype=torch.double),
+        node_ids=torch.arange(r),
+        valid_node_ids=torch.arange(v),
     )
 
 

@@ -16,11 +16,13 @@ from canet.estimator.classifier import NodeClassifier
 Blocks = dict[str, np.ndarray]
 """Name of a block → its columns, ascending."""
 
-MOST_BLOCKS = 12
-MOST_ENCODED = 40  # columns of a table; more are clustered like columns without names
+MOST_ENCODED = 40  # columns of a table; more are grouped like columns without names
+FEW = 12  # columns without names, which are a block each
+MOST_RELATED = 20  # blocks of the columns with the strongest relation to the predictions
+MOST_OTHERS = 8  # blocks of all other columns
+ALIKE = 0.7  # correlation of two columns that say nearly the same
 MOST_COMPONENTS = 20
 MOST_LEAVES = 3000  # of the tree of columns
-UNRELATED = 2**0.5  # the distance of two columns without correlation
 OTHERS = "all other columns"
 
 
@@ -36,7 +38,10 @@ def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None
     encoding = getattr(model, "encoding_", None)
     if encoding is not None and len(encoding.blocks) <= MOST_ENCODED:
         return _given(encoding.blocks, names)
-    return found_blocks(as_matrix(model.reference_.x), names)
+    kept = model.reference_
+    source = np.arange(len(names)) if encoding is None else np.array(encoding.sources)
+    probabilities = kept.logits.double().softmax(dim=1).numpy()
+    return found_blocks(as_matrix(kept.x), names, probabilities, source)
 
 
 def column_names(model: NodeClassifier) -> list[str]:
@@ -45,22 +50,39 @@ def column_names(model: NodeClassifier) -> list[str]:
     return [str(name) for name in names]
 
 
-def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
-    """At most 12 groups of columns that go together, from sampled features $[n, D]$.
+def found_blocks(
+    x: Matrix, names: Sequence[str], probabilities: np.ndarray, source: np.ndarray
+) -> Blocks:
+    """At most 28 groups of columns, from sampled features $[n, D]$ and predictions $[n, C]$.
 
-    Columns that are mostly zero, such as words, and those that are not are grouped apart. Ward's
-    tree of their correlations with the first 20 principal components, whose sign does not matter,
-    is cut into at most 12, and nowhere below the distance of two columns without correlation.
-    Constant columns are in no block.
+    Up to 12 columns are a block each. Of more, the column with the strongest correlation with the
+    probability of a class is a block, with those that say nearly the same (a correlation of 0.7 or
+    more) and those of the same source $[D]$, a column of a table; so is the strongest of the rest,
+    and so on, 20 times. What is left is clustered into at most 8: columns that are mostly zero,
+    such as words, and those that are not apart, by Ward's tree of their correlations with the first
+    20 principal components, whose sign does not matter. Constant columns are in no block.
     """
     scaled, varying = _standardised(x)
     if not varying.size:
         return {OTHERS: np.arange(x.shape[1])}
+    if varying.size <= FEW:
+        return {_name(column, names): column for column in varying[:, None]}
+    strength = np.abs(_correlation(scaled, probabilities)).max(axis=1)
+    left = np.ones(varying.size, dtype=bool)
+    groups: list[np.ndarray] = []
+    while left.any() and len(groups) < MOST_RELATED:
+        strongest = int(np.where(left, strength, -1).argmax())
+        values = scaled[:, [strongest]]
+        values = values.toarray() if sp.issparse(values) else values
+        alike = np.abs(_correlation(scaled, values)[:, 0]) >= ALIKE
+        alike[strongest] = True
+        joined = left & np.isin(source[varying], source[varying][alike & left])
+        groups.append(varying[joined])
+        left &= ~joined
     filled = np.asarray((scaled != 0).mean(axis=0)).ravel() > 0.5
-    kinds = [kind for kind in (filled, ~filled) if kind.any()]
-    groups = []
+    kinds = [kind for kind in (left & filled, left & ~filled) if kind.any()]
     for kind in kinds:
-        number, most = np.arange(kind.sum()), MOST_BLOCKS // len(kinds)
+        number, most = np.arange(kind.sum()), MOST_OTHERS // len(kinds)
         if number.size > most:
             number = _ward(_loadings(scaled[:, kind]), most)
         groups += [varying[kind][number == i] for i in np.unique(number)]
@@ -68,12 +90,17 @@ def found_blocks(x: Matrix, names: Sequence[str]) -> Blocks:
     return {_name(columns, names): columns for columns in groups}
 
 
+def _correlation(scaled: Matrix, values: np.ndarray) -> np.ndarray:
+    """Correlation $[D, k]$ of columns that have deviation one with values $[n, k]$."""
+    centred = values - values.mean(axis=0, dtype=np.float64)
+    deviation = np.sqrt((centred**2).mean(axis=0))
+    return np.asarray(scaled.T @ (centred / np.where(deviation > 0, deviation, 1)) / len(values))
+
+
 def _standardised(x: Matrix) -> tuple[Matrix, np.ndarray]:
     """The columns that vary, divided by their deviation but not centred, and their numbers."""
-    deviation = moments(x)[1]
-    largest = abs(x).max(axis=0)
-    largest = largest.toarray().ravel() if sp.issparse(x) else largest
-    varying = np.flatnonzero(deviation > 1e-12 * largest)
+    mean, deviation = moments(x)
+    varying = np.flatnonzero(deviation > 1e-12 * np.abs(mean))
     if sp.issparse(x):
         return sp.csr_matrix(x[:, varying] @ sp.diags(1 / deviation[varying])), varying
     return x[:, varying] / deviation[varying], varying
@@ -106,8 +133,7 @@ def _ward(rows: np.ndarray, most: int) -> np.ndarray:
     square = (rows**2).sum(axis=1)
     distance = square[:, None] + square[None] - 2 * np.abs(rows @ rows.T)
     tree = linkage(squareform(np.sqrt(np.maximum(distance, 0)), checks=False), "ward")
-    height = max(UNRELATED, float(tree[-most, 2]))
-    return np.asarray(fcluster(tree, height, "distance"))[leaf]
+    return np.asarray(fcluster(tree, most, "maxclust"))[leaf]
 
 
 def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:

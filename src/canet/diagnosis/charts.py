@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+from itertools import product
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from canet.diagnosis.diagnosis import Diagnosis
 from canet.diagnosis.sections.confidence import Calibration
@@ -15,6 +19,10 @@ from canet.diagnosis.sections.confidence import Calibration
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
 LONGEST = 24  # letters of a label
+DOT = 5  # points across
+AWAY = (6, 16, 28, 40, 56, 72)  # points from a dot to its label
+SIDES = [(1, 0, "left"), (-1, 0, "right")]  # of the dot, and how a label there is aligned
+SIDES += [(0, y, side) for side in ("left", "right", "center") for y in (1, -1)]
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "canet",
@@ -39,19 +47,44 @@ def risk_map(found: Diagnosis) -> str:
     figure, axes = _new_chart("predictions that flip, %", "shift")
     flips = {e.name: e.flipped.value for e in found.main_reliance.features}
     most = max(*flips.values(), 5.0)
-    labelled: list[tuple[float, float]] = []
-    for block in sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name]):
-        x, y = flips[block.name], block.effect
-        axes.plot(x, y, "o", color=WARN if block.name in found.risky_blocks else NEW)
-        if not any(abs(y - b) < 0.07 and abs(x - a) < most / 2 for a, b in labelled):
-            labelled.append((x, y))
-            name = block.name
-            text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
-            away, side = (-6, "right") if x > most / 2 else (6, "left")
-            place: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
-            axes.annotate(text, (x, y), (away, 0), **place)
+    for block in found.shift.blocks:
+        colour = WARN if block.name in found.risky_blocks else NEW
+        axes.plot(flips[block.name], block.effect, "o", color=colour, markersize=DOT)
     axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
+    risk = sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name])
+    first = [max(risk, key=lambda b: flips[b.name]), risk[0]]
+    places = {b.name: (flips[b.name], b.effect) for b in [*first, *risk]}
+    _label(figure, axes, places, {block.name for block in first})
     return _svg(figure)
+
+
+def _label(
+    figure: Figure, axes: Any, places: dict[str, tuple[float, float]], first: set[str]
+) -> None:
+    """Write names next to their dots where they cover no dot and no other name.
+
+    Those named in `first` are written further away, with a line to the dot, if there is no room.
+    """
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    frame, around = axes.get_window_extent(), DOT / 2 * figure.dpi / 72
+    dots = axes.transData.transform(list(places.values()))
+    taken = [Bbox([dot - around, dot + around]) for dot in dots]
+    for name, place in places.items():
+        text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        for away, (x, y, side) in product(AWAY if name in first else AWAY[:1], SIDES):
+            options: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
+            if away > AWAY[0]:
+                options["arrowprops"] = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.5}
+            label = axes.annotate(text, place, (x * away, y * (away + 4)), **options)
+            label.update_positions(renderer)
+            box = Text.get_window_extent(label, renderer)  # without the line
+            inside = bool((box.min >= frame.min).all() and (box.max <= frame.max).all())
+            if inside and not box.count_overlaps(taken):
+                taken.append(box)
+                break
+            label.remove()
 
 
 @rc_context(STYLE)

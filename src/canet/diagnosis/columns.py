@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
+from canet.data.graph_files.encoding import Encoding
 from canet.diagnosis.graph import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
@@ -24,10 +25,11 @@ class Column:
     # of zeros and ones it is the difference of the rates.
     effect: float
     difference: float  # of the means, new minus training, in pooled standard deviations
-    # before, after: Means.
+    # before, after: Means, in the units of the table that the graph was read from.
     before: float
     after: float
     p_value: float  # corrected for the number of columns (Benjamini-Hochberg)
+    is_date: bool = False  # then the means are seconds since 1970
 
     @property
     def shifted(self) -> bool:
@@ -50,9 +52,23 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     for i in range(len(names)):
         effects[i], p_values[i] = kolmogorov_smirnov(_column(first, i), _column(second, i))
     corrected = false_discovery_control(p_values)
+    rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
+    return [Column(name, i, *rows[i]) for i, name in enumerate(names)]
+
+
+def in_own_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
+    """Columns whose means are those of the table, and not of the features made of it."""
+    made = [
+        (column, encoding.columns[i]) for column, i in zip(columns, encoding.sources, strict=True)
+    ]
     return [
-        Column(name, i, *(float(v[i]) for v in (effects, difference, *means, corrected)))
-        for i, name in enumerate(names)
+        replace(
+            column,
+            before=of.mean + of.std * column.before,
+            after=of.mean + of.std * column.after,
+            is_date=of.kind == "date",
+        )
+        for column, of in made
     ]
 
 
@@ -84,7 +100,9 @@ def moments(x: Matrix) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation $[D]$ of each column."""
     if not sp.issparse(x):
         return x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64)
-    x = x.astype(np.float64)
-    mean = np.asarray(x.mean(axis=0)).ravel()
-    square = np.asarray(x.multiply(x).mean(axis=0)).ravel()
-    return mean, np.sqrt(np.maximum(square - mean**2, 0))
+    entries, rows = x.tocsc().astype(np.float64), x.shape[0]
+    entries.sum_duplicates()
+    mean, filled = np.asarray(entries.mean(axis=0)).ravel(), np.diff(entries.indptr)
+    column = np.repeat(np.arange(x.shape[1]), filled)
+    squares = np.bincount(column, (entries.data - mean[column]) ** 2, minlength=x.shape[1])
+    return mean, np.sqrt((squares + (rows - filled) * mean**2) / rows)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from canet.data.graph_files.encoding import Encoding
 from canet.diagnosis.blocks import Blocks
 from canet.diagnosis.graph import DiagnosedGraph, seed_of
 from canet.estimator.classifier import NodeClassifier
@@ -42,6 +43,11 @@ class Examination:
     def reference(self) -> Reference:
         """The sample of the training graph that the model keeps."""
         return self.model.reference_
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """What made the features from a table, where something did."""
+        return getattr(self.model, "encoding_", None)
 
     @property
     def seed(self) -> int:

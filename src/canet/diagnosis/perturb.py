@@ -10,6 +10,8 @@ from torch_geometric.utils import to_undirected
 
 from canet.diagnosis.graph import Matrix
 
+ROUNDS = 5  # in which each edge may be exchanged with another
+
 
 def draw_donors(
     num_nodes: int, random: np.random.Generator, environment: np.ndarray | None = None
@@ -51,24 +53,38 @@ def replace_features(x: Matrix, donors: np.ndarray, columns: np.ndarray | None =
 def rewire(
     edge_index: Tensor, graph: np.ndarray, random: np.random.Generator, undirected: bool = False
 ) -> Tensor:
-    """Edges $[2, E]$ whose sources are random nodes of the same graph, numbered in `graph` $[N]$.
+    """Edges $[2, E]$ that exchanged their sources in pairs, within the graphs numbered in $[N]$.
 
-    A node keeps the number of edges it reads. Where a model reads edges both ways, one end of each
-    pair, drawn at random, is replaced for both ways. Self-loops stay: they are the node itself.
+    Every node keeps the numbers of edges that it reads and that read it. Where a model reads edges
+    both ways, each is exchanged once for both ways, at an end drawn at random. An exchange that
+    would make a self-loop or an edge that exists is left out, so that an edge without a partner,
+    such as those of a star, stays. Self-loops stay: they are the node itself.
     """
-    source, target = edge_index.numpy()
+    source, target = edge_index.numpy().copy()
     if undirected:
         once = source <= target
-        turned = random.random(once.sum()) < 0.5
-        ends = source[once], target[once]
-        source, target = np.where(turned, ends[::-1], ends)
-    order = np.argsort(graph, kind="stable")
-    _, number, sizes = np.unique(graph, return_inverse=True, return_counts=True)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    size = sizes[number[target]]
-    place = np.minimum((random.random(target.size) * size).astype(np.int64), size - 1)
-    drawn = order[starts[number[target]] + place]
-    edges = torch.from_numpy(np.stack([np.where(source == target, source, drawn), target]))
+        source, target = source[once], target[once]
+    proper = np.flatnonzero(source != target)
+
+    def key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        ends = (np.minimum(source, target), np.maximum(source, target)) if undirected else None
+        first, second = ends or (source, target)
+        return np.asarray(first * len(graph) + second)
+
+    for _ in range(ROUNDS):
+        if undirected:
+            turned = random.random(source.size) < 0.5
+            source, target = np.where(turned, (target, source), (source, target))
+        order = random.permutation(proper)
+        order = order[np.argsort(graph[source[order]], kind="stable")]
+        pair = order[: order.size // 2 * 2].reshape(-1, 2)
+        read, by = source[pair[:, ::-1]], target[pair]
+        made = key(read, by)
+        _, number, counts = np.unique(made, return_inverse=True, return_counts=True)
+        new = (counts[number.reshape(made.shape)] == 1) & ~np.isin(made, key(source, target))
+        possible = (new & (read != by) & (graph[read] == graph[by])).all(axis=1)
+        source[pair[possible]] = read[possible]
+    edges = torch.from_numpy(np.stack([source, target]))
     return to_undirected(edges, num_nodes=len(graph)) if undirected else edges
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -18,6 +19,7 @@ from canet.util.console import console, make_table
 from canet.util.files import atomic_path
 
 WIDTH = 98
+EPOCH = datetime(1970, 1, 1)
 NO_BREAK = "\N{NO-BREAK SPACE}"
 FOLDERS = [("diagnosis", "templates"), ("diagnosis", "sections"), ("report", "templates")]
 
@@ -53,7 +55,7 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (number, p_value, interval, unbroken, prose)
+    filters = (number, amount, p_value, interval, unbroken, prose)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= values
     shown = [name for name in SECTIONS if getattr(found, name)]
@@ -75,6 +77,18 @@ def number(value: float, digits: int = 0) -> str:
     if not math.isfinite(value):
         return "–"
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+
+
+def amount(value: float, is_date: bool = False) -> str:
+    """With four significant digits, or all before the point; seconds since 1970 as a date."""
+    if not math.isfinite(value):
+        return number(value)
+    if is_date:
+        return str((EPOCH + timedelta(seconds=value)).date())
+    if 0 < abs(value) < 1e-3 or abs(value) >= 1e9:
+        return f"{value:.3e}".replace("-", "−")
+    digits = 3 - math.floor(math.log10(abs(value))) if value else 0
+    return number(value, max(0, digits))
 
 
 def interval(estimate: Estimate, digits: int = 1) -> str:

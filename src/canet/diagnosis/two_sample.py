@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from canet.diagnosis.columns import moments
 from canet.diagnosis.estimate import Estimate, auc_variance, normal
 from canet.diagnosis.graph import Matrix, sample
 
@@ -17,6 +18,8 @@ MOST_COLUMNS = 64
 FOLDS = 5
 FEWEST_ROWS = 4 * FOLDS
 MOST_COPIES = 5  # as many equal rows are one node seen several times; more are values that repeat
+DIRECTIONS = 64  # that rows are projected on to find those that are alike
+CLEARLY_BELOW = 0.99  # p-value of an AUC that is below one half for another reason than chance
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,11 @@ class TwoSample:
 
 
 def two_sample_test(
-    first: Matrix, second: Matrix, seed: int = 0, most: int = MOST_ROWS
+    first: Matrix,
+    second: Matrix,
+    seed: int = 0,
+    most: int = MOST_ROWS,
+    nodes: np.ndarray | None = None,
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 
@@ -44,10 +51,11 @@ def two_sample_test(
     to 64 principal components. The AUC is the mean over five held-out folds; interval and p-value
     are normal, with the variance of Hanley and McNeil for each fold, and that of their mean
     corrected for training sets that overlap (Nadeau and Bengio, "Inference for the generalization
-    error", '03). A node that is in both samples unchanged is never held out from one while it is
-    learned in the other.
+    error", '03). Rows of one node, numbered in `nodes` $[n + m]$ (those of `same_nodes` if None),
+    are in one fold: a node is never held out from one sample while it is learned in the other.
 
-    None where a sample has fewer than twenty rows.
+    None where a sample has fewer than twenty rows, or the AUC is clearly below one half: rows of
+    the two samples belong together in a way that is not known, and the AUC says nothing.
     """
     from scipy.stats import norm
     from sklearn.metrics import roc_auc_score
@@ -56,11 +64,16 @@ def two_sample_test(
     if min(first.shape[0], second.shape[0]) < FEWEST_ROWS:
         return None
     random = np.random.default_rng(seed)
-    chosen = [part[sample(part.shape[0], most, random)] for part in (first, second)]
-    x = sp.vstack(chosen).tocsr() if sp.issparse(first) else np.concatenate(chosen)
+    rows = [sample(part.shape[0], most, random) for part in (first, second)]
+    chosen = [part[some] for part, some in zip((first, second), rows, strict=True)]
+    x = _stacked(*chosen)
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
     aucs, variances, null_variances = [], [], []
-    fold = _folds(x, random)
+    if nodes is None:
+        nodes = same_nodes(*chosen)
+    else:
+        nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
+    fold = _folds(nodes, random)
     for i in range(FOLDS):
         train, test = fold != i, fold == i
         sizes = np.bincount(y[test], minlength=2).tolist()
@@ -77,7 +90,32 @@ def two_sample_test(
     dependent = (1 + FOLDS / (FOLDS - 1)) / len(aucs) ** 2
     estimate = normal(mean, dependent * sum(variances)).within(0, 1)
     z = (mean - 0.5) / math.sqrt(dependent * sum(null_variances))
-    return TwoSample(estimate, float(norm.sf(z)))
+    p_value = float(norm.sf(z))
+    return TwoSample(estimate, p_value) if p_value < CLEARLY_BELOW else None
+
+
+def same_nodes(first: Matrix, second: Matrix) -> np.ndarray:
+    """Number $[n + m]$ of the node that each row of two samples is probably of.
+
+    Equal rows are one node, and so are two rows that are each other's nearest. Which sample a row
+    is in does not count: if the nearest row of the *other* sample were in its fold, those that are
+    left to learn from would be of its own. Distances are in standard deviations of the columns.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    x = _stacked(first, second)
+    deviation = moments(x)[1]
+    directions = np.random.default_rng(0).normal(size=(x.shape[1], DIRECTIONS))
+    points = x @ (directions / np.where(deviation > 0, deviation, 1)[:, None])
+    _, place, number = np.unique(points[:, 0].round(6), return_index=True, return_inverse=True)
+    if place.size < 3:
+        return np.asarray(number)
+    different = points[place] - points.mean(axis=0)
+    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(different)
+    other = nearest.kneighbors(return_distance=False).ravel()
+    itself = np.arange(other.size)
+    node = np.where(other[other] == itself, np.minimum(itself, other), itself)
+    return np.asarray(node[number])
 
 
 def _classifier(x: Matrix, seed: int) -> Any:
@@ -104,10 +142,14 @@ def _classifier(x: Matrix, seed: int) -> Any:
     return trees
 
 
-def _folds(x: Matrix, random: np.random.Generator) -> np.ndarray:
-    """Number $[n]$ of each row's fold: random, but one for the few copies of a row."""
-    fingerprint = (x @ random.normal(size=x.shape[1])).round(6)
-    _, group, sizes = np.unique(fingerprint, return_inverse=True, return_counts=True)
-    alone = random.permutation(x.shape[0]) % FOLDS
-    together = random.permutation(len(sizes)) % FOLDS
-    return np.where(sizes[group] <= MOST_COPIES, together[group], alone)
+def _stacked(first: Matrix, second: Matrix) -> Matrix:
+    parts = first, second
+    return sp.vstack(parts).tocsr() if sp.issparse(first) else np.concatenate(parts)
+
+
+def _folds(nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Number $[n]$ of each row's fold: random, but one for the few rows of a node $[n]$."""
+    _, node, sizes = np.unique(nodes, return_inverse=True, return_counts=True)
+    alone = random.permutation(nodes.size) % FOLDS
+    together = random.permutation(sizes.size) % FOLDS
+    return np.where(sizes[node] <= MOST_COPIES, together[node], alone)

@@ -167,7 +167,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
         self._remember_columns(data.get("encoding"))
-        self.reference_ = build_reference(trainer, self.method_, seed)
+        self.reference_ = build_reference(
+            trainer, self.method_, seed, data.get("node_id"), self.encoding_
+        )
         return self
 
     def prepare(self, data: Any, graph: Any = None) -> GraphReader:

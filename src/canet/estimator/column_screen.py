@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,13 +54,18 @@ class ColumnScreen:
 
 
 def screen_columns(
-    x: Tensor, y: Tensor, environment: Tensor, settings: Settings
+    x: Tensor,
+    y: Tensor,
+    environment: Tensor,
+    settings: Settings,
+    source: Sequence[int] | None = None,
 ) -> ColumnScreen | None:
     """Which columns of features $[r, D]$ shift between groups of nodes with class ids $[r]$.
 
     Groups are those of the interventions in the method's settings; where it has none, the
     environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
-    the features.
+    the features. Columns with the same number in `source` $[D]$ are of one column of a table; by
+    default each is its own.
 
     Returns:
         None where nodes or columns are too few for groups, or no class has nodes enough in two of
@@ -74,7 +80,8 @@ def screen_columns(
             moved = _moved(view, group, count)
             chance = _largest_by_chance(view, group, count)
             if chosen.interventions == "inferred":
-                moved = _by_other_columns(view, moved, chosen)
+                origin = np.arange(x.shape[1]) if source is None else np.array(source)
+                moved = _by_other_columns(view, moved, chosen, origin)
     except (CanetError, RuntimeError, ValueError):
         return None
     sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
@@ -136,20 +143,23 @@ def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
     return result
 
 
-def _by_other_columns(view: TrainingView, moved: Moved, settings: InterventionSettings) -> Moved:
+def _by_other_columns(
+    view: TrainingView, moved: Moved, settings: InterventionSettings, source: np.ndarray
+) -> Moved:
     """How much columns shift between groups that are inferred without them.
 
     Groups follow the columns they are inferred from: those of large variance shift between them
     whatever they mean, and with few columns all do. Groups of the other columns do not have this
-    artefact. Columns that do not clearly shift are left as they are.
+    artefact. Columns of the same source $[D]$ are left out together, since the categories of one
+    text column tell each other. Columns that do not clearly shift are left as they are.
     """
     spread, share = moved.spread.clone(), moved.share.clone()
-    (columns,) = moved.large.nonzero(as_tuple=True)
-    rows = as_scipy(view.x)
-    for part in range(min(FOLDS, columns.numel())):
-        out = columns[part::FOLDS]
-        kept = np.delete(np.arange(rows.shape[1]), out.numpy())
-        others = replace(view, x=SparseMatrix.from_torch(from_scipy(rows[:, kept])))
+    large, rows = moved.large.numpy(), as_scipy(view.x)
+    sources = np.unique(source[large])
+    for part in range(min(FOLDS, sources.size)):
+        out = np.isin(source, sources[part::FOLDS])
+        others = replace(view, x=SparseMatrix.from_torch(from_scipy(rows[:, ~out])))
         found = _moved(view, *groups_of(settings, others))
-        spread[out], share[out] = found.spread[out], found.share[out]
+        chosen = torch.from_numpy(out & large)
+        spread[chosen], share[chosen] = found.spread[chosen], found.share[chosen]
     return Moved(spread, share)

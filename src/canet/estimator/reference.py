@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+from zlib import crc32
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from canet.data.graph_files.encoding import Encoding
 from canet.data.user_graph import UserGraph
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.methods import Method
@@ -30,6 +33,7 @@ class Reference:
 
     x: Tensor  # features $[r, D]$ of training nodes, dense or sparse CSR
     y: Tensor  # their class ids $[r]$
+    logits: Tensor  # theirs $[r, C]$
     embedding: Tensor  # their representations $[r, H]$
     degree: Tensor  # their numbers of incoming edges $[r]$
     environment: Tensor  # their environments $[r]$, -1 where unknown; empty without labels for them
@@ -42,6 +46,10 @@ class Reference:
     # Share of the edges between training nodes that join equal labels, a scalar; NaN where there is
     # no such edge.
     homophily: Tensor
+    # node_ids, valid_node_ids: Checksums $[r]$, $[v]$ of what the user calls these nodes; empty
+    # where the graph has no `node_id`.
+    node_ids: Tensor
+    valid_node_ids: Tensor
     # Which columns shift between groups of the training nodes; None where there are too few nodes.
     screen: ColumnScreen | None = None
 
@@ -94,8 +102,17 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
-    """A sample of a task's training and validation nodes as a trained method sees them."""
+def build_reference(
+    trainer: Trainer,
+    method: Method,
+    seed: int,
+    node_id: Any = None,
+    encoding: Encoding | None = None,
+) -> Reference:
+    """A sample of a task's training and validation nodes as a trained method sees them.
+
+    `node_id` $[N]$ is what the user calls the nodes, and `encoding` what made the features.
+    """
     task = trainer.task
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
     reader = GraphReader(method, own, prepared=trainer.fields.graph())
@@ -104,11 +121,13 @@ def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
     y[task.train] = task.data.y[task.train]
     edges, x = task.data.edge_index, rows_of(task.data.x, train)
     environment = task.data.environment[train] if task.has_environments else train[:0]
-    of_valid = reader.read(valid)
+    of_train, of_valid = reader.read(train), reader.read(valid)
+    source = None if encoding is None else encoding.sources
     return Reference(
         x=x,
         y=y[train],
-        embedding=reader.read(train).embedding,
+        logits=of_train.logits,
+        embedding=of_train.embedding,
         degree=torch.bincount(edges[1], minlength=task.num_nodes)[train],
         environment=environment,
         valid_logits=of_valid.logits,
@@ -116,7 +135,9 @@ def build_reference(trainer: Trainer, method: Method, seed: int) -> Reference:
         valid_embedding=of_valid.embedding,
         train_label_counts=torch.bincount(y[task.train], minlength=task.num_classes),
         homophily=homophily(edges, y),
-        screen=screen_columns(x, y[train], environment, method.settings),
+        node_ids=id_checksums(node_id, train),
+        valid_node_ids=id_checksums(node_id, valid),
+        screen=screen_columns(x, y[train], environment, method.settings, source),
     )
 
 
@@ -126,6 +147,14 @@ def sample_of(nodes: Tensor, seed: int) -> Tensor:
         return nodes.sort().values
     chosen = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))
     return nodes[chosen[:MOST_NODES]].sort().values
+
+
+def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:
+    """Checksums $[n]$ of what the user calls some nodes $[n]$; empty where nodes have no ids."""
+    if node_id is None:
+        return nodes[:0]
+    ids = np.asarray(node_id)[nodes.numpy()]
+    return torch.tensor([crc32(str(one).encode()) for one in ids], dtype=torch.long)
 
 
 def rows_of(x: Tensor, nodes: Tensor) -> Tensor:

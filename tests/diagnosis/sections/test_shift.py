@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.diagnosis.sections.shift import BlockShift, Part, Shift, examine
 
 from ..planted import examination, planted, random_graph, sign_of
@@ -113,3 +114,31 @@ def test_dense_and_sparse_features_compare() -> None:
     new = random_graph(n=500, seed=1)
     new.x = new.x.to_sparse_csr()
     assert shifted(new).shifted_columns == []
+
+
+def test_means_are_in_the_units_of_the_table() -> None:
+    kinds = [("number", 40.0, 12.0), ("date", 1.6e9, 1e6), *[("number", 0.0, 1.0)] * 4]
+    columns = [ColumnEncoding(f"c{i}", k, m, s) for i, (k, m, s) in enumerate(kinds)]  # type: ignore[arg-type]
+    before, new = random_graph(n=100), random_graph(n=90, seed=1)
+    model = planted(sign_of(3), before)
+    model.encoding_ = Encoding(tuple(columns))  # type: ignore[attr-defined]
+    found = examine(examination(model, new, blocks=BLOCKS))
+    assert found is not None
+    by_number = {column.number: column for column in found.columns}
+    means = 40 + 12 * before.x[:, 0].mean().item(), 40 + 12 * new.x[:, 0].mean().item()
+    assert (by_number[0].before, by_number[0].after) == pytest.approx(means)
+    assert by_number[1].before == pytest.approx(1.6e9, rel=1e-3)
+    assert [by_number[i].is_date for i in range(3)] == [False, True, False]
+
+
+def test_nodes_with_the_same_ids_do_not_hide_a_shift() -> None:
+    before = random_graph(n=600)
+    before.node_id = [f"c{i}" for i in range(600)]
+    new = before.clone()
+    new.x = before.x + 0.01 * torch.randn(600, 6, generator=torch.Generator().manual_seed(0))
+    still = shifted(new, before)
+    assert part(still, "features").effect < 0.1
+    assert max(block.effect for block in still.blocks) < 0.1
+    new.x[:, 4] += 0.5
+    assert "features" in {one.name for one in shifted(new, before).shifted_parts}
+    assert still.undecided == []

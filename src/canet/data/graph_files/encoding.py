@@ -115,6 +115,11 @@ class Encoding:
         place = count()
         return {c.name: [next(place) for _ in c.names] for c in self.columns}
 
+    @property
+    def sources(self) -> list[int]:
+        """Number of the column that each of the D features is of."""
+        return [number for number, column in enumerate(self.columns) for _ in column.names]
+
     def notes(self) -> list[str]:
         """What a person should know about it, a line each."""
         lines = [

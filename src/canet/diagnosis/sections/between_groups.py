@@ -13,6 +13,7 @@ from canet.methods import METHODS, InterventionSettings
 from canet.methods.interventions import too_many_move
 
 VARYING = "columns that shift between groups"
+CLEAR_RELIANCE = 5.0  # percent of the predictions that flip
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class GroupColumn:
     name: str  # of the column, or its number
     number: int  # of the column
     share: float  # of its variance within a class that lies between groups (η²), 0 to 1
-    # Standard deviation of the groups' means, less what sampling gives, in the units of the column.
+    # Standard deviation of the groups' means, less what sampling gives, in the units of the table
+    # that the graph was read from.
     spread: float
     clear: bool  # whether the share is large (0.14 or more), and larger than by chance.
     # Its mean on the new graph less that of training, in spreads; NaN without a new graph, or
     # without a spread.
     shifted: float
+    is_date: bool = False  # then the spread is in seconds
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,14 @@ class BetweenGroups:
         return too_many_move(len(self.clear), len(self.columns))
 
     @property
+    def relies(self) -> bool:
+        """Whether 5 % of the predictions or more flip with the clear columns of other nodes."""
+        return self.relied_on is not None and self.relied_on.flipped.value >= CLEAR_RELIANCE
+
+    @property
     def risky(self) -> bool:
         """Whether predictions rely on the clear columns, and these are few enough to intervene."""
-        return self.relied_on is not None and self.relied_on.matters and not self.too_many
+        return self.relies and not self.too_many
 
     @property
     def advises_interventions(self) -> bool:
@@ -84,14 +92,20 @@ def examine(exam: Examination) -> BetweenGroups | None:
     for column in exam.parts["shift"].columns if exam.new else ():
         change[column.number] = column.after - column.before
     spread, share = screen.spread.double().numpy(), screen.share.double().numpy()
+    dates = np.zeros(len(exam.names), dtype=bool)
+    if exam.encoding is not None:
+        made = [exam.encoding.columns[i] for i in exam.encoding.sources]
+        spread = spread * [column.std for column in made]
+        dates = np.array([column.kind == "date" for column in made])
     shifted = np.divide(change, spread, out=np.full_like(change, math.nan), where=spread > 0)
     clear, relied_on = screen.clear.numpy(), None
     if clear.any():
         chosen = np.flatnonzero(clear)
         relied_on = exchanged(exam.main, VARYING, chosen, exam.seed, exam.repeats, exam.tick)
+    rows = zip(*(v.tolist() for v in (share, spread, clear, shifted, dates)), strict=True)
     columns = [
-        GroupColumn(name, i, float(share[i]), float(spread[i]), bool(clear[i]), float(shifted[i]))
-        for i, name in enumerate(exam.names)
+        GroupColumn(name, i, *row)
+        for i, (name, row) in enumerate(zip(exam.names, rows, strict=True))
     ]
     settings = getattr(exam.model, "settings_", {})
     method = METHODS.get(exam.model.method)

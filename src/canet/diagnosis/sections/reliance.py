@@ -88,8 +88,8 @@ def reliance(
     once, so a flip is an effect of the block in the node's whole neighbourhood. Every change uses
     the same draws of donors.
 
-    Edges are rewired (each reads a random node of the same graph, so that degrees stay), dropped,
-    or half dropped; self-loops stay.
+    Edges are rewired (pairs of the same graph exchange their sources, so that degrees stay),
+    dropped, or half dropped; self-loops stay.
 
     A node's own features against those of others: nodes are assigned to 20 folds at random. *Own*
     changes the features of one fold and reads the predictions of exactly these; *others* changes

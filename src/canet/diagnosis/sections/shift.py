@@ -15,18 +15,20 @@ from canet.diagnosis.columns import (
     CLEAR_P_VALUE,
     Column,
     column_shifts,
+    in_own_units,
     kolmogorov_smirnov,
 )
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
 from canet.diagnosis.sections.reliance import Effect, exchanged
-from canet.diagnosis.two_sample import two_sample_test
-from canet.estimator.reference import homophily
+from canet.diagnosis.two_sample import same_nodes, two_sample_test
+from canet.estimator.reference import homophily, id_checksums
 
 MOST_NODES = 5000  # that are compared, of each graph
 MOST_OF_BLOCKS = 1000  # nodes, for the test of one block
 SHIFTED = "columns that shifted"
+FEATURES, REPRESENTATIONS = "features", "representations"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,12 @@ class Shift:
         return [column for column in self.columns if column.shifted]
 
     @property
+    def undecided(self) -> list[str]:
+        """The parts that no two-sample test could compare."""
+        compared = {part.name for part in self.parts}
+        return [name for name in (FEATURES, REPRESENTATIONS) if name not in compared]
+
+    @property
     def score_left(self) -> Estimate | None:
         """The score in training without what shifted; None where that was not tried."""
         return self.stressed.score if self.stressed is not None else None
@@ -100,13 +108,16 @@ class Shift:
 
 @dataclass(frozen=True)
 class Sample:
-    """What shift compares: features $[n, D]$, embeddings $[n, H]$, degrees $[n]$, the number of
-    labelled nodes of each class $[C]$ and of each predicted one, and the share of edges between
-    labelled nodes that join equal labels.
+    """What shift compares: features $[n, D]$, embeddings $[m, H]$, checksums of the ids of these
+    nodes (empty where there are no ids), degrees $[n]$, the number of labelled nodes of each class
+    $[C]$ and of each predicted one, and the share of edges between labelled nodes that join equal
+    labels.
     """
 
     x: Matrix
     embedding: np.ndarray
+    ids: np.ndarray
+    embedding_ids: np.ndarray
     degree: np.ndarray
     label_counts: np.ndarray
     predicted_counts: np.ndarray
@@ -124,6 +135,8 @@ def training_sample(exam: Examination) -> Sample:
     return Sample(
         x=as_matrix(kept.x),
         embedding=kept.valid_embedding.numpy(),
+        ids=kept.node_ids.numpy(),
+        embedding_ids=kept.valid_node_ids.numpy(),
         degree=kept.degree.numpy(),
         label_counts=kept.train_label_counts.numpy(),
         predicted_counts=np.bincount(predicted, minlength=len(exam.model.classes_)),
@@ -135,9 +148,12 @@ def new_sample(exam: Examination) -> Sample:
     """The same of the new graph, at most 5,000 nodes; counts and homophily are of all nodes."""
     graph, classes = exam.graphs[NEW], len(exam.model.classes_)
     nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(exam.seed))
+    ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],
         embedding=graph.embedding[nodes],
+        ids=ids,
+        embedding_ids=ids,
         degree=graph.degree[nodes],
         label_counts=np.bincount(graph.y[graph.y >= 0], minlength=classes),
         predicted_counts=np.bincount(graph.prediction, minlength=classes),
@@ -159,7 +175,10 @@ def examine(exam: Examination) -> Shift | None:
     if sp.issparse(before.x) != sp.issparse(after.x):
         before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
     columns = column_shifts(before.x, after.x, exam.names)
-    parts = list(_parts(before, after, exam.seed))
+    if exam.encoding is not None:
+        columns = in_own_units(columns, exam.encoding)
+    nodes = _nodes(before.ids, after.ids, before.x, after.x)
+    parts = list(_parts(before, after, nodes, exam.seed))
     tested = [part for part in parts if not math.isnan(part.p_value)]
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
@@ -169,7 +188,7 @@ def examine(exam: Examination) -> Shift | None:
         found, furthest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
         if numbers.size > 1:
             pair = before.x[:, numbers], after.x[:, numbers]
-            found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS)
+            found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS, nodes)
         blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
     shifted, stressed = [column.number for column in columns if column.shifted], None
     if shifted and TRAINING in exam.graphs:
@@ -186,12 +205,23 @@ def examine(exam: Examination) -> Shift | None:
     )
 
 
-def _parts(before: Sample, after: Sample, seed: int) -> Iterator[Part]:
-    for name, first, second in (
-        ("features", before.x, after.x),
-        ("representations", before.embedding, after.embedding),
+def _nodes(
+    first_ids: np.ndarray, second_ids: np.ndarray, first: Matrix, second: Matrix
+) -> np.ndarray:
+    """Number $[n + m]$ of the node of each row: its id where the samples share ids, else found."""
+    if np.intersect1d(first_ids, second_ids).size:
+        return np.concatenate([first_ids, second_ids])
+    return same_nodes(first, second)
+
+
+def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Iterator[Part]:
+    pair = before.embedding, after.embedding
+    others = _nodes(before.embedding_ids, after.embedding_ids, *pair)
+    for name, first, second, of in (
+        (FEATURES, before.x, after.x, nodes),
+        (REPRESENTATIONS, *pair, others),
     ):
-        if found := two_sample_test(first, second, seed):
+        if found := two_sample_test(first, second, seed, nodes=of):
             yield Part(name, found.effect, "2 AUC - 1", found.p_value, auc=found.auc)
     effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
     means = float(before.degree.mean()), float(after.degree.mean())
