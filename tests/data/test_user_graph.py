@@ -89,6 +89,14 @@ def test_a_label_outside_all_sets_makes_no_class() -> None:
     assert own.task.data.y[11] == -1
 
 
+@pytest.mark.parametrize("names", [["a"], list("abcdefgh") * 40])
+def test_every_node_has_one_id(names: list[str]) -> None:
+    data = own_graph()
+    data.node_id = names
+    with pytest.raises(InputError, match="node_id"):
+        user_task(data)
+
+
 def test_masks_of_the_graph_are_used_where_none_are_given() -> None:
     data = graph(train_mask=mask(0, 1, 2), val_mask=mask(3, 4), test_mask=mask(5, 6))
     assert sets(user_task(data)) == [{0, 1, 2}, {3, 4}, {5, 6}]

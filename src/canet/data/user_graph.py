@@ -78,6 +78,9 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     given = data._store.get("num_nodes")
     if given is not None and given != n:
         raise InputError(f"num_nodes is {given} and x has {n} rows: give features to every node")
+    ids = data.get("node_id")
+    if ids is not None and len(ids) != n:
+        raise InputError(f"node_id names {len(ids)} nodes and x has {n} rows: name every node")
     if undirected is None and one_way(edges):
         warnings.warn(
             "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
