@@ -91,7 +91,7 @@ def test_a_label_outside_all_sets_makes_no_class() -> None:
 
 @pytest.mark.parametrize("names", [["a"], list("abcdefgh") * 40])
 def test_every_node_has_one_id(names: list[str]) -> None:
-    data = own_graph()
+    data = graph()
     data.node_id = names
     with pytest.raises(InputError, match="node_id"):
         user_task(data)
