@@ -129,7 +129,7 @@ def test_texts_from_files_are_escaped(page: str, tmp_path: Path) -> None:
     hostile = '"><script>alert(1)</script>'
     place = Maker(tmp_path).run(make_config())
     config = replace(make_config(), protocol=hostile, method=hostile)
-    folder = RunFolder(place)
+    folder = RunFolder(place.rename(tmp_path / "mine"))
     folder.add_json(CONFIG, folder.read_json(CONFIG) | {"config": asdict(config)})
     assert "<script>alert" not in report(tmp_path)
 
