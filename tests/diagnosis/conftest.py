@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from torch import Tensor
@@ -27,8 +25,7 @@ def find(labelled: bool = True, training: bool = True) -> Diagnosis:
     new.x[:, 3] += 2
     if not labelled:
         del new.y
-    model = planted(sign_of(3), data, posteriors=by_first_column)
-    model.reference_ = replace(model.reference_, screen=moving(6, 3, 5))
+    model = planted(sign_of(3), data, posteriors=by_first_column, screen=moving(6, 3, 5))
     return diagnose(model, data if training else None, new, blocks=BLOCKS, repeats=2)
 
 

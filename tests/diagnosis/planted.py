@@ -63,12 +63,16 @@ class Planted:
     backbone: str = "rule"
     metric: str = "accuracy"
     scores_: dict[str, float] = field(default_factory=lambda: {"train": 1.0, "valid": 0.9})
+    screen: ColumnScreen | None = None
     prepared: int = 0
 
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
         own = read_user_graph(data, undirected=bool(self.undirected))
         return PlantedReader(self.rule, own, self.posteriors)
+
+    def column_screen(self) -> ColumnScreen | None:
+        return self.screen
 
 
 def sign_of(column: int, scale: float = 3.0) -> Rule:

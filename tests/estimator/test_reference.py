@@ -1,7 +1,5 @@
 """The sample of the training graph that a model keeps, against plain loops."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,6 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.data.user_graph import UserGraph
-from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import (
     MOST_NODES,
     ROWS_AT_ONCE,
@@ -120,18 +117,6 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
         assert back.tensors()[name].dtype == tensor.dtype
 
 
-def test_a_screen_comes_back_from_its_tensors_and_a_reference_without_one_is_read() -> None:
-    there = reference(torch.randn(3, 4), torch.randn(2, 4))
-    assert Reference.from_tensors(there.tensors()).screen is None
-    values = ([0.5, 0.0], [0.3, 0.1], 0.2, 6, False)
-    screen = ColumnScreen(*(torch.tensor(value) for value in values))
-    back = Reference.from_tensors(replace(there, screen=screen).tensors()).screen
-    assert back is not None
-    assert back.clear.tolist() == [True, False]
-    assert back.spread.equal(screen.spread)
-    assert (back.num_groups.item(), back.given.item()) == (6, False)
-
-
 def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:
     assert sample_of(torch.tensor([5, 1, 3]), 0).tolist() == [1, 3, 5]
     many = torch.arange(0, 30_000, 3).flip(0)
@@ -194,18 +179,3 @@ def test_environments_are_kept_where_there_are_labels_only() -> None:
     task = tiny_task()
     del task.data.environment
     assert built(task)[0].environment.tolist() == []
-
-
-def test_a_screen_reads_training_nodes_alone() -> None:
-    task = tiny_task()
-    there = built(task)[0].screen
-    assert there is not None
-    others = torch.ones(60, dtype=torch.bool)
-    others[task.train] = False
-    task.data.x = torch.where(others[:, None], 1e3, task.data.x)
-    task.data.y[others] = 0
-    task.data.environment[others] = -1
-    again = built(task)[0].screen
-    assert again is not None
-    assert again.share.equal(there.share)
-    assert again.spread.equal(there.spread)

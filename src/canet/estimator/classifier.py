@@ -19,6 +19,7 @@ from canet.data.checks import check_features, check_nodes
 from canet.data.graph_files.encoding import Encoding
 from canet.data.user_graph import match_classes, read_user_graph, user_task
 from canet.errors import InputError, unknown_name
+from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, check_backbone, get_method
@@ -167,9 +168,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
         self._remember_columns(data.get("encoding"))
-        self.reference_ = build_reference(
-            trainer, self.method_, seed, data.get("node_id"), self.encoding_
-        )
+        self.reference_ = build_reference(trainer, self.method_, seed, data.get("node_id"))
         return self
 
     def prepare(self, data: Any, graph: Any = None) -> GraphReader:
@@ -272,6 +271,16 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """
         embedding = self.forward(data, nodes, graph).embedding
         return self.reference_.unlike_training(embedding).numpy()
+
+    def column_screen(self) -> ColumnScreen | None:
+        """Which columns shift between groups of training nodes, computed from the sample of them.
+
+        None where nodes or columns are too few.
+        """
+        check_is_fitted(self)
+        there, encoding = self.reference_, self.encoding_
+        source = None if encoding is None else encoding.sources
+        return screen_columns(there.x, there.y, there.environment, self.method_.settings, source)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.graph_files.encoding import Encoding
 from canet.data.user_graph import UserGraph
-from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.methods import Method
 from canet.training import Trainer
 from canet.training.inference import GraphReader
@@ -23,8 +21,6 @@ MOST_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
 PARTS = ("crow_indices", "col_indices", "values")  # of sparse features
-SCREEN = "screen."
-"""Prefix of the names of a screen's tensors."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +46,6 @@ class Reference:
     # where the graph has no `node_id`.
     node_ids: Tensor
     valid_node_ids: Tensor
-    # Which columns shift between groups of the training nodes; None where there are too few nodes.
-    screen: ColumnScreen | None = None
 
     def unlike_training(self, embedding: Tensor) -> Tensor:
         r"""How unlike training each node is $[n]$, for representations $[n, H]$.
@@ -69,8 +63,6 @@ class Reference:
         """All of it as dense tensors, as they are saved."""
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         del named["x"]
-        if (screen := named.pop("screen")) is not None:
-            named |= {f"{SCREEN}{f.name}": getattr(screen, f.name) for f in fields(screen)}
         if self.x.layout != torch.sparse_csr:
             return named | {"x": self.x}
         parts = {f"x.{part}": getattr(self.x, part)() for part in PARTS}
@@ -86,9 +78,6 @@ class Reference:
             parts["x"] = torch.sparse_csr_tensor(
                 rows, columns, values, shape, check_invariants=True
             )
-        screen = {n.removeprefix(SCREEN): t for n, t in tensors.items() if n.startswith(SCREEN)}
-        if screen:
-            parts["screen"] = ColumnScreen(**screen)
         return cls(**parts)
 
     def _distance(self, embedding: Tensor) -> Tensor:
@@ -102,16 +91,10 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def build_reference(
-    trainer: Trainer,
-    method: Method,
-    seed: int,
-    node_id: Any = None,
-    encoding: Encoding | None = None,
-) -> Reference:
+def build_reference(trainer: Trainer, method: Method, seed: int, node_id: Any = None) -> Reference:
     """A sample of a task's training and validation nodes as a trained method sees them.
 
-    `node_id` $[N]$ is what the user calls the nodes, and `encoding` what made the features.
+    `node_id` $[N]$ is what the user calls the nodes.
     """
     task = trainer.task
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
@@ -122,7 +105,6 @@ def build_reference(
     edges, x = task.data.edge_index, rows_of(task.data.x, train)
     environment = task.data.environment[train] if task.has_environments else train[:0]
     of_train, of_valid = reader.read(train), reader.read(valid)
-    source = None if encoding is None else encoding.sources
     return Reference(
         x=x,
         y=y[train],
@@ -137,7 +119,6 @@ def build_reference(
         homophily=homophily(edges, y),
         node_ids=id_checksums(node_id, train),
         valid_node_ids=id_checksums(node_id, valid),
-        screen=screen_columns(x, y[train], environment, method.settings, source),
     )
 
 

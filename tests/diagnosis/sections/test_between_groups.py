@@ -22,9 +22,7 @@ from ..planted import Planted, among_others, moving, planted, random_graph, sign
 
 def model_of(*columns: int) -> Planted:
     """Reads column 3; these columns shifted between groups when it was trained."""
-    model = planted(sign_of(3), random_graph())
-    model.reference_ = replace(model.reference_, screen=moving(6, *columns))
-    return model
+    return planted(sign_of(3), random_graph(), screen=moving(6, *columns))
 
 
 def between(found: Diagnosis) -> BetweenGroups:
@@ -49,11 +47,8 @@ def test_columns_come_by_their_share_and_with_the_way_to_the_new_graph_in_spread
 
 def test_a_column_without_spread_has_no_units_to_shift_in() -> None:
     model = model_of(3)
-    screen = model.reference_.screen
-    assert screen is not None
-    spread = screen.spread.clone()
-    spread[0] = 0
-    model.reference_ = replace(model.reference_, screen=replace(screen, spread=spread))
+    assert model.screen is not None
+    model.screen.spread[0] = 0
     found = diagnose(model, new_data=random_graph(seed=1), repeats=1)
     shift = {column.number: column.shifted for column in between(found).columns}
     assert math.isnan(shift.pop(0))

@@ -84,8 +84,8 @@ class BetweenGroups:
 
 
 def examine(exam: Examination) -> BetweenGroups | None:
-    """What the model keeps of groups of its training nodes; None where it keeps nothing."""
-    screen = exam.reference.screen
+    """Groups of the training nodes that the model keeps; None where these are too few."""
+    screen = exam.model.column_screen()
     if screen is None:
         return None
     change = np.full(len(exam.names), math.nan)
