@@ -1,0 +1,147 @@
+"""What a user of `NodeClassifier` waits for, stage by stage: `python -m benchmarks.own_graph`.
+
+Each graph has a process of its own, so that imports and memory are those of a user. Features of
+the first graphs are given as arrays; the last two graphs are read from Parquet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+STAGES = (
+    "import",
+    "read",
+    "fit less epochs",
+    "100 epochs",
+    "predict",
+    "one node",
+    "diagnose",
+    "save",
+    "load",
+    "peak GB",
+)
+SHAPES = {
+    "words, dense": (9_360, 6_775),
+    "words, sparse": (9_360, 6_775),
+    "table, 10⁵": (100_000, 50),
+    "table, 10⁶": (1_000_000, 50),
+}
+DEGREE = 10
+EPOCHS = {"table, 10⁶": 4}  # of the fit that is timed; their time is scaled to 100
+
+
+@contextmanager
+def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    begin = time.perf_counter()
+    yield
+    seconds[stage] = time.perf_counter() - begin
+
+
+def measure(name: str, folder: Path, device: str, with_diagnosis: bool) -> dict[str, float]:
+    """Seconds of each stage for one graph."""
+    seconds: dict[str, float] = {}
+    with timed(seconds, "import"):
+        import canet
+
+        make: Callable[..., Any] = canet.NodeClassifier
+    data: Any
+    if name.startswith("table"):
+        write_table(folder, *SHAPES[name])
+        with timed(seconds, "read"):
+            data = canet.read_graph(folder, label="label")
+    else:
+        data = words(*SHAPES[name], sparse=name.endswith("sparse"))
+    settings = {"method": "erm", "backbone": "gcn", "undirected": True, "device": device}
+    more = EPOCHS.get(name, 20)
+    fits: dict[str, float] = {}
+    for epochs in (1, 1, 1 + more):  # the first one loads libraries and fills caches
+        model = make(**settings, epochs=epochs, verbose=0)
+        with timed(fits, str(epochs)):
+            model.fit(data)
+    each = (fits[str(1 + more)] - fits["1"]) / more
+    seconds |= {"fit less epochs": fits["1"] - each, "100 epochs": 100 * each}
+    with timed(seconds, "predict"):
+        model.predict(data)
+    with timed(seconds, "one node"):
+        model.predict(data, nodes=[0])
+    if with_diagnosis:
+        with timed(seconds, "diagnose"):
+            canet.diagnose(model, new_data=data)
+    with timed(seconds, "save"):
+        model.save(folder / "model")
+    with timed(seconds, "load"):
+        canet.load(folder / "model")
+    from canet.util.memory import peak_resident_mb
+
+    return seconds | {"peak GB": peak_resident_mb() / 1024}
+
+
+def words(num_nodes: int, width: int, sparse: bool) -> Any:
+    """Bags of words, of which 0.5 % are there, and some tell the class."""
+    import numpy as np
+    import torch
+    from torch_geometric.data import Data
+
+    random = np.random.default_rng(0)
+    y = random.integers(0, 5, num_nodes)
+    x = (random.random((num_nodes, width), dtype=np.float32) < 0.005).astype(np.float32)
+    for label in range(5):
+        own = random.random((num_nodes, 20)) < 0.2 * (y == label)[:, None]
+        x[:, 20 * label : 20 * label + 20] += own
+    features = torch.from_numpy(x)
+    edges = torch.from_numpy(random.integers(0, num_nodes, (2, 3 * num_nodes)))
+    return Data(
+        x=features.to_sparse_csr() if sparse else features,
+        edge_index=edges,
+        y=torch.from_numpy(y),
+    )
+
+
+def write_table(folder: Path, num_nodes: int, width: int) -> None:
+    """Numbers, of which the first tells the class."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    random = np.random.default_rng(0)
+    columns = {f"x{i}": random.normal(size=num_nodes) for i in range(width)}
+    label = (columns["x0"] + random.normal(size=num_nodes) > 0).astype(np.int64)
+    nodes = {"id": np.arange(num_nodes), **columns, "label": label}
+    ends = random.integers(0, num_nodes, (2, DEGREE * num_nodes))
+    pq.write_table(pa.table(nodes), folder / "nodes.parquet")
+    pq.write_table(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.parquet")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--graphs", nargs="*", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--no-diagnosis", action="store_true")
+    parser.add_argument("--only", choices=list(SHAPES), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.only:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(given.only, Path(folder), given.device, not given.no_diagnosis)
+        print(json.dumps(found))
+        return
+    print("| seconds | " + " | ".join(STAGES) + " |\n|---|" + "--:|" * len(STAGES))
+    for name in given.graphs:
+        command = [sys.executable, "-m", "benchmarks.own_graph", "--only", name]
+        command += ["--device", given.device] + ["--no-diagnosis"] * given.no_diagnosis
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+        found = json.loads(done.stdout)
+        cells = [f"{found[stage]:.2f}" if stage in found else "–" for stage in STAGES]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
