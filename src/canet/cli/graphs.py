@@ -151,8 +151,13 @@ def diagnose(
     label: options.LabelColumn = None,
     id_: options.IdColumn = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=options.MOST_REPEATS, help="Draws of each random change.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.MOST_REPEATS,
+            help="Draws of each random change. Default: 10, or 3 for more than 20,000 nodes.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="File for an HTML page.", callback=options.not_a_folder),

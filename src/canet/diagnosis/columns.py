@@ -48,7 +48,10 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     with np.errstate(divide="ignore", invalid="ignore"):
         difference = np.where(change == 0, 0.0, change / pooled)
     effects, p_values = np.zeros(len(names)), np.ones(len(names))
-    first, second = (x.tocsc() if sp.issparse(x) else x for x in (before, after))
+    first, second = (sp.csc_array(x) if sp.issparse(x) else x for x in (before, after))
+    for x in (first, second):
+        if sp.issparse(x):
+            x.sum_duplicates()
     for i in range(len(names)):
         effects[i], p_values[i] = kolmogorov_smirnov(_column(first, i), _column(second, i))
     corrected = false_discovery_control(p_values)
@@ -84,16 +87,22 @@ def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, fl
     values = np.unique(both)
     if values.size == 1:
         return 0.0, 1.0
-    effect = float(ks_2samp(before, after, method="asymp").statistic)
     each = 1 / before.size + 1 / after.size
     if values.size == 2:
+        effect = float(abs((before == values[0]).mean() - (after == values[0]).mean()))
         rate = (both == values[1]).mean()
         return effect, float(2 * norm.sf(effect / math.sqrt(rate * (1 - rate) * each)))
+    effect = float(ks_2samp(before, after, method="asymp").statistic)
     return effect, float(kstwobign.sf(effect / math.sqrt(each)))
 
 
 def _column(x: Matrix, i: int) -> np.ndarray:
-    return np.asarray(x[:, [i]].todense()).ravel() if sp.issparse(x) else x[:, i]
+    """Column i of a matrix, which is CSC if it is sparse."""
+    if not sp.issparse(x):
+        return x[:, i]
+    entries, column = slice(*x.indptr[i : i + 2]), np.zeros(x.shape[0], x.dtype)
+    column[x.indices[entries]] = x.data[entries]
+    return column
 
 
 def moments(x: Matrix) -> tuple[np.ndarray, np.ndarray]:

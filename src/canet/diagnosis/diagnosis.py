@@ -28,6 +28,7 @@ from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
+MANY_NODES = 20_000
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module
     for module in (expected, reliance, shift, concept, between_groups, confidence, environments)
@@ -123,7 +124,7 @@ def diagnose(
     new_data: Data | None = None,
     *,
     blocks: Mapping[str, Any] | None = None,
-    repeats: int = 10,
+    repeats: int | None = None,
 ) -> Diagnosis:
     """Find out what a model relies on, what shifted, and what to expect of it.
 
@@ -136,18 +137,21 @@ def diagnose(
             the model keeps. Labels, if it has some, are only used to check the estimates.
         blocks: Name → columns (numbers, slice, mask or names) that are changed together; found
             if None.
-        repeats: Draws of each random change.
+        repeats: Draws of each random change; if None, 10, or 3 on a graph of more than 20,000
+            nodes, over which their mean hardly varies.
     """
     given = {TRAINING: data, NEW: new_data}
     if data is None and new_data is None:
         raise InputError("there is no graph to diagnose on: give data, new_data or both")
-    if not isinstance(repeats, int) or repeats < 1:
+    if repeats is not None and (not isinstance(repeats, int) or repeats < 1):
         raise InputError(f"repeats is {repeats!r}: give a whole number from 1 on")
     graphs = {
         name: read_graph(model, graph, trained_on=name == TRAINING)
         for name, graph in given.items()
         if graph is not None
     }
+    if repeats is None:
+        repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 10
     columns = feature_blocks(model, blocks)
     passes = len(graphs) * reliance.num_passes(len(columns), repeats) + 2 * repeats
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
