@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -80,8 +82,10 @@ def rewire(
         pair = order[: order.size // 2 * 2].reshape(-1, 2)
         read, by = source[pair[:, ::-1]], target[pair]
         made = key(read, by)
-        _, number, counts = np.unique(made, return_inverse=True, return_counts=True)
-        new = (counts[number.reshape(made.shape)] == 1) & ~np.isin(made, key(source, target))
+        ordered = np.sort(made, axis=None)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        taken = pa.array(np.concatenate([twice, key(source, target)]))
+        new = ~pc.is_in(pa.array(made.ravel()), taken).to_numpy(False).reshape(made.shape)
         possible = (new & (read != by) & (graph[read] == graph[by])).all(axis=1)
         source[pair[possible]] = read[possible]
     edges = torch.from_numpy(np.stack([source, target]))
