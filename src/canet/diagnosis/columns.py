@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,12 +48,8 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     with np.errstate(divide="ignore", invalid="ignore"):
         difference = np.where(change == 0, 0.0, change / pooled)
     effects, p_values = np.zeros(len(names)), np.ones(len(names))
-    first, second = (sp.csc_array(x) if sp.issparse(x) else x for x in (before, after))
-    for x in (first, second):
-        if sp.issparse(x):
-            x.sum_duplicates()
-    for i in range(len(names)):
-        effects[i], p_values[i] = kolmogorov_smirnov(_column(first, i), _column(second, i))
+    for i, pair in enumerate(zip(columns_of(before), columns_of(after), strict=True)):
+        effects[i], p_values[i] = kolmogorov_smirnov(*pair)
     corrected = false_discovery_control(p_values)
     rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
     return [Column(name, i, *rows[i]) for i, name in enumerate(names)]
@@ -96,13 +92,17 @@ def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, fl
     return effect, float(kstwobign.sf(effect / math.sqrt(each)))
 
 
-def _column(x: Matrix, i: int) -> np.ndarray:
-    """Column i of a matrix, which is CSC if it is sparse."""
+def columns_of(x: Matrix) -> Iterator[np.ndarray]:
+    """The columns $[n]$ of features $[n, D]$, one after the other."""
     if not sp.issparse(x):
-        return x[:, i]
-    entries, column = slice(*x.indptr[i : i + 2]), np.zeros(x.shape[0], x.dtype)
-    column[x.indices[entries]] = x.data[entries]
-    return column
+        yield from x.T
+        return
+    x = x.tocsc()
+    x.sum_duplicates()
+    for i in range(x.shape[1]):
+        entries, column = slice(*x.indptr[i : i + 2]), np.zeros(x.shape[0], x.dtype)
+        column[x.indices[entries]] = x.data[entries]
+        yield column
 
 
 def moments(x: Matrix) -> tuple[np.ndarray, np.ndarray]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
-from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE
+from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE, columns_of
 from canet.diagnosis.estimate import auc_variance
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
@@ -84,13 +83,11 @@ def _aucs(x: Matrix, columns: np.ndarray, y: np.ndarray, classes: np.ndarray) ->
     """AUC $[D, C]$ of each column between each class and all others."""
     from scipy.stats import rankdata
 
-    rows = x.tocsc() if sp.issparse(x) else x
     inside = np.stack([y == c for c in classes], axis=1)
     size, n = inside.sum(axis=0), len(y)
     found = []
-    for column in columns:
-        values = rows[:, [column]].toarray() if sp.issparse(x) else rows[:, [column]]
-        ranks = rankdata(values.ravel()) @ inside
+    for values in columns_of(x[:, columns]):
+        ranks = rankdata(values) @ inside
         found.append((ranks - size * (size + 1) / 2) / (size * (n - size)))
     return np.stack(found)
 
