@@ -134,10 +134,15 @@ class Graph:
             self._graph = found.to(edge_index.device).long()
         graphs = None if self._graph is None else Graphs(self._graph, self._graph)
         self.block = Block(num_nodes, num_nodes, matrices, graphs)
+        self._placed = {edge_index.device: self.block}
 
-    def whole(self, num_layers: int) -> ReceptiveField:
-        """Every node, with the same block for each layer."""
-        return ReceptiveField(torch.arange(self.num_nodes), (self.block,) * num_layers)
+    def whole(self, num_layers: int, device: torch.device | str = "cpu") -> ReceptiveField:
+        """Every node, with the same block for each layer, which is kept on its device."""
+        place = torch.device(device)
+        if place not in self._placed:
+            self._placed[place] = self.block.to(place)
+        nodes = torch.arange(self.num_nodes, device=place)
+        return ReceptiveField(nodes, (self._placed[place],) * num_layers)
 
     def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.

@@ -1,4 +1,4 @@
-"""What scipy does and torch cannot: slice and stack sparse matrices, find components."""
+"""What scipy and numpy do and torch cannot, or slowly: sparse matrices, edges, components."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     """Torch sparse CSR on the CPU → scipy matrix that shares its memory."""
     parts = (matrix.values().numpy(), matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
+
+
+def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
+    """Each of the edges $[2, E]$, and its reverse with `both_ways`, once, by source and target."""
+    source, target = edge_index.numpy()
+    key = source * num_nodes + target
+    if both_ways:
+        key = np.concatenate([key, target * num_nodes + source])
+    return torch.from_numpy(np.stack(np.divmod(np.unique(key), num_nodes)))
 
 
 def components(edge_index: Tensor, num_nodes: int) -> Tensor:
