@@ -39,6 +39,10 @@ DATASETS = Catalogue(
         "twitch": "canet.data.benchmarks.twitch:Twitch",
         "arxiv": "canet.data.benchmarks.arxiv:Arxiv",
         "elliptic": "canet.data.benchmarks.elliptic:Elliptic",
+        "airports": "canet.data.benchmarks.airports:Airports",
+        "webkb": "canet.data.benchmarks.webkb:WebKB",
+        "fb100": "canet.data.benchmarks.fb100:Facebook100",
+        "election": "canet.data.benchmarks.election:Election",
     }
 )
 
