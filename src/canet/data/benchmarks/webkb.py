@@ -22,9 +22,9 @@ CLASS_IDS = {
 }
 """University → what its file calls the classes course, faculty, student, project and staff.
 
-The order was found by transfer: with it a classifier of the words alone that was trained at one
-university is right for 82 % of the pages of another, without it for 6 %. The names are inferred
-from the sizes of the classes."""
+Found by transfer: of all orders, this one is best between any two universities for a classifier of
+the words alone. From Cornell to Wisconsin it is right for 82 % of the pages, and with the ids as
+they are for 6 %. The names are inferred from the sizes of the classes."""
 UNIVERSITIES = tuple(CLASS_IDS)
 
 URL = "https://raw.githubusercontent.com/bingzhewei/geom-gcn/master/new_data/"
