@@ -51,7 +51,7 @@ class ShiftTask:
         inductive: Whether training passes must not see the other nodes and their edges.
         shift: What moves between training and test, in two or three words.
         environments: Names of the environment ids.
-        protocol: How splits were made: `paper`, or `disjoint` where the task offers it.
+        protocol: How splits were made: `paper`, or another that the task offers.
         data_seed: Seed of every random choice in the data (features, splits).
         features: `structural` where features were computed from the graph alone, else `original`.
         generator: How spurious columns were made: `shared`, as in the paper and where there are
