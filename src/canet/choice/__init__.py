@@ -1,1 +1,1 @@
-"""Choose a model under simulated shift: candidates, shifts made of the training data, and a rule."""
+"""Choose a model under simulated shift: candidates, shifts of the training data, and a rule."""
