@@ -22,6 +22,7 @@ FEWEST_NODES = 10
 """Labelled nodes that a group needs to be held out, and that must remain."""
 MOST_GROUPS = 5
 VALIDATION_SHARE = 0.2
+HELD_OUT = "ood/held out"
 
 
 @dataclass(frozen=True)
