@@ -35,11 +35,15 @@ class Backbone:
     branches: type[Branches]
     model: type[PlainModel] | None = None
 
-    def plain(self, num_features: int, num_classes: int, **options: Any) -> PlainModel:
-        """The plain model; options are those of :class:`GraphModel`."""
-        if self.model is not None:
-            return self.model(num_features, num_classes, **options)
-        return ResidualModel(self.branches, num_features, num_classes, **options)
+    def plain(
+        self, num_features: int, num_classes: int, residual: bool = False, **options: Any
+    ) -> PlainModel:
+        """The plain model, with `residual` a :class:`ResidualModel` in any case; options are those
+        of :class:`GraphModel`.
+        """
+        if self.model is None or residual:
+            return ResidualModel(self.branches, num_features, num_classes, **options)
+        return self.model(num_features, num_classes, **options)
 
 
 class ResidualModel(PlainModel):
@@ -48,6 +52,8 @@ class ResidualModel(PlainModel):
     .. math:: z^{(1)} = \sigma(\phi_{in}(x)), \quad
               z^{(l+1)} = \sigma(\mathrm{branch}^{(l)}(z^{(l)}) + z^{(l)}), \quad
               \hat y = \phi_{out}(z^{(L+1)}).
+
+    With `norm` each $z^{(l+1)}$ is normalised.
 
     Args:
         branches: The layers' kind; the others as in :class:`GraphModel`.
@@ -69,8 +75,8 @@ class ResidualModel(PlainModel):
         self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
     ) -> Prediction:
         z = F.relu(z + self.phi_in.bias)
-        for layer, block in zip(self._layers(), blocks, strict=True):
-            z = layer.plain(mix(self.drop(z)), block)
+        for number, (layer, block) in enumerate(zip(self._layers(), blocks, strict=True)):
+            z = self.normalise(layer.plain(mix(self.drop(z)), block), number)
         z = mix(z)
         return Prediction(self.phi_out(self.drop(z)), z)
 
