@@ -81,6 +81,8 @@ class ResidualModel(PlainModel):
         return Prediction(self.phi_out(self.drop(z)), z)
 
     def average(self, z: Tensor, block: Block) -> Tensor:
+        if not self.operators:
+            return z[: block.num_dst]
         matrix = block.matrices[self.operators[0]]
         total = multiply(matrix, z) + z[: block.num_dst]
         return total / (multiply(matrix, z.new_ones(len(z), 1)) + 1)
