@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -145,6 +145,8 @@ class PlainModel(GraphModel):
 
     `forward` is `project` and then `propagate`.
     """
+
+    has_residual_links: ClassVar[bool] = True
 
     def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)

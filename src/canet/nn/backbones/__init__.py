@@ -15,6 +15,7 @@ BACKBONES: dict[str, Backbone] = {
             "canet.nn.backbones.gin:BACKBONE",
             "canet.nn.backbones.transformer:BACKBONE",
             "canet.nn.backbones.mlp:BACKBONE",
+            "canet.nn.backbones.decoupled:BACKBONE",
         ),
     )
 }

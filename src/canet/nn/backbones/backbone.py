@@ -38,10 +38,10 @@ class Backbone:
     def plain(
         self, num_features: int, num_classes: int, residual: bool = False, **options: Any
     ) -> PlainModel:
-        """The plain model, with `residual` a :class:`ResidualModel` in any case; options are those
-        of :class:`GraphModel`.
+        """The plain model, or with `residual` a :class:`ResidualModel` where it has no such links;
+        options are those of :class:`GraphModel`.
         """
-        if self.model is None or residual:
+        if self.model is None or (residual and not self.model.has_residual_links):
             return ResidualModel(self.branches, num_features, num_classes, **options)
         return self.model(num_features, num_classes, **options)
 

@@ -57,6 +57,7 @@ class GCN(PlainModel):
     """
 
     kind: Kind = "renormalised"
+    has_residual_links = False
 
     def setup(self) -> None:
         self.operator = Operator(self.kind, self.direction)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from canet.nn.backbones.backbone import Backbone
+from canet.nn.blocks import Operator
 from canet.nn.layer import Branches, LayerInput
 from canet.nn.operations import mix_shared
 from canet.util.colour import Colour
@@ -21,7 +22,7 @@ class LinearBranches(Branches):
     No edge is read. Arguments and shapes as for :class:`Branches`.
     """
 
-    operators = ()
+    operators: tuple[Operator, ...] = ()
 
     def setup(self) -> None:
         bound = 1 / math.sqrt(self.hidden)
