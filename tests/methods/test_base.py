@@ -11,6 +11,8 @@ from canet.errors import CanetError
 from canet.methods import METHODS
 from canet.methods.erm import ERM
 from canet.methods.irm import IRM
+from canet.nn import CaNet, GraphModel
+from canet.nn.backbones import ResidualModel
 from canet.training import Trainer
 
 from ..training.tiny import tiny_task
@@ -101,3 +103,14 @@ def test_a_run_folder_that_would_not_tell_class_weights_is_refused(tmp_path: Pat
     with pytest.raises(CanetError, match="does not tell class weights: train without a folder"):
         trainer.run(0, folder=tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_norm_and_residual_links_reach_the_model_of_every_method(name: str) -> None:
+    def model(**options: Any) -> GraphModel:
+        settings = METHODS[name].settings_type(hidden=4, **options)
+        return METHODS[name](settings, "gcn", 5, 3, 2).model
+
+    assert not model().norms
+    assert len(model(norm="layer", residual=True).norms) == 2
+    assert isinstance(model(residual=True), CaNet if name == "canet" else ResidualModel)

@@ -13,6 +13,7 @@ from canet.methods.erm import ERM
 from canet.methods.mixup import Mixup, MixupSettings
 from canet.nn import GAT, GCN, Graph
 from canet.nn.backbones import ResidualModel
+from canet.nn.backbones.decoupled import Decoupled
 from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.operations import multiply
 from canet.util.sparse import components
@@ -95,9 +96,35 @@ def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor
     return (read @ branches.weight[0] + own).relu()
 
 
+def decoupled_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> Tensor:
+    """The same of a model that propagates mapped features hop by hop, and then maps their mean."""
+    model = method.model
+    assert isinstance(model, Decoupled)
+    matrix = multiply(Graph(EDGES, N, model.operators).block.matrices[model.operator], torch.eye(N))
+    plain = [x @ model.phi_in.weight.T]
+    for _ in range(model.num_layers):
+        plain.append(matrix @ plain[-1])
+    total = torch.tensor(0.0)
+    for i, j in enumerate(partner.tolist()):
+        ends = (int(TRAIN[i]), int(TRAIN[j]))
+        state = ratio * plain[0][ends[0]] + (1 - ratio) * plain[0][ends[1]]
+        mean = state
+        for hop in plain[:-1]:
+            read = [matrix[u] @ hop + matrix[u, u] * (state - hop[u]) for u in ends]
+            state = ratio * read[0] + (1 - ratio) * read[1]
+            mean = mean + state
+        z = (mean / len(plain) + model.phi_in.bias).relu()
+        z = (model.inner(z) + z).relu()
+        log_probability = model.phi_out(z).log_softmax(dim=0)
+        total = total - ratio * log_probability[Y[i]] - (1 - ratio) * log_probability[Y[j]]
+    return total / len(Y)
+
+
 def slow_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> Tensor:
     """The paper's two stages, node by node: the plain states, then every pair with them."""
     model, depth = method.model, method.model.num_layers
+    if isinstance(model, Decoupled):
+        return decoupled_loss(method, x, partner, ratio)
     with_links = isinstance(model, ResidualModel)
     step: Any = residual if with_links else convolve
     plain = [model.phi_in(x).relu() if with_links else x]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ def _canet(**options: object) -> Callable[..., GraphModel]:
     return make
 
 
-def _plain(backbone: str, direction: str) -> Callable[..., GraphModel]:
+def _plain(backbone: str, direction: str, **options: object) -> Callable[..., GraphModel]:
     def make(num_layers: int = 2, dropout: float = 0.0) -> GraphModel:
         model = BACKBONES[backbone].plain(
             NUM_FEATURES,
@@ -58,6 +58,7 @@ def _plain(backbone: str, direction: str) -> Callable[..., GraphModel]:
             num_layers=num_layers,
             dropout=dropout,
             direction=direction,
+            **options,
         )
         return with_biases(model)
 
@@ -79,21 +80,36 @@ CANET_MODELS = {
         f"canet {backbone} mean of branches": _canet(backbone=backbone, learned_environment=False)
         for backbone in BACKBONES
     },
+    "canet gcn norm": _canet(norm="layer"),
 }
 PLAIN_MODELS = {
     f"{backbone} {direction}": _plain(backbone, direction)
     for backbone in BACKBONES
     for direction in ("along", "against")
+} | {
+    f"{backbone} norm {residual=}": _plain(backbone, "along", norm="layer", residual=residual)
+    for backbone in ("gcn", "gat", "gin")
+    for residual in (False, True)
 }
 MODELS = CANET_MODELS | PLAIN_MODELS
 
 
 def with_biases(model: GraphModel) -> GraphModel:
-    """The model with random biases, which start at zero in some."""
+    """The model with random biases and scales, which start the same in some."""
     for name, parameter in model.named_parameters():
-        if name.endswith("bias"):
+        if name.endswith("bias") or name.startswith("norms"):
             torch.nn.init.normal_(parameter)
     return model
+
+
+def slow_norm(states: Sequence[Tensor], norm: torch.nn.LayerNorm) -> list[Tensor]:
+    """LayerNorm of each node's state, by its mean and variance over the columns."""
+    normed = []
+    for z in states:
+        mean = sum(z) / len(z)
+        variance = sum((value - mean) ** 2 for value in z) / len(z)
+        normed.append((z - mean) / (variance + 1e-5) ** 0.5 * norm.weight + norm.bias)
+    return normed
 
 
 def predict(

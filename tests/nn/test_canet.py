@@ -20,6 +20,8 @@ from tests.nn.common import (
     NUM_NODES,
     apply,
     predict,
+    slow_norm,
+    with_biases,
 )
 
 K = 3
@@ -125,7 +127,7 @@ def slow_forward(
             posterior.append(pi)
             mixture.append(e)
             updated.append(total.clamp(min=0))
-        z = updated
+        z = slow_norm(updated, model.norms[layer]) if model.norms else updated
         posteriors.append(torch.stack(posterior))
         mixtures.append(torch.stack(mixture))
     z = list(drop(torch.stack(z)))
@@ -187,6 +189,12 @@ def test_prediction_follows_the_equations_with_the_posterior_as_mixture(
 ) -> None:
     model, x = make(tau=0.1, dropout=0.9, **variant).eval(), features()
     assert_same(model, predict(model, x), slow_forward(model, x, **variant))
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_norm_is_that_of_the_hidden_state_after_each_layer(backbone: str) -> None:
+    model, x = with_biases(make(backbone=backbone, norm="layer")).eval(), features()
+    assert_same(model, predict(model, x), slow_forward(model, x, backbone=backbone))
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from canet.nn import BACKBONES, Block, Features, GraphModel, ShiftedFeatures
 from canet.nn.blocks import Direction
+from canet.nn.model import Norm
 from canet.settings import check, setting
 from canet.util.colour import Colour
 
@@ -35,6 +36,16 @@ class Settings:
     )
     direction: Direction = setting(
         "along", "propagate along the edges or against them", choices=("along", "against")
+    )
+    norm: Norm = setting(
+        "none",
+        "normalise each node's hidden state after every layer: none, or layer for LayerNorm",
+        choices=("none", "layer"),
+    )
+    residual: bool = setting(
+        False,
+        "plain gcn and gat with a residual link in each layer, as CaNet's layers have; CaNet and "
+        "the other backbones always have it",
     )
     learning_rate: float = setting(
         0.01, "Adam's learning rate", above=0, search=(0.001, 0.005, 0.01, 0.02)
@@ -179,6 +190,8 @@ class Method(nn.Module):
             num_layers=s.num_layers,
             dropout=s.dropout,
             direction=s.direction,
+            norm=s.norm,
+            residual=s.residual,
         )
 
     def prepare(self, view: TrainingView) -> None:

@@ -95,6 +95,7 @@ class CaNetMethod(InterveningMethod):
             dropout=s.dropout,
             propagation=s.propagation,
             direction=s.direction,
+            norm=s.norm,
             shared_environment=s.shared_environment,
             learned_environment=s.learned_environment,
         )

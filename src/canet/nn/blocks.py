@@ -75,8 +75,8 @@ class Block:
         A copy reads its node's neighbours, and itself in place of its node; nobody else reads it.
         Of its node's whole graph it reads every node's own state.
         """
-        device = next(iter(self.matrices.values())).value.device
-        nodes = torch.arange(self.num_dst, device=device)
+        devices = [matrix.value.device for matrix in self.matrices.values()]
+        nodes = torch.arange(self.num_dst, device=devices[0] if devices else None)
         node = torch.cat([nodes[:n], nodes[:n], nodes[:num_dst]])
         rows, matrices = self.select_rows(node), {}
         for operator, matrix in rows.matrices.items():

@@ -26,7 +26,8 @@ class CaNet(GraphModel):
 
     where $e^{(l)}$ comes from :class:`EnvironmentEstimator` and the branches, with the residual
     link, are a backbone's :class:`Branches`. Dropout comes first in every layer, so that
-    estimator, branches and residual link see the same $z$.
+    estimator, branches and residual link see the same $z$. With `norm` each $z^{(l+1)}$ is
+    normalised.
 
     Args:
         num_environments: $K$.
@@ -92,7 +93,7 @@ class CaNet(GraphModel):
             own = estimators[layer : layer + 1]
             states = LayerInput(self.drop(z), block, branches, own)
             environments += [estimator.read(states) for estimator in own]
-            z = branches(states, self._mixture(environments, states.own))
+            z = self.normalise(branches(states, self._mixture(environments, states.own)), layer)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:

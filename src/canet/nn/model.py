@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,7 @@ class ShiftedFeatures:
 Features = Tensor | SparseMatrix
 """What a graph has; a model also reads :class:`ShiftedFeatures`."""
 Exchange = Callable[[Tensor], Tensor]
+Norm = Literal["none", "layer"]
 
 
 def rows_of(x: Features, nodes: Tensor) -> Features:
@@ -68,6 +69,8 @@ class GraphModel(nn.Module):
         num_layers: $L$.
         dropout: Probability of dropping an input or hidden unit when training.
         direction: Propagate `along` the edges or `against` them.
+        norm: `layer` normalises each node's hidden state after every layer, by LayerNorm (Ba et
+            al., 2016); `none` leaves it as it is.
 
     Shapes:
         - x $[n_{src}, D]$ (dense, or a :class:`SparseMatrix`), L blocks → :class:`Prediction`
@@ -81,6 +84,7 @@ class GraphModel(nn.Module):
         num_layers: int = 2,
         dropout: float = 0.0,
         direction: Direction = "along",
+        norm: Norm = "none",
     ) -> None:
         super().__init__()
         self.hidden = hidden
@@ -89,6 +93,9 @@ class GraphModel(nn.Module):
         self.direction = direction
         self.phi_in = nn.Linear(num_features, hidden)
         self.phi_out = nn.Linear(hidden, num_classes)
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(hidden) for _ in range(self.num_norms if norm == "layer" else 0)
+        )
         self.setup()
 
     def setup(self) -> None:
@@ -99,8 +106,17 @@ class GraphModel(nn.Module):
         """What the model reads of a graph; its blocks must hold it."""
         raise NotImplementedError
 
+    @property
+    def num_norms(self) -> int:
+        """Layers with a hidden state after them, which `norm` may normalise."""
+        return self.num_layers
+
     def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
         raise NotImplementedError
+
+    def normalise(self, z: Tensor, layer: int) -> Tensor:
+        """The hidden state z $[m, H]$ after a layer, which is normalised where `norm` says so."""
+        return self.norms[layer](z) if len(self.norms) else z
 
     def drop(self, z: Tensor) -> Tensor:
         return dropout(z, self.dropout, self.training)
@@ -129,6 +145,8 @@ class PlainModel(GraphModel):
 
     `forward` is `project` and then `propagate`.
     """
+
+    has_residual_links: ClassVar[bool] = True
 
     def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)

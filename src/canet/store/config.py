@@ -11,6 +11,8 @@ from typing import Any, ClassVar, TypeVar
 from canet.data.digest import DataDigest
 
 T = TypeVar("T")
+LATER_SETTINGS = {"norm": "none", "residual": False}
+"""Settings that are younger than committed runs, and the values that these had without them."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,18 @@ class RunConfig:
     generator: str = "shared"
     threads: int = 1
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", {**LATER_SETTINGS, **self.settings})
+
     @property
     def name(self) -> str:
-        """A folder name for the runs that differ from this one only in their seed."""
-        content = json.dumps(asdict(self) | {"seed": None}, sort_keys=True)
+        """A folder name for the runs that differ from this one only in their seed.
+
+        It stays the same when a setting is added: only another value than before makes another run.
+        """
+        later = LATER_SETTINGS.items()
+        settings = {name: v for name, v in self.settings.items() if (name, v) not in later}
+        content = json.dumps(asdict(self) | {"seed": None, "settings": settings}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
 

@@ -5,17 +5,33 @@ import torch
 
 from canet.nn import BACKBONES, CaNet, Graph
 from tests.nn.backbones.common import directions
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
+from tests.nn.common import (
+    EDGES,
+    HIDDEN,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    predict,
+    slow_norm,
+)
 
-RESIDUAL = [name for name, backbone in BACKBONES.items() if backbone.model is None]
+RESIDUAL = {
+    name: backbone.model is not None
+    for name, backbone in BACKBONES.items()
+    if backbone.model is None or not backbone.model.has_residual_links
+}
+"""Backbones and whether their plain model has a residual link only where it is asked for."""
 
 
 @directions
 @pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("name", RESIDUAL)
-def test_plain_model_is_canet_with_one_branch(name: str, direction: str, num_layers: int) -> None:
-    options = {"hidden": HIDDEN, "num_layers": num_layers, "direction": direction}
-    plain = BACKBONES[name].plain(NUM_FEATURES, NUM_CLASSES, **options)
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@pytest.mark.parametrize(("name", "residual"), RESIDUAL.items())
+def test_plain_model_with_a_residual_link_is_canet_with_one_branch(
+    name: str, residual: bool, direction: str, num_layers: int, norm: str
+) -> None:
+    options = {"hidden": HIDDEN, "num_layers": num_layers, "direction": direction, "norm": norm}
+    plain = BACKBONES[name].plain(NUM_FEATURES, NUM_CLASSES, residual=residual, **options)
     for parameter in plain.parameters():
         torch.nn.init.normal_(parameter)
     canet = CaNet(
@@ -31,8 +47,10 @@ def test_plain_model_is_canet_with_one_branch(name: str, direction: str, num_lay
     x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
     z = torch.relu(plain.phi_in(x))
     block = Graph(EDGES, NUM_NODES, canet.operators).block
-    for branches in plain.layers:
+    for layer, branches in enumerate(plain.layers):
         z = branches.plain(z, block)
+        if norm == "layer":
+            z = torch.stack(slow_norm(z, plain.norms[layer]))
     for model in (plain, canet):
         logits = predict(model, x).logits
         torch.testing.assert_close(logits, plain.phi_out(z))

@@ -13,6 +13,7 @@ from tests.nn.common import (
     NUM_FEATURES,
     NUM_NODES,
     predict,
+    slow_norm,
     with_biases,
 )
 
@@ -22,9 +23,15 @@ backbones = pytest.mark.parametrize("name", BACKBONES)
 directions = pytest.mark.parametrize("direction", ["along", "against"])
 
 
-def make(name: str, num_layers: int, direction: str = "along", dropout: float = 0.0) -> GCN:
+def make(
+    name: str,
+    num_layers: int,
+    direction: str = "along",
+    dropout: float = 0.0,
+    norm: str = "none",
+) -> GCN:
     cls = BACKBONES[name][0]
-    return with_biases(cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction))
+    return with_biases(cls(NUM_FEATURES, NUM_CLASSES, HIDDEN, num_layers, dropout, direction, norm))
 
 
 def same_in_pyg(model: GCN, name: str) -> torch.nn.Module:
@@ -85,9 +92,32 @@ def test_one_layer_is_one_convolution_and_a_linear_map(name: str, direction: str
 
 
 @backbones
+@pytest.mark.parametrize("num_layers", [2, 3])
+def test_norm_is_that_of_each_hidden_state_before_the_nonlinearity(
+    name: str, num_layers: int
+) -> None:
+    model = make(name, num_layers, norm="layer")
+    *hidden, last = same_in_pyg(model, name).convs
+    x = z = torch.randn(NUM_NODES, NUM_FEATURES)
+    for conv, norm in zip(hidden, model.norms, strict=True):
+        z = torch.stack(slow_norm(conv(z, EDGES), norm)).relu()
+    torch.testing.assert_close(predict(model, x).logits, last(z, EDGES))
+
+
+@backbones
+def test_norm_of_one_layer_is_that_of_the_embedding(name: str) -> None:
+    plain, normed = make(name, 1), make(name, 1, norm="layer")
+    plain.load_state_dict(normed.state_dict(), strict=False)
+    x = torch.randn(NUM_NODES, NUM_FEATURES)
+    expected = torch.stack(slow_norm(predict(plain, x).embedding, normed.norms[0]))
+    torch.testing.assert_close(predict(normed, x).embedding, expected)
+
+
+@backbones
+@pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_every_parameter_learns(name: str, num_layers: int) -> None:
-    model = make(name, num_layers)
+def test_every_parameter_learns(name: str, num_layers: int, norm: str) -> None:
+    model = make(name, num_layers, norm=norm)
     loss = F.cross_entropy(
         predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits,
         torch.arange(NUM_NODES) % NUM_CLASSES,

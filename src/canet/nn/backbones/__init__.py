@@ -14,6 +14,8 @@ BACKBONES: dict[str, Backbone] = {
             "canet.nn.backbones.sage:BACKBONE",
             "canet.nn.backbones.gin:BACKBONE",
             "canet.nn.backbones.transformer:BACKBONE",
+            "canet.nn.backbones.mlp:BACKBONE",
+            "canet.nn.backbones.decoupled:BACKBONE",
         ),
     )
 }

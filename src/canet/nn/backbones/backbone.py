@@ -35,11 +35,15 @@ class Backbone:
     branches: type[Branches]
     model: type[PlainModel] | None = None
 
-    def plain(self, num_features: int, num_classes: int, **options: Any) -> PlainModel:
-        """The plain model; options are those of :class:`GraphModel`."""
-        if self.model is not None:
-            return self.model(num_features, num_classes, **options)
-        return ResidualModel(self.branches, num_features, num_classes, **options)
+    def plain(
+        self, num_features: int, num_classes: int, residual: bool = False, **options: Any
+    ) -> PlainModel:
+        """The plain model, or with `residual` a :class:`ResidualModel` where it has no such links;
+        options are those of :class:`GraphModel`.
+        """
+        if self.model is None or (residual and not self.model.has_residual_links):
+            return ResidualModel(self.branches, num_features, num_classes, **options)
+        return self.model(num_features, num_classes, **options)
 
 
 class ResidualModel(PlainModel):
@@ -48,6 +52,8 @@ class ResidualModel(PlainModel):
     .. math:: z^{(1)} = \sigma(\phi_{in}(x)), \quad
               z^{(l+1)} = \sigma(\mathrm{branch}^{(l)}(z^{(l)}) + z^{(l)}), \quad
               \hat y = \phi_{out}(z^{(L+1)}).
+
+    With `norm` each $z^{(l+1)}$ is normalised.
 
     Args:
         branches: The layers' kind; the others as in :class:`GraphModel`.
@@ -69,12 +75,14 @@ class ResidualModel(PlainModel):
         self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
     ) -> Prediction:
         z = F.relu(z + self.phi_in.bias)
-        for layer, block in zip(self._layers(), blocks, strict=True):
-            z = layer.plain(mix(self.drop(z)), block)
+        for number, (layer, block) in enumerate(zip(self._layers(), blocks, strict=True)):
+            z = self.normalise(layer.plain(mix(self.drop(z)), block), number)
         z = mix(z)
         return Prediction(self.phi_out(self.drop(z)), z)
 
     def average(self, z: Tensor, block: Block) -> Tensor:
+        if not self.operators:
+            return z[: block.num_dst]
         matrix = block.matrices[self.operators[0]]
         total = multiply(matrix, z) + z[: block.num_dst]
         return total / (multiply(matrix, z.new_ones(len(z), 1)) + 1)

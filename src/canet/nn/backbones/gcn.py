@@ -52,11 +52,12 @@ class GCN(PlainModel):
 
     with L layers in all: $z^{(1)} = x$, and no $\sigma$ after the last. $\phi_{in}$ is the first
     layer's map, $\phi_{out}$ the last one's, and the embedding is what it reads, $\hat A z^{(L)}$.
-    A network of one layer has both maps and no $\sigma$ between. Arguments and shapes as for
-    :class:`GraphModel`.
+    A network of one layer has both maps and no $\sigma$ between. With `norm` the argument of
+    $\sigma$ is normalised. Arguments and shapes as for :class:`GraphModel`.
     """
 
     kind: Kind = "renormalised"
+    has_residual_links = False
 
     def setup(self) -> None:
         self.operator = Operator(self.kind, self.direction)
@@ -71,13 +72,17 @@ class GCN(PlainModel):
     def operators(self) -> tuple[Operator, ...]:
         return (self.operator,)
 
+    @property
+    def num_norms(self) -> int:
+        return max(1, self.num_layers - 1)
+
     def propagate(
         self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
     ) -> Prediction:
         for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
             if layer > 0:
                 z = mix(self.drop(z)) @ linear.weight.t()
-            z = self.aggregate(layer, z, block) + linear.bias
+            z = self.normalise(self.aggregate(layer, z, block) + linear.bias, layer)
             if self.num_layers > 1:
                 z = F.relu(z)
         if self.num_layers > 1:

@@ -7,7 +7,7 @@ imported when one is to run: Triton is not needed before.
 
 from canet.nn.operations.attention import attend, mix_attention
 from canet.nn.operations.global_attention import attend_globally
-from canet.nn.operations.mixtures import mix_each, mix_joined
+from canet.nn.operations.mixtures import mix_each, mix_joined, mix_shared
 from canet.nn.operations.posterior import infer, sample
 from canet.nn.operations.products import Gathered, gather, multiply
 
@@ -20,6 +20,7 @@ __all__ = [
     "mix_attention",
     "mix_each",
     "mix_joined",
+    "mix_shared",
     "multiply",
     "sample",
 ]

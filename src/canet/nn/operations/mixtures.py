@@ -34,6 +34,15 @@ def mix_each(inputs: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
     return mix_branches(inputs, weight, e).add_(z).relu_()
 
 
+def mix_shared(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u + z_u)$, one input for all branches.
+
+    Shapes:
+        - x $[n, I]$, weight $[K, I, O]$, e $[n, K]$, z $[n, O]$ → $[n, O]$
+    """
+    return mix_branches(x, weight, e).add_(z).relu_()
+
+
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
     r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$, composed.
 

@@ -1,0 +1,88 @@
+"""Propagation first, then a network of each node: nothing is learned between two hops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from canet.nn.backbones.backbone import Backbone
+from canet.nn.backbones.mlp import LinearBranches
+from canet.nn.blocks import Block, Operator
+from canet.nn.layer import LayerInput
+from canet.nn.model import Exchange, PlainModel, Prediction
+from canet.nn.operations import mix_shared, multiply
+from canet.util.colour import Colour
+
+
+class HopBranches(LinearBranches):
+    r"""K linear maps of the mean over a node's own state and one hop, mixed per node, and the
+    residual link,
+
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} W^{(k)} \tfrac12 \left(z_u
+              + \sum_v \hat a_{uv} z_v\right) + z_u \right).
+
+    Arguments and shapes as for :class:`Branches`.
+    """
+
+    def setup(self) -> None:
+        super().setup()
+        self.gathers = Operator("symmetric", self.direction)
+        self.operators = (self.gathers,)
+
+    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
+        mean = torch.lerp(states.own, states.gathered.neighbours, 0.5)
+        return mix_shared(mean, self.weight, e, states.own)
+
+
+class Decoupled(PlainModel):
+    r"""The mean over L hops (Zhu and Koniusz, ICLR '21) of mapped features, then a small network,
+
+    .. math:: z^{(1)} = \sigma\left(\frac{1}{L + 1} \sum_{l=0}^L \hat A^l x W_{in} + b_{in}\right),
+              \quad z^{(2)} = \sigma(z^{(1)} W + b + z^{(1)}), \quad
+              \hat y = \phi_{out}(z^{(2)}),
+
+    with $\hat A$ as in :class:`GCN`. Features are mapped first, so that sparse ones stay sparse.
+    With `norm` $z^{(1)}$ and $z^{(2)}$ are normalised. Arguments and shapes as for
+    :class:`GraphModel`.
+    """
+
+    def setup(self) -> None:
+        self.operator = Operator("renormalised", self.direction)
+        self.inner = nn.Linear(self.hidden, self.hidden)
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        return (self.operator,)
+
+    @property
+    def num_norms(self) -> int:
+        return 2
+
+    def propagate(
+        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
+    ) -> Prediction:
+        total = z
+        for block in blocks:
+            z = mix(multiply(block.matrices[self.operator], z))
+            total = total[: block.num_dst] + z
+        z = F.relu(total / (len(blocks) + 1) + self.phi_in.bias)
+        z = mix(self.drop(self.normalise(z, 0)))
+        z = mix(self.normalise(F.relu(self.inner(z) + z), 1))
+        return Prediction(self.phi_out(self.drop(z)), z)
+
+    def average(self, z: Tensor, block: Block) -> Tensor:
+        matrix = block.matrices[self.operator]
+        return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))
+
+
+BACKBONE = Backbone(
+    name="decoupled",
+    label="Decoupled",
+    colour=Colour("#8a5a2b", "#c79a6b"),
+    summary="the mean over hops, then a network of each node",
+    branches=HopBranches,
+    model=Decoupled,
+)

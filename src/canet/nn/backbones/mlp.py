@@ -1,0 +1,42 @@
+"""A network of each node alone: what features tell without the graph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from canet.nn.backbones.backbone import Backbone
+from canet.nn.blocks import Operator
+from canet.nn.layer import Branches, LayerInput
+from canet.nn.operations import mix_shared
+from canet.util.colour import Colour
+
+
+class LinearBranches(Branches):
+    r"""K linear maps of a node's state, mixed per node, and the residual link,
+
+    .. math:: z'_u = \sigma\left( \sum_k e_{uk} W^{(k)} z_u + z_u \right).
+
+    No edge is read. Arguments and shapes as for :class:`Branches`.
+    """
+
+    operators: tuple[Operator, ...] = ()
+
+    def setup(self) -> None:
+        bound = 1 / math.sqrt(self.hidden)
+        self.weight = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(self, states: LayerInput, e: Tensor) -> Tensor:
+        return mix_shared(states.own, self.weight, e, states.own)
+
+
+BACKBONE = Backbone(
+    name="mlp",
+    label="MLP",
+    colour=Colour("#5f6b73", "#9fb0bb"),
+    summary="each node alone, no edges",
+    branches=LinearBranches,
+)

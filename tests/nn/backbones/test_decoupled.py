@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from canet.nn import BACKBONES
+from canet.nn.backbones.decoupled import Decoupled, HopBranches
+from tests.nn.backbones.common import ALL, directions, fields, layer
+from tests.nn.common import (
+    EDGES,
+    HIDDEN,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    predict,
+    slow_norm,
+    with_biases,
+)
+
+K = 3
+
+
+def read_by(u: int, direction: str) -> list[int]:
+    """The nodes that u reads, each as often as there is an edge."""
+    edges = (EDGES if direction == "along" else EDGES.flip(0)).T.tolist()
+    return [source for source, target in edges if target == u]
+
+
+def slow_layer(branches: HopBranches, z: Tensor, e: Tensor, nodes: list[int] = ALL) -> Tensor:
+    """The layer's equation for some nodes, one neighbour and branch at a time."""
+    rows = []
+    for u, shares in zip(nodes, e, strict=True):
+        hop = torch.zeros(HIDDEN)
+        for v in read_by(u, branches.direction):
+            degrees = [len(read_by(node, branches.direction)) for node in (u, v)]
+            hop = hop + (z[v] / math.sqrt(math.prod(degrees)) if all(degrees) else 0)
+        total = z[u]
+        for share, weight in zip(shares, branches.weight, strict=True):
+            total = total + share * ((z[u] + hop) / 2 @ weight)
+        rows.append(total.clamp(min=0))
+    return torch.stack(rows)
+
+
+def slow_logits(model: Decoupled, x: Tensor) -> Tensor:
+    """The plain model's equation, one hop, node and neighbour at a time."""
+    others = [[v for v in read_by(u, model.direction) if v != u] for u in range(NUM_NODES)]
+    hops = [[model.phi_in.weight @ row for row in x]]
+    for _ in range(model.num_layers):
+        hop = []
+        for u in range(NUM_NODES):
+            state = hops[-1][u] / (1 + len(others[u]))
+            for v in others[u]:
+                state = state + hops[-1][v] / math.sqrt((1 + len(others[u])) * (1 + len(others[v])))
+            hop.append(state)
+        hops.append(hop)
+    z = [sum(hop[u] for hop in hops) / len(hops) + model.phi_in.bias for u in range(NUM_NODES)]
+    z = [state.clamp(min=0) for state in z]
+    if model.norms:
+        z = slow_norm(z, model.norms[0])
+    z = [(model.inner.weight @ state + model.inner.bias + state).clamp(min=0) for state in z]
+    if model.norms:
+        z = slow_norm(z, model.norms[1])
+    return torch.stack([model.phi_out(state) for state in z])
+
+
+@directions
+@fields
+def test_layer_follows_its_equation(direction: str, nodes: list[int]) -> None:
+    branches = HopBranches(HIDDEN, K, direction)
+    z, e = torch.randn(NUM_NODES, HIDDEN), torch.rand(len(nodes), K)
+    torch.testing.assert_close(layer(branches, z, e, nodes), slow_layer(branches, z, e, nodes))
+
+
+def test_layer_passes_gradcheck() -> None:
+    branches = HopBranches(3, 2)
+    z, e = torch.randn(NUM_NODES, 3).requires_grad_(), torch.rand(NUM_NODES, 2).requires_grad_()
+    # It nudges its inputs in place, and so the parameters.
+    assert gradcheck(lambda *_: layer(branches, z, e, ALL), (z, e, *branches.parameters()))
+
+
+@directions
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_plain_model_and_its_gradients_follow_its_equation(
+    direction: str, norm: str, num_layers: int
+) -> None:
+    options = {"hidden": HIDDEN, "num_layers": num_layers, "direction": direction, "norm": norm}
+    model = with_biases(BACKBONES["decoupled"].plain(NUM_FEATURES, NUM_CLASSES, **options))
+    assert isinstance(model, Decoupled)
+    x, target = torch.randn(NUM_NODES, NUM_FEATURES), torch.randn(NUM_NODES, NUM_CLASSES)
+    ours, theirs = predict(model, x).logits, slow_logits(model, x)
+    torch.testing.assert_close(ours, theirs)
+    gradients = (
+        torch.autograd.grad((logits * target).sum(), list(model.parameters()))
+        for logits in (ours, theirs)
+    )
+    for got, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+def test_training_drops_features_and_hidden_units_and_nothing_between_hops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Decoupled(NUM_FEATURES, NUM_CLASSES, HIDDEN, 3, dropout=0.5)
+    widths: list[int] = []
+    monkeypatch.setattr(model, "drop", lambda z: widths.append(z.shape[1]) or z)
+    predict(model, torch.randn(NUM_NODES, NUM_FEATURES))
+    assert widths == [NUM_FEATURES, HIDDEN, HIDDEN]
+
+
+def test_a_residual_link_is_there_in_any_case() -> None:
+    model = BACKBONES["decoupled"].plain(NUM_FEATURES, NUM_CLASSES, residual=True)
+    assert isinstance(model, Decoupled)
+
+
+def test_every_parameter_learns() -> None:
+    model = Decoupled(NUM_FEATURES, NUM_CLASSES, HIDDEN, norm="layer")
+    logits = predict(model, torch.randn(NUM_NODES, NUM_FEATURES)).logits
+    F.cross_entropy(logits, torch.arange(NUM_NODES) % NUM_CLASSES).backward()
+    assert all((parameter.grad != 0).any() for parameter in model.parameters())
