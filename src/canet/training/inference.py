@@ -11,8 +11,9 @@ from torch import Tensor
 from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
-from canet.nn import Block, Graph, ReceptiveField, SparseMatrix
+from canet.nn import Block, Features, Graph, ReceptiveField
 from canet.nn.model import Prediction, rows_of
+from canet.training.preparation import prepare_features
 from canet.util.torch_state import single_precision
 
 
@@ -30,6 +31,7 @@ class GraphReader:
         self, method: Method, own: UserGraph, y: Any = None, prepared: Graph | None = None
     ) -> None:
         self.method, self.own, self.y = method, own, y
+        self._graph_of_features = own.graph
         operators = method.model.operators
         with single_precision():
             self._graph = prepared or Graph(own.edge_index, own.num_nodes, operators, own.graph)
@@ -39,15 +41,14 @@ class GraphReader:
         """A pass for some nodes $[n]$ by their ids, or for all; logits and embedding on the CPU.
 
         For some nodes only their receptive field is read. `x` $[N, D]$ replaces the features of
-        the graph.
+        the graph, and is prepared as they are: by statistics of all nodes of a graph.
         """
         model = self.method.model
         if nodes is None:
             read, blocks = self._whole
         else:
             read, blocks = self._place(self._graph.receptive_field(nodes, model.num_layers))
-        given = self.own.x if x is None else x
-        rows = SparseMatrix.from_torch(given) if given.layout == torch.sparse_csr else given
+        rows = self._features if x is None else self._prepared(x)
         found = model(rows_of(rows, read).to(self._device), blocks)
         if not found.logits.isfinite().all():
             raise InputError(
@@ -57,12 +58,23 @@ class GraphReader:
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
-        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$."""
-        return GraphReader(self.method, UserGraph(self.own.x, edge_index, graph))
+        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$; features
+        stay as they are.
+        """
+        other = GraphReader(self.method, UserGraph(self.own.x, edge_index, graph))
+        other._graph_of_features = self._graph_of_features
+        return other
 
     @property
     def _device(self) -> torch.device:
         return self.method.model.phi_out.weight.device
+
+    @cached_property
+    def _features(self) -> Features:
+        return self._prepared(self.own.x)
+
+    def _prepared(self, x: Tensor) -> Features:
+        return prepare_features(x, self._graph_of_features, self.method.settings.features)
 
     @cached_property
     def _whole(self) -> tuple[Tensor, tuple[Block, ...]]:
