@@ -60,6 +60,13 @@ class Settings:
     weight_decay: float = setting(
         5e-5, "Adam's weight decay", minimum=0, search=(0.0, 5e-5, 5e-4, 5e-3)
     )
+    ema: float = setting(
+        0.0,
+        "share that the average of the weights keeps in each epoch; validation, selection and "
+        "predictions use the average. 0: no average",
+        minimum=0,
+        below=1,
+    )
     loss: LossName = setting(
         "cross_entropy",
         "supervised loss; the binary one acts on each one-hot column",
