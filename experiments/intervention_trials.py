@@ -171,8 +171,9 @@ class Scaled(Trial):
             z = features(x, bias)
             if not isinstance(x, ShiftedFeatures):
                 return z
-            factor = torch.randn(x.member.shape[1], len(columns), device=z.device)
-            return z + ((x.member @ factor) * block) @ self.model.phi_in.weight[:, self.columns].t()
+            factor = torch.randn(found.member.shape[1], len(columns), device=z.device)
+            moved = (found.member @ factor) * block
+            return z + moved @ self.model.phi_in.weight[:, self.columns].t()
 
         self.model.project = project
 

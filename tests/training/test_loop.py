@@ -1,13 +1,15 @@
-"""The loop on a GPU: recorded epochs, and runs side by side."""
+"""The loop: recorded epochs and runs side by side on a GPU, and averaged weights."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from canet.methods import BACKBONES, METHODS
+from canet.methods import BACKBONES, METHODS, Method
 from canet.training import Run, Trainer, loop
 
 from .tiny import tiny_task
@@ -15,8 +17,10 @@ from .tiny import tiny_task
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
-def make(name: str = "canet", backbone: str = "gcn", device: str = "cuda") -> Trainer:
-    settings = METHODS[name].settings_type(hidden=8, epochs=12, learning_rate=0.02)
+def make(
+    name: str = "canet", backbone: str = "gcn", device: str = "cuda", **changes: Any
+) -> Trainer:
+    settings = METHODS[name].settings_type(hidden=8, epochs=12, learning_rate=0.02, **changes)
     return Trainer(tiny_task(), name, backbone, settings, device)
 
 
@@ -37,6 +41,17 @@ def test_recorded_epochs_give_what_epochs_give(
     recorded = make(name, backbone).run(1)
     monkeypatch.setattr(METHODS[name], "capturable", False)
     assert_same(recorded, make(name, backbone).run(1))
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["erm", "canet"])
+def test_recorded_epochs_with_every_setting_on_give_what_epochs_give(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"features": "standardised", "norm": "layer", "residual": True, "ema": 0.9}
+    recorded = make(name, **settings).run(1)
+    monkeypatch.setattr(METHODS[name], "capturable", False)
+    assert_same(recorded, make(name, **settings).run(1))
 
 
 @needs_gpu
@@ -76,6 +91,42 @@ def test_recorded_run_goes_on_from_its_checkpoint(
         with pytest.raises(KeyboardInterrupt):
             make().run(0, tmp_path)
     assert_same(whole, make().run(0, tmp_path))
+
+
+def loop_of(of: Trainer) -> loop.Loop:
+    return of._loop(0, place=None, ood_curves=False, lane=0)
+
+
+def parameters(method: Method) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in method.parameters()]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_method_has_the_average_of_its_weights_and_trains_as_without(name: str) -> None:
+    plain = loop_of(make(name, device="cpu"))
+    every = []
+    for _ in range(12):
+        plain.advance()
+        every.append(parameters(plain.method))
+    averaged = loop_of(make(name, device="cpu", ema=0.75))
+    expected = every[0]
+    for epoch, weights in enumerate(every, start=1):
+        share = max(1 / epoch, 0.25)  # the plain mean of the first four epochs
+        pairs = zip(expected, weights, strict=True)
+        expected = [(1 - share) * old + share * new for old, new in pairs]
+        averaged.advance()
+        for found, wanted in zip(parameters(averaged.method), expected, strict=True):
+            torch.testing.assert_close(found, wanted)
+    assert averaged.curve("loss") == plain.curve("loss")
+    assert averaged.curve("valid") != plain.curve("valid")
+
+
+def test_the_average_is_what_is_selected_and_saved() -> None:
+    of = make("erm", device="cpu", ema=0.9)
+    run = of.run(0)
+    assert run.history["valid"][run.result.selected_epoch - 1] == run.result.scores["valid"]
+    assert run.history["valid"][-1] == run.result.last_scores["valid"]
+    assert of.scores(run.method) == run.result.scores
 
 
 def test_seeds_together_on_a_cpu_are_the_runs_of_each(tmp_path: Path) -> None:

@@ -420,13 +420,17 @@ def test_folder_of_a_run_on_other_data_is_refused(tmp_path: Path) -> None:
         make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
 
 
+@pytest.mark.parametrize("ema", [0.0, 0.9])
 @pytest.mark.parametrize("killed_at", [2, 17])
 @every_method
-def test_resumed_run_ends_in_the_same_bits(name: str, killed_at: int, tmp_path: Path) -> None:
-    whole = make(name=name).run(folder=tmp_path / "whole")
-    run_until(killed_at, tmp_path / "killed", make(name=name))
+def test_resumed_run_ends_in_the_same_bits(
+    name: str, killed_at: int, ema: float, tmp_path: Path
+) -> None:
+    of = make(name=name, ema=ema)
+    whole = of.run(folder=tmp_path / "whole")
+    run_until(killed_at, tmp_path / "killed", of)
     assert RunFolder(tmp_path / "killed").checkpoints
-    resumed = make(name=name).run(folder=tmp_path / "killed")
+    resumed = of.run(folder=tmp_path / "killed")
     assert same_run(whole, resumed)
     files = [RunFolder(tmp_path / kind) for kind in ("whole", "killed")]
     assert files[0].read_metrics() == files[1].read_metrics()

@@ -85,7 +85,11 @@ def choose(
     """
     shifts = simulate_shifts(task)
     tasks = {"": task} | {shift.name: shift.task for shift in shifts}
-    begin, lines, trained = time.monotonic(), list[Line](), list[tuple[Candidate, Trainer, Method]]()
+    begin, lines, trained = (
+        time.monotonic(),
+        list[Line](),
+        list[tuple[Candidate, Trainer, Method]](),
+    )
     for number, candidate in enumerate(portfolio):
         if lines and time_limit is not None and time.monotonic() - begin > time_limit:
             break

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from canet.errors import unknown_name
 from canet.methods import Settings, get_method
 from canet.settings import override
 

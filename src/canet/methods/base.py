@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.nn import BACKBONES, Block, Features, GraphModel, ShiftedFeatures
+from canet.nn import BACKBONES, Block, Features, GraphModel
 from canet.nn.blocks import Direction
 from canet.nn.model import Norm
 from canet.settings import check, setting
 from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
+Preparation = Literal["raw", "rows", "centred", "standardised", "quantile"]
 WIDEST = 2**14
 """Of a layer: its square matrix takes a gigabyte."""
 
@@ -25,6 +26,12 @@ WIDEST = 2**14
 class Settings:
     """Settings of every method; a method's own come in a subclass."""
 
+    features: Preparation = setting(
+        "raw",
+        "features as they are, rows divided by their sum, or columns centred, standardised or "
+        "replaced by normal quantiles within each graph",
+        choices=get_args(Preparation),
+    )
     hidden: int = setting(
         64, "width of the hidden layers", minimum=1, maximum=WIDEST, search=(32, 64, 128)
     )
@@ -52,6 +59,13 @@ class Settings:
     )
     weight_decay: float = setting(
         5e-5, "Adam's weight decay", minimum=0, search=(0.0, 5e-5, 5e-4, 5e-3)
+    )
+    ema: float = setting(
+        0.0,
+        "share that the average of the weights keeps in each epoch; validation, selection and "
+        "predictions use the average. 0: no average",
+        minimum=0,
+        below=1,
     )
     loss: LossName = setting(
         "cross_entropy",
@@ -88,15 +102,14 @@ class Batch:
     it holds nodes of one graph, not several graphs.
 
     Args:
-        x: Features $[n_{src}, D]$ of the nodes that the first block reads, as they are or with
-            offsets.
+        x: Prepared features $[n_{src}, D]$ of the nodes that the first block reads.
         blocks: One block per layer; the n nodes of the split are its first rows.
         y: Labels $[n]$.
         environment: Environment ids $[n]$, counted from 0, for training nodes of a task that has
             labels for them.
     """
 
-    x: Features | ShiftedFeatures
+    x: Features
     blocks: Sequence[Block]
     y: Tensor
     environment: Tensor | None = None
@@ -109,7 +122,8 @@ class TrainingView:
     Tensors are on the CPU; what `read` gives is on the device of training.
 
     Args:
-        x: Features $[N, D]$ of all nodes; only those of observed nodes may be read directly.
+        x: Features $[N, D]$ of all nodes, prepared as the setting `features` says; only those of
+            observed nodes may be read directly.
         edge_index: Edges $[2, E]$ of training time.
         observed: Ids of the nodes of the training graph, labelled or not.
         train: Ids $[n]$ of the training nodes, in the order of the batch.

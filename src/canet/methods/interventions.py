@@ -132,7 +132,6 @@ class Interventions:
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with features $x_v + \\epsilon_{g(v)}$."""
-        assert not isinstance(batch.x, ShiftedFeatures)
         return replace(batch, x=ShiftedFeatures(batch.x, self.draw(), self.member))
 
     def draw(self) -> Tensor:
@@ -252,5 +251,8 @@ def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_gro
 
 
 def as_scipy(x: Features) -> sp.csr_matrix:
-    """Features $[n, D]$ as a scipy matrix."""
+    """Features $[n, D]$ as a scipy matrix; those with offsets are written out."""
+    if isinstance(x, ShiftedFeatures):
+        offset = as_scipy(x.member) @ x.offset.numpy()
+        return sp.csr_matrix(as_scipy(x.x).toarray() + offset)
     return to_scipy(x.csr) if isinstance(x, SparseMatrix) else sp.csr_matrix(x.numpy())

@@ -12,7 +12,7 @@ from canet.nn.backbones import BACKBONES
 from canet.nn.blocks import Block, Operator
 from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Branches, LayerInput, Propagation
-from canet.nn.model import Features, GraphModel, Prediction, ShiftedFeatures
+from canet.nn.model import Features, GraphModel, Prediction
 
 
 class CaNet(GraphModel):
@@ -84,7 +84,7 @@ class CaNet(GraphModel):
         needed = [*self._branches()[0].operators, *(e.operator for e in self._estimators())]
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
-    def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         z = F.relu(self.project(x, self.phi_in.bias))
         estimators = self._estimators()
         environments: list[Environment] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -23,25 +23,38 @@ class ShiftedFeatures:
     a linear map of them is $x W + M (o W)$.
 
     Args:
-        x: Features $[n, D]$, dense or sparse.
+        x: Features $[n, D]$: dense, sparse, or with offsets of their own.
         offset: Offset $[G, D]$ of each group.
-        member: One-hot rows $M$ $[n, G]$; a row of zeros is of a node without group.
+        member: One-hot rows $M$ $[n, G]$, dense or sparse; a row of zeros is of a node without
+            group.
     """
 
-    x: Tensor | SparseMatrix
+    x: Features
     offset: Tensor
-    member: Tensor
+    member: Tensor | SparseMatrix
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.x.shape)
+
+    def to(self, device: torch.device | str) -> ShiftedFeatures:
+        return ShiftedFeatures(self.x.to(device), self.offset.to(device), self.member.to(device))
 
 
-Features = Tensor | SparseMatrix
-"""What a graph has; a model also reads :class:`ShiftedFeatures`."""
+Features = Tensor | SparseMatrix | ShiftedFeatures
 Exchange = Callable[[Tensor], Tensor]
 Norm = Literal["none", "layer"]
 
 
 def rows_of(x: Features, nodes: Tensor) -> Features:
     """The features of some nodes $[n]$, in their order."""
-    return x[nodes] if isinstance(x, Tensor) else x.select_rows(nodes)
+    if isinstance(x, ShiftedFeatures):
+        return ShiftedFeatures(rows_of(x.x, nodes), x.offset, _select(x.member, nodes))
+    return _select(x, nodes)
+
+
+def _select(rows: Tensor | SparseMatrix, nodes: Tensor) -> Tensor | SparseMatrix:
+    return rows[nodes] if isinstance(rows, Tensor) else rows.select_rows(nodes)
 
 
 class Prediction(NamedTuple):
@@ -73,7 +86,8 @@ class GraphModel(nn.Module):
             al., 2016); `none` leaves it as it is.
 
     Shapes:
-        - x $[n_{src}, D]$ (dense, or a :class:`SparseMatrix`), L blocks → :class:`Prediction`
+        - x $[n_{src}, D]$ (dense, a :class:`SparseMatrix`, or :class:`ShiftedFeatures`), L blocks
+          → :class:`Prediction`
     """
 
     def __init__(
@@ -111,7 +125,7 @@ class GraphModel(nn.Module):
         """Layers with a hidden state after them, which `norm` may normalise."""
         return self.num_layers
 
-    def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         raise NotImplementedError
 
     def normalise(self, z: Tensor, layer: int) -> Tensor:
@@ -121,19 +135,27 @@ class GraphModel(nn.Module):
     def drop(self, z: Tensor) -> Tensor:
         return dropout(z, self.dropout, self.training)
 
-    def project(self, x: Features | ShiftedFeatures, bias: Tensor | None = None) -> Tensor:
+    def project(self, x: Features, bias: Tensor | None = None) -> Tensor:
         """$x W_{in} + b$ $[n_{src}, H]$ after dropout; offsets are not dropped."""
+        return self.map_in(self._dropped(x), bias)
+
+    def _dropped(self, x: Features) -> Features:
         if isinstance(x, ShiftedFeatures):
-            offset = F.linear(x.offset, self.phi_in.weight)
-            return torch.addmm(self.project(x.x, bias), x.member, offset)
+            return replace(x, x=self._dropped(x.x))
         if isinstance(x, Tensor):
-            x = self.drop(x)
-        elif self.training and self.dropout > 0:
-            x = SparseMatrix(x.pattern, self.drop(x.value))
-        return self.map_in(x, bias)
+            return self.drop(x)
+        if self.training and self.dropout > 0:
+            return SparseMatrix(x.pattern, self.drop(x.value))
+        return x
 
     def map_in(self, x: Features, bias: Tensor | None = None) -> Tensor:
         """$x W_{in} + b$ $[n_{src}, H]$. A sparse x stays sparse."""
+        if isinstance(x, ShiftedFeatures):
+            offset = F.linear(x.offset, self.phi_in.weight)
+            z = self.map_in(x.x, bias)
+            if isinstance(x.member, Tensor):
+                return torch.addmm(z, x.member, offset)
+            return z + multiply(x.member, offset)
         if isinstance(x, Tensor):
             return F.linear(x, self.phi_in.weight, bias)
         product = multiply(x, self.phi_in.weight.t())
@@ -148,7 +170,7 @@ class PlainModel(GraphModel):
 
     has_residual_links: ClassVar[bool] = True
 
-    def forward(self, x: Features | ShiftedFeatures, blocks: Sequence[Block]) -> Prediction:
+    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)
 
     def propagate(

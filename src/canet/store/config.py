@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from canet.data.digest import DataDigest
 
 T = TypeVar("T")
-LATER_SETTINGS = {"norm": "none", "residual": False}
+LATER_SETTINGS = {"features": "raw", "norm": "none", "residual": False, "ema": 0.0}
 """Settings that are younger than committed runs, and the values that these had without them."""
 
 

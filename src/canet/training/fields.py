@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.methods import Batch, TrainingView
-from canet.nn import Block, Features, Graph, Operator, SparseMatrix
+from canet.methods.base import Preparation
+from canet.nn import Block, Features, Graph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
+from canet.training.preparation import prepare_features
 
 AT_TRAINING_TIME = ("train", "valid", "test_id")
 
@@ -27,6 +30,7 @@ class TaskFields:
         operators: What the model reads of a graph; its blocks must hold it.
         num_layers: Depth of the receptive fields.
         device: Where the batches are kept.
+        features: How features are prepared.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class TaskFields:
         operators: Sequence[Operator],
         num_layers: int,
         device: torch.device,
+        features: Preparation = "raw",
     ) -> None:
         self.task = task
         self.nodes = task.splits()
@@ -44,8 +49,8 @@ class TaskFields:
         self._graphs: dict[bool, Graph] = {}
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
-        x = task.data.x
-        self._x = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+        self._preparation = features
+        self._features: dict[bool, Features] = {}
 
     def batch(self, split: str) -> Batch:
         """The batch of a split, by its name in `task.splits()`."""
@@ -70,7 +75,7 @@ class TaskFields:
     def view(self) -> TrainingView:
         """What a method may see of the task besides the training batch."""
         return TrainingView(
-            x=self._x,
+            x=self._prepared(hidden=self.task.inductive),
             edge_index=self.task.training_edges(),
             observed=self.task.observed(),
             train=self.task.train,
@@ -112,7 +117,8 @@ class TaskFields:
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Features and blocks of some nodes, in the graph with or without hidden nodes."""
         field = self._field(nodes, hidden)
-        return rows_of(self._x, field.nodes).to(self._device), field.to(self._device).blocks
+        x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
+        return x, field.to(self._device).blocks
 
     def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
         return self._graph(hidden).receptive_field(nodes, self._num_layers)
@@ -124,6 +130,28 @@ class TaskFields:
                 edges, self.task.num_nodes, self._operators, self._numbers(hidden)
             )
         return self._graphs[hidden]
+
+    def _prepared(self, hidden: bool) -> Features:
+        """The features of all nodes, by statistics without those of hidden nodes."""
+        if hidden not in self._features:
+            how = self._preparation
+            graph = None if how == "raw" else self._graphs_of_features(hidden)
+            self._features[hidden] = prepare_features(self.task.data.x, graph, how)
+        return self._features[hidden]
+
+    def _graphs_of_features(self, hidden: bool) -> Tensor:
+        """Number of the graph whose statistics prepare a node's features; hidden nodes have one.
+
+        Where the task gives none, what is connected to in-distribution nodes is one graph and the
+        rest another: they are of training and of new data.
+        """
+        number: Tensor | None = self.task.data.get("batch")
+        if number is None:
+            number = torch.ones(self.task.num_nodes, dtype=torch.long)
+            number[replace(self.task, inductive=False, checked=True).observed()] = 0
+        if not hidden:
+            return number
+        return torch.where(self.task.in_distribution, number, number.max() + 1)
 
     def _numbers(self, hidden: bool) -> Tensor | None:
         """Number of each node's graph where the task gives it; hidden nodes have one each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor
 from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
-from canet.nn import SparseMatrix
+from canet.nn import Features
 from canet.nn.model import Prediction, rows_of
+from canet.training.preparation import prepare_features
 from canet.training.prepared import PreparedGraph
 
 
@@ -26,6 +28,7 @@ class GraphReader:
 
     def __init__(self, method: Method, prepared: PreparedGraph, y: Any = None) -> None:
         self.method, self.own, self.y = method, prepared.own, y
+        self._graph_of_features = prepared.own.graph
         self._graph = prepared.graph(method.model.operators)
 
     @torch.no_grad()
@@ -33,11 +36,10 @@ class GraphReader:
         """A pass for some nodes $[n]$ by their ids, or for all; logits and embedding on the CPU.
 
         For some nodes only their receptive field is read. `x` $[N, D]$ replaces the features of
-        the graph.
+        the graph, and is prepared as they are: by statistics of all nodes of a graph.
         """
         model = self.method.model
-        given = self.own.x if x is None else x
-        rows = SparseMatrix.from_torch(given) if given.layout == torch.sparse_csr else given
+        rows = self._features if x is None else self._prepared(x)
         if nodes is None:
             blocks = self._graph.whole(model.num_layers, self._device).blocks
         else:
@@ -52,9 +54,20 @@ class GraphReader:
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
-        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$."""
-        return GraphReader(self.method, PreparedGraph(UserGraph(self.own.x, edge_index, graph)))
+        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$; features
+        stay as they are.
+        """
+        other = GraphReader(self.method, PreparedGraph(UserGraph(self.own.x, edge_index, graph)))
+        other._graph_of_features = self._graph_of_features
+        return other
 
     @property
     def _device(self) -> torch.device:
         return self.method.model.phi_out.weight.device
+
+    @cached_property
+    def _features(self) -> Features:
+        return self._prepared(self.own.x)
+
+    def _prepared(self, x: Tensor) -> Features:
+        return prepare_features(x, self._graph_of_features, self.method.settings.features)

@@ -78,6 +78,8 @@ class Loop:
             name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
             for name in ["loss", *curves]
         }
+        # With `ema` the method has the averaged weights between two epochs, and steps begin here.
+        self.current = [p.detach().clone() for p in method.parameters()] if settings.ema else []
         self.best = Snapshot(method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
         self.at = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -135,7 +137,7 @@ class Loop:
     def _epoch(self) -> None:
         """Train and score, in place and without waiting for the device."""
         self.method.train()
-        loss = self.method.update(self.batch, self.optimizer)
+        loss = self._averaged_step() if self.current else self._step()
         self.method.eval()
         with torch.no_grad():
             values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
@@ -145,6 +147,24 @@ class Loop:
             torch.where(better, values["valid"], self.best_score, out=self.best_score)
             self.best.take(self.method.state_dict(), better)
             self.at += 1
+
+    def _step(self) -> Tensor:
+        return self.method.update(self.batch, self.optimizer)
+
+    def _averaged_step(self) -> Tensor:
+        """A step from the current weights, which then enter the average with a share of 1 - ema,
+        or of 1 / epochs while that is larger: at first all epochs count the same.
+        """
+        weights = [parameter.detach() for parameter in self.method.parameters()]
+        average = [weight.clone() for weight in weights]
+        for weight, current in zip(weights, self.current, strict=True):
+            weight.copy_(current)
+        loss = self._step()
+        share = (1 / (self.at[0] + 1)).clamp(min=1 - self.settings.ema)
+        for weight, current, mean in zip(weights, self.current, average, strict=True):
+            current.copy_(weight)
+            torch.lerp(mean, current, share.to(mean), out=weight)
+        return loss
 
     def _capturable(self) -> bool:
         return (
@@ -182,6 +202,7 @@ class Loop:
         state = {
             **prefixed("method", self.method.state_dict()),
             **prefixed("training", self.method.training_state()),
+            **prefixed("current", {str(i): weight for i, weight in enumerate(self.current)}),
             **prefixed("best", self.best.tensors),
             **prefixed("adam", optimizer_tensors(self.optimizer)),
             **prefixed("history", self.history),
@@ -199,6 +220,8 @@ class Loop:
         self.method.load_state_dict(without_prefix("method", saved))
         for name, tensor in self.method.training_state().items():
             tensor.detach().copy_(saved[f"training.{name}"])
+        for name, tensor in without_prefix("current", saved).items():
+            self.current[int(name)].copy_(tensor)
         restore_optimizer(self.optimizer, without_prefix("adam", saved))
         for name, tensor in without_prefix("best", saved).items():
             self.best.tensors[name].copy_(tensor)

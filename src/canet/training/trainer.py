@@ -57,8 +57,8 @@ class Trainer:
         settings: The method's settings; its defaults where None.
         device: `auto`, `cpu` or `cuda`.
         epochs: In place of the settings' number.
-        fields: Batches of another trainer on the same task and device that reads as much or more,
-            to share them; built where None.
+        fields: Batches of another trainer on the same task and device that reads as much or more
+            and prepares features alike, to share them; built where None.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
         threads: Threads on the CPU. They are part of a run, whose last bits depend on them.
     """
@@ -102,7 +102,8 @@ class Trainer:
         with torch.device("meta"):
             model = self._new_method().model
         if fields is None:
-            fields = TaskFields(task, model.operators, model.num_layers, self.device)
+            how = self.settings.features
+            fields = TaskFields(task, model.operators, model.num_layers, self.device, how)
         self.fields = fields
         self.metric = METRICS[task.metric]
 
