@@ -20,7 +20,6 @@ LAYERS = [
     {"store"},
     {"training"},
     {"presets"},
-    {"choice"},
     {"estimator"},
     {"runs"},
     {"search"},
