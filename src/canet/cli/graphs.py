@@ -83,8 +83,8 @@ def fit(
 
     from canet.data import read_graph
     from canet.estimator.classifier import NodeClassifier
+    from canet.util.progress import fit_display
 
-    data = read_graph(graph, label=label, split=split, environment=environment, time=time, id=id_)
     model = NodeClassifier(
         method,
         backbone,
@@ -95,8 +95,14 @@ def fit(
         random_state=seed,
         verbose=not (quiet or as_json),
         **changes,
-    ).fit(data)
-    model.save(out)
+    )
+    with fit_display("reading", quiet=not model.verbose) as display:
+        data = read_graph(
+            graph, label=label, split=split, environment=environment, time=time, id=id_
+        )
+        model.fit(data)
+        display.stage("saving")
+        model.save(out)
     summary = _fit_summary(model, out)
     if as_json:
         print(json.dumps(summary, indent=2))
