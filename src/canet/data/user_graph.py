@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce, to_undirected
 
 from canet.data.arrays import word_for
 from canet.data.checks import (
@@ -28,6 +27,7 @@ from canet.data.checks import (
 from canet.data.labels import check_labels
 from canet.data.task import ShiftTask
 from canet.errors import InputError, InputWarning, listed
+from canet.util.sparse import different_edges
 
 VALIDATION_SHARE = 0.2
 
@@ -88,9 +88,7 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
             InputWarning,
             stacklevel=4,  # the caller of fit
         )
-    once = to_undirected(edges, num_nodes=n) if undirected else coalesce(edges, num_nodes=n)
-    if undirected or once.shape[1] < edges.shape[1]:  # else the order stays, and with it all bits
-        edges = once
+    edges = different_edges(edges, n, both_ways=bool(undirected))
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)

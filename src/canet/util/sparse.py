@@ -1,4 +1,4 @@
-"""What scipy does and torch cannot: slice and stack sparse matrices, find components."""
+"""What scipy does and torch cannot: slice and stack sparse matrices, compare edges."""
 
 from __future__ import annotations
 
@@ -28,8 +28,28 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
 
 
-def components(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Number $[N]$ of the weakly connected component of each node, for edges $[2, E]$."""
+def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
+    """Which nodes the edges $[2, E]$ link: a boolean matrix $[N, N]$ of sources and targets."""
     source, target = edge_index.cpu().numpy()
     links = sp.coo_matrix((np.ones(source.size, bool), (source, target)), [num_nodes] * 2)
+    return links.tocsr()
+
+
+def different_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
+    """Edges $[2, E]$ each once, by source and target; also with their reverses if `both_ways`.
+
+    If they are different already, their order stays.
+    """
+    links = adjacency(edge_index, num_nodes)
+    if both_ways:
+        links = links + links.T
+    elif links.nnz == edge_index.shape[1]:
+        return edge_index
+    source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
+    return torch.from_numpy(np.stack([source, links.indices]))
+
+
+def components(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Number $[N]$ of the weakly connected component of each node, for edges $[2, E]$."""
+    links = adjacency(edge_index, num_nodes)
     return torch.from_numpy(connected_components(links, directed=False)[1])
