@@ -16,6 +16,7 @@ from torch_geometric.utils import subgraph
 
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.data.task import ShiftTask
+from canet.data.user_graph import UserGraph
 from canet.diagnosis import expected_score
 from canet.diagnosis.graph import read_graph, seed_of
 from canet.diagnosis.sections.reliance import exchanged
@@ -32,6 +33,8 @@ from canet.report.tables import Cell, Table
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
+from canet.training.inference import GraphReader
+from canet.training.prepared import PreparedGraph
 
 DIAGNOSIS = "diagnosis.json"
 """Added to a run's folder: what it relies on, and the score that it would be expected to have."""
@@ -237,7 +240,9 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.n_features_in_ = task.num_features
     model.encoding_ = None
     model.method_ = trainer.load(place)
-    model.reference_ = build_reference(trainer, model.method_, config.seed)
+    own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
+    reader = GraphReader(model.method_, PreparedGraph(own))
+    model.reference_ = build_reference(task, reader, config.seed)
     return model
 
 

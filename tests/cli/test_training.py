@@ -126,6 +126,18 @@ def test_the_table_has_every_split_and_the_next_command_prints_the_same_scores(
     assert cells(again.out) == cells(answer.out)
 
 
+def test_the_first_protocol_of_a_task_is_the_default(canet: Canet, data_root: Path) -> None:
+    if not (data_root / "webkb").is_dir():
+        pytest.skip("'webkb' is not below CANET_DATA_ROOT")
+    line = ("train", "webkb", *QUICK, "--data-root", data_root, "--json")
+    first = canet(*line).content
+    assert first["protocol"] == "cornell"
+    assert list(first["scores"]["test_ood"]) == ["texas", "wisconsin"]
+    assert canet(*line, "--protocol", "cornell").content["scores"] == first["scores"]
+    other = canet(*line, "--protocol", "texas").content
+    assert list(other["scores"]["test_ood"]) == ["cornell", "wisconsin"]
+
+
 def test_training_that_diverges_is_one_line(canet: Canet) -> None:
     steep = ("--set", "learning_rate=1e6", "--set", "num_layers=8")
     assert "learning_rate" in canet("train", "synthetic", *QUICK, *steep).complaint

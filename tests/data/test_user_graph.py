@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.user_graph import UserTask, read_user_graph, user_task
+from canet.data.user_graph import UserTask, read_user_graph, user_task, warn_one_way
 from canet.errors import InputError, InputWarning
 
 N = 12
@@ -256,7 +256,7 @@ def test_nodes_without_a_graph_are_refused(graph_numbers: list[Any]) -> None:
 
 def test_a_graph_stored_one_way_warns_and_says_what_to_do() -> None:
     def fit() -> None:
-        user_task(graph(edge_index=ring(both_ways=False)))
+        warn_one_way(ring(both_ways=False))
 
     with pytest.warns(UserWarning, match="undirected=True") as caught:
         fit()
@@ -268,12 +268,23 @@ def test_a_graph_stored_one_way_warns_and_says_what_to_do() -> None:
 def test_a_graph_stored_one_way_on_purpose_does_not_warn(undirected: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        user_task(graph(edge_index=ring(both_ways=False)), undirected=undirected)
-        user_task(graph())
+        read_user_graph(graph(edge_index=ring(both_ways=False)), undirected=undirected)
+        warn_one_way(ring())
 
 
-@pytest.mark.parametrize("undirected", [None, False, True])
-def test_an_edge_that_is_given_twice_counts_once(undirected: bool | None) -> None:
+@pytest.mark.parametrize("values", [1.0, 5.5])
+def test_features_that_are_mostly_zeros_are_read_as_sparse_ones(values: float) -> None:
+    x = torch.zeros(N, 10)
+    x[:, 3] = values
+    found = read_user_graph(graph(x=x)).x
+    assert found.layout == torch.sparse_csr
+    assert found.to_dense().equal(x)
+    x[0, 4] = 1
+    assert read_user_graph(graph(x=x)).x.equal(x)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_an_edge_that_is_given_twice_counts_once(undirected: bool) -> None:
     twice = torch.cat([ring(), ring()[:, 3:9]], dim=1)
     found = read_user_graph(graph(edge_index=twice), undirected=undirected).edge_index
     assert sorted(found.t().tolist()) == sorted(ring().t().tolist())
@@ -289,6 +300,11 @@ def test_different_edges_keep_their_order() -> None:
 def test_weights_and_attributes_of_edges_are_not_read_and_that_is_said(name: str) -> None:
     with pytest.warns(InputWarning, match=name):
         user_task(graph(**{name: torch.rand(2 * N)}))
+
+
+def test_a_wrong_number_of_graphs_is_rejected() -> None:
+    with pytest.raises(InputError, match="graph"):
+        read_user_graph(graph(), [0])
 
 
 def test_undirected_edges_are_those_of_pyg() -> None:
@@ -332,7 +348,6 @@ def test_a_graph_with_a_mistake_is_rejected(changes: dict[str, Any], name: str) 
         ({"train": [], "valid": [2]}, "train"),
         ({"metric": "acuracy"}, "accuracy"),
         ({"metric": "roc_auc"}, "roc_auc"),
-        ({"graph": [0]}, "graph"),
     ],
 )
 def test_wrong_arguments_are_rejected(arguments: dict[str, Any], name: str) -> None:
@@ -369,7 +384,7 @@ def test_a_test_set_that_overlaps_or_has_other_classes_is_refused() -> None:
 def test_the_given_graph_is_never_changed(changes: dict[str, Any], undirected: bool) -> None:
     data = graph(**changes)
     before, values = content(data), {key: data[key] for key in data.keys()}  # noqa: SIM118
-    task = user_task(data, undirected=undirected).task
+    task = user_task(data, checked=read_user_graph(data, undirected=undirected)).task
     assert content(data) == before
     assert all(data[key] is value for key, value in values.items())
     assert task.data is not data
@@ -381,7 +396,6 @@ def test_given_sets_and_columns_are_never_changed() -> None:
         "valid": np.array([10, 9]),
         "environment": np.array([2.0, np.nan, 1.0] * 4),
         "time": torch.arange(N),
-        "graph": torch.arange(N) // 6 + 3,
     }
     before = {name: bits(value) for name, value in given.items()}
     user_task(graph(), **given)

@@ -17,8 +17,8 @@ from canet.estimator.reference import (
     sample_of,
 )
 from canet.methods import METHODS, Method
-from canet.training import Trainer
 from canet.training.inference import GraphReader
+from canet.training.prepared import PreparedGraph
 from tests.training.tiny import QUICK, tiny_task
 
 
@@ -150,7 +150,12 @@ def built(task: ShiftTask) -> tuple[Reference, Method]:
     """The reference of a method with random weights."""
     torch.manual_seed(0)
     method: Method = METHODS["erm"](QUICK, "gcn", task.num_features, task.num_classes).eval()
-    return build_reference(Trainer(task, "erm", "gcn", QUICK, "cpu"), method, seed=0), method
+    return build_reference(task, reader(method, task), seed=0), method
+
+
+def reader(method: Method, task: ShiftTask) -> GraphReader:
+    own = UserGraph(task.data.x, task.data.edge_index, None)
+    return GraphReader(method, PreparedGraph(own))
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -159,7 +164,7 @@ def test_a_reference_has_what_the_method_says_of_training_and_validation_nodes(
 ) -> None:
     task = tiny_task(sparse=sparse)
     found, method = built(task)
-    whole = GraphReader(method, UserGraph(task.data.x, task.data.edge_index, None)).read()
+    whole = reader(method, task).read()
     train, valid, y = task.train, task.valid, task.data.y
     torch.testing.assert_close(found.embedding, whole.embedding[train])
     torch.testing.assert_close(found.valid_logits, whole.logits[valid])

@@ -29,6 +29,7 @@ from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.settings import override
 from canet.training import Trainer
 from canet.training.inference import GraphReader
+from canet.training.prepared import PreparedGraph
 from tests.training.tiny import tiny_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:interventions move")  # of few columns, many
@@ -236,7 +237,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
     own = UserGraph(task.data.x, task.data.edge_index, None)
-    GraphReader(run.method.eval(), own).read(torch.arange(60))
+    GraphReader(run.method.eval(), PreparedGraph(own)).read(torch.arange(60))
     assert len(drawn) == 5
 
 

@@ -170,6 +170,25 @@ def test_receptive_field_is_exactly_what_reaches_the_nodes(
     assert len(nodes) == len(reached) < NUM_PAPERS
 
 
+@pytest.mark.parametrize("nodes", [[5], [30, 2, 17], [4, 4, 9]])
+def test_fields_of_few_and_of_many_nodes_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[int]
+) -> None:
+    graph, fields = Graph(CITATIONS, NUM_PAPERS, OPERATORS[:3]), []
+    for many in (0, NUM_PAPERS):
+        monkeypatch.setattr("canet.nn.blocks.MANY", many)
+        fields.append(graph.receptive_field(torch.tensor(nodes), 2))
+    few, marked = fields
+    assert few.nodes.equal(marked.nodes)
+    for one, other in zip(few.blocks, marked.blocks, strict=True):
+        assert (one.num_src, one.num_dst) == (other.num_src, other.num_dst)
+        for operator, matrix in one.matrices.items():
+            z = few.nodes[: one.num_src].double()[:, None]
+            assert matrix.pattern.rowptr.equal(other.matrices[operator].pattern.rowptr)
+            found = [m.pattern.col for m in (matrix, other.matrices[operator])]
+            assert z[found[0].long()].equal(z[found[1].long()])
+
+
 def test_receptive_field_of_an_isolated_node_is_the_node() -> None:
     field = Graph(EDGES, NUM_NODES, [Operator("symmetric")]).receptive_field(torch.tensor([8]), 2)
     assert field.nodes.tolist() == [8]

@@ -9,6 +9,7 @@ from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
 from canet.training.inference import GraphReader
+from canet.training.prepared import PreparedGraph
 
 N, D, C = 14, 5, 3
 NODES = torch.tensor([9, 0, 13, 4])
@@ -30,7 +31,7 @@ def make(name: str, backbone: str) -> Method:
 
 
 def forward(method: Method, own: UserGraph, nodes: Tensor | None = None) -> Prediction:
-    return GraphReader(method, own).read(nodes)
+    return GraphReader(method, PreparedGraph(own)).read(nodes)
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
@@ -109,7 +110,7 @@ def test_predictions_that_are_not_finite_are_an_error_where_they_are_asked_for()
 def test_other_features_and_edges_are_read_as_in_a_graph_that_has_them(name: str) -> None:
     method, own, other = make(name, "gat"), graph(numbered=True), graph(numbered=True, seed=1)
     assert own.graph is not None
-    reader = GraphReader(method, own)
+    reader = GraphReader(method, PreparedGraph(own))
     found = reader.read(x=other.x).logits
     assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.graph)).logits)
     assert (

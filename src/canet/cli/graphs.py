@@ -81,7 +81,7 @@ def fit(
     check_backbone(backbone)
     check_target(out)
 
-    from canet.data import read_graph
+    from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import NodeClassifier
     from canet.util.progress import fit_display
 
@@ -97,10 +97,7 @@ def fit(
         **changes,
     )
     with fit_display("reading", quiet=not model.verbose) as display:
-        data = read_graph(
-            graph, label=label, split=split, environment=environment, time=time, id=id_
-        )
-        model.fit(data)
+        model.fit(read_columns(graph, Roles(id_, label, split, environment, time)))
         display.stage("saving")
         model.save(out)
     summary = _fit_summary(model, out)
@@ -195,11 +192,11 @@ def _open(
     model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
 ) -> Any:
     """A graph as a model reads it, and the model."""
-    from canet.data import read_graph
+    from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
-    return read_graph(graph, label=label, id=id_, encoding=classifier.encoding_), classifier
+    return read_columns(graph, Roles(id_, label), classifier.encoding_), classifier
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:

@@ -48,7 +48,10 @@ DataSeed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and generated features.")
 ]
 Protocol = Annotated[
-    str, typer.Option(help="paper, or disjoint: no test node is known in training.")
+    str | None,
+    typer.Option(
+        help="What to train and to test on; `canet datasets NAME` lists them. Default: the first."
+    ),
 ]
 GeneratorName = Annotated[
     str,
@@ -122,6 +125,13 @@ Device = Annotated[
 def names(text: str | None) -> tuple[str, ...]:
     """`"erm, canet"` → `("erm", "canet")`."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def protocol_of(task: str, protocol: str | None) -> str:
+    """The protocol that a command names, or the first of its task."""
+    from canet.data.benchmarks.catalog import get_dataset
+
+    return get_dataset(task).protocols[0] if protocol is None else protocol
 
 
 def changed_settings(

@@ -35,7 +35,7 @@ def search(
         ),
     ] = 1,
     data_seed: options.DataSeed = 0,
-    protocol: options.Protocol = "paper",
+    protocol: options.Protocol = None,
     features: options.Features = "original",
     inductive: options.Inductive = False,
     generator: options.GeneratorName = "shared",
@@ -63,7 +63,7 @@ def search(
     check_backbone(backbone)
     changes = {} if epochs is None else {"epochs": epochs}
     settings = override(unsearched(task, method, backbone), changes)
-    how = protocol, data_seed, features, inductive
+    how = options.protocol_of(task, protocol), data_seed, features, inductive
     base = RunConfig(task, *how, method, backbone, asdict(settings), seed=0, generator=generator)
     plan = Plan(base, sampler, seeds)
 

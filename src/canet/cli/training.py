@@ -40,7 +40,7 @@ def train(
         int, typer.Option(min=1, max=options.MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
     ] = 1,
     data_seed: options.DataSeed = 0,
-    protocol: options.Protocol = "paper",
+    protocol: options.Protocol = None,
     features: options.Features = "original",
     inductive: options.Inductive = False,
     generator: options.GeneratorName = "shared",
@@ -77,7 +77,7 @@ def train(
 
     check_backbone(backbone)
     pick_device(device)
-    how = protocol, data_seed, features, inductive
+    how = options.protocol_of(task, protocol), data_seed, features, inductive
     run = method, backbone, asdict(settings)
     base = RunConfig(task, *how, *run, 0, ood_curves, generator, threads)
     configs = [replace(base, seed=seed) for seed in range(seeds)]

@@ -53,8 +53,11 @@ def check_features(x: Any) -> Tensor:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(f"x cannot be used: {first_line(error)}") from error
-    wrong = ~np.isfinite(matrix.data if sp.issparse(matrix) else matrix)
-    if wrong.any():
+    values = matrix.data if sp.issparse(matrix) else matrix
+    with np.errstate(invalid="ignore"):
+        finite = np.isfinite(values.sum(dtype=np.float64))  # a pass without a mask
+    if not finite:
+        wrong = ~np.isfinite(values)
         columns = np.unique(matrix.indices[wrong] if sp.issparse(matrix) else np.nonzero(wrong)[1])
         raise InputError(
             "x has NaN, infinity or numbers beyond float32 (3.4e38) in "

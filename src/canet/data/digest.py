@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+
+from canet.data.graph_data import AnyGraph
 
 CHUNK = 2**22
 """Numbers that are looked at in one piece, so that memory does not double."""
@@ -58,7 +59,7 @@ class DataDigest:
 
 
 def digest_parts(
-    data: Data,
+    data: AnyGraph,
     splits: Mapping[str, Tensor],
     in_distribution: Tensor,
     metric: str,

@@ -9,7 +9,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from canet.data.checks import (
     check_classes,
@@ -21,6 +20,7 @@ from canet.data.checks import (
     check_nodes,
 )
 from canet.data.digest import DataDigest, digest_parts
+from canet.data.graph_data import AnyGraph
 from canet.data.labels import check_labels
 from canet.data.metrics import Metric
 from canet.errors import InputError
@@ -51,7 +51,7 @@ class ShiftTask:
         inductive: Whether training passes must not see the other nodes and their edges.
         shift: What moves between training and test, in two or three words.
         environments: Names of the environment ids.
-        protocol: How splits were made: `paper`, or `disjoint` where the task offers it.
+        protocol: How splits were made: `paper`, or another that the task offers.
         data_seed: Seed of every random choice in the data (features, splits).
         features: `structural` where features were computed from the graph alone, else `original`.
         generator: How spurious columns were made: `shared`, as in the paper and where there are
@@ -61,7 +61,7 @@ class ShiftTask:
     """
 
     name: str
-    data: Data
+    data: AnyGraph
     train: Tensor
     valid: Tensor
     test_id: Tensor
@@ -180,7 +180,7 @@ class ShiftTask:
         return edge_index[:, self.in_distribution[edge_index].all(dim=0)]
 
 
-def checked_data(data: Data) -> Data:
+def checked_data(data: AnyGraph) -> AnyGraph:
     """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form."""
     x = check_features(data.x)
     n = x.shape[0]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
-from torch_geometric.data import Data
 
 from canet.data.arrays import word_for
 from canet.data.checks import (
@@ -24,12 +24,15 @@ from canet.data.checks import (
     check_times,
     one_way,
 )
+from canet.data.graph_data import AnyGraph, GraphData, is_graph
 from canet.data.labels import check_labels
 from canet.data.task import ShiftTask
 from canet.errors import InputError, InputWarning, listed
-from canet.util.sparse import different_edges
+from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
+MOST_STORED = 0.1
+"""Share of dense features that are not zero, up to which they are read as sparse ones."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class UserTask(NamedTuple):
     classes: np.ndarray
 
 
-def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None) -> UserGraph:
+def read_user_graph(data: Any, graph: Any = None, undirected: bool = False) -> UserGraph:
     """Check features, edges and graph numbers of a PyG `Data`, which stays as it is.
 
     An edge that is given several times counts once, however `undirected` is set.
@@ -62,33 +65,27 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool | None = None
     Args:
         data: Has `x` and `edge_index`.
         graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
-        undirected: Whether each edge is read both ways (True) or as given (False); None is as
-            given, with a warning where few edges have their reverse.
+        undirected: Whether each edge is read both ways, or as given.
     """
-    if not isinstance(data, Data):
+    if not is_graph(data):
         raise InputError(
             f"the graph is a {type(data).__name__}: give a torch_geometric.data.Data with x and "
             "edge_index, or a file to canet.read_graph"
         )
-    x = check_features(data.get("x"))
+    x = sparse_if_faster(check_features(data.get("x")))
     n = x.shape[0]
     if data.get("edge_index") is None and data.get("adj_t") is not None:
         raise InputError("the graph has adj_t in place of edge_index: undo the ToSparseTensor")
     edges = check_edges(data.get("edge_index"), n)
-    given = data._store.get("num_nodes")
+    given = data.to_dict().get("num_nodes")
     if given is not None and given != n:
         raise InputError(f"num_nodes is {given} and x has {n} rows: give features to every node")
     ids = data.get("node_id")
     if ids is not None and len(ids) != n:
         raise InputError(f"node_id names {len(ids)} nodes and x has {n} rows: name every node")
-    if undirected is None and one_way(edges):
-        warnings.warn(
-            "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
-            "the command line --undirected), else undirected=False (--directed)",
-            InputWarning,
-            stacklevel=4,  # the caller of fit
-        )
-    edges = different_edges(edges, n, both_ways=bool(undirected))
+    once = unique_edges(edges, n, both_ways=undirected)
+    if undirected or once.shape[1] < edges.shape[1]:  # else the order stays, and with it all bits
+        edges = once
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)
@@ -101,11 +98,10 @@ def user_task(
     valid: Any = None,
     environment: Any = None,
     time: Any = None,
-    graph: Any = None,
     *,
     metric: str = "accuracy",
-    undirected: bool | None = None,
     seed: int = 0,
+    checked: UserGraph | None = None,
 ) -> UserTask:
     """The task of learning the labels of a user's graph.
 
@@ -119,11 +115,11 @@ def user_task(
         train, valid: Masks or ids.
         environment: Integers or strings $[N]$.
         time: Numbers or dates $[N]$.
-        graph, undirected: As in `read_user_graph`.
         metric: How predictions are scored.
         seed: Of the random validation set.
+        checked: What `read_user_graph` has made of the graph, if it has.
     """
-    checked = read_user_graph(data, graph, undirected)
+    checked = checked or read_user_graph(data)
     n = checked.num_nodes
     if unread := [name for name in ("edge_weight", "edge_attr") if data.get(name) is not None]:
         warnings.warn(
@@ -155,7 +151,7 @@ def user_task(
     check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(
         name="user graph",
-        data=Data(checked.x, checked.edge_index, y=y, num_nodes=n, **columns),
+        data=GraphData(x=checked.x, edge_index=checked.edge_index, y=y, **columns),
         train=splits["train"],
         valid=splits["valid"],
         test_id=splits.get("test", torch.empty(0, dtype=torch.long)),
@@ -167,6 +163,27 @@ def user_task(
         checked=True,
     )
     return UserTask(task, classes)
+
+
+def warn_one_way(edge_index: Tensor) -> None:
+    """Warn where few of the edges $[2, E]$ have their reverse and nobody said what they mean."""
+    if one_way(edge_index):
+        warnings.warn(
+            "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
+            "the command line --undirected), else undirected=False (--directed)",
+            InputWarning,
+            stacklevel=3,  # the caller of fit
+        )
+
+
+def sparse_if_faster(x: Tensor) -> Tensor:
+    """Features $[N, D]$, sparse where few of them are not zero.
+
+    Products are then at least twice as fast, and a saved model is smaller.
+    """
+    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MOST_STORED * x.numel():
+        return x
+    return from_scipy(csr_matrix(x.numpy()))
 
 
 def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Tensor:
@@ -186,7 +203,7 @@ def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, 
     return class_ids(values, known, classes), known
 
 
-def _node_sets(data: Data, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
+def _node_sets(data: AnyGraph, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
     """The labelled nodes of `train`, and of `valid` and `test` where there are such sets."""
     sets: dict[str, Tensor] = {}
     for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import to_json
-from torch_geometric.data import Data
 
+from canet.data.graph_data import AnyGraph
 from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.examination import NEW, TRAINING, Examination
@@ -120,8 +120,8 @@ class Diagnosis:
 
 def diagnose(
     model: NodeClassifier,
-    data: Data | None = None,
-    new_data: Data | None = None,
+    data: AnyGraph | None = None,
+    new_data: AnyGraph | None = None,
     *,
     blocks: Mapping[str, Any] | None = None,
     repeats: int | None = None,

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from canet.data.checks import check_groups, check_nodes, check_times
+from canet.data.graph_data import AnyGraph
 from canet.data.user_graph import match_classes
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
@@ -103,7 +103,7 @@ class DiagnosedGraph:
         return reader.read().logits.double().numpy()
 
 
-def read_graph(model: NodeClassifier, data: Data, trained_on: bool = False) -> DiagnosedGraph:
+def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) -> DiagnosedGraph:
     """A user's graph, checked as for `predict`, with the edges that the model reads.
 
     `y`, `environment`, `time`, `batch` and `node_id` of the graph are read where they exist, and

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.utils import to_undirected
 
 from canet.diagnosis.graph import Matrix
+from canet.util.sparse import unique_edges
 
 ROUNDS = 5  # in which each edge may be exchanged with another
 
@@ -89,7 +89,7 @@ def rewire(
         possible = (new & (read != by) & (graph[read] == graph[by])).all(axis=1)
         source[pair[possible]] = read[possible]
     edges = torch.from_numpy(np.stack([source, target]))
-    return to_undirected(edges, num_nodes=len(graph)) if undirected else edges
+    return unique_edges(edges, len(graph), both_ways=True) if undirected else edges
 
 
 def drop_edges(

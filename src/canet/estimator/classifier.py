@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -16,8 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from canet.data.checks import check_features, check_nodes
-from canet.data.graph_files.encoding import Encoding
-from canet.data.user_graph import match_classes, read_user_graph, user_task
+from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import build_reference
@@ -27,8 +26,12 @@ from canet.nn.model import Prediction
 from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader
+from canet.training.prepared import prepare_graph
 from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
+
+if TYPE_CHECKING:
+    from canet.data.graph_files.encoding import Encoding
 
 
 class NodeClassifier(ClassifierMixin, BaseEstimator):
@@ -141,9 +144,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             changes["epochs"] = self.epochs
         settings = override(method_type.settings_type(), changes)
         seed = self._seed()
-        given = (train, valid, environment, time, graph)
         with fit_display("checking", quiet=not self.verbose) as display:
-            own = user_task(data, *given, metric=self.metric, undirected=self.undirected, seed=seed)
+            prepared = prepare_graph(data, graph, bool(self.undirected))
+            if self.undirected is None:
+                warn_one_way(prepared.own.edge_index)
+            given = (train, valid, environment, time)
+            own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
             task = own.task
             weights = self._class_weights(own.classes, task.data.y[task.train])
             trainer = Trainer(
@@ -160,7 +166,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             run = trainer.run(seed, on_progress=display.of_training(label))
             display.stage("scoring")
             method = run.method.eval()
-            reference = build_reference(trainer, method, seed, data.get("node_id"))
+            prepared.graphs[method.model.operators] = trainer.fields.graph()
+            reader = GraphReader(method, prepared)
+            reference = build_reference(task, reader, seed, data.get("node_id"))
         self.classes_ = own.classes
         self.n_features_in_ = task.num_features
         self.method_ = method
@@ -182,7 +190,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             if data.method is not self.method_:
                 raise InputError("the graph was prepared by another model: prepare it with this")
             return data
-        own = read_user_graph(data, graph, bool(self.undirected))  # `fit` has given the warning
+        prepared = prepare_graph(data, graph, bool(self.undirected))
+        own = prepared.own
         given = data.get("encoding")
         if given is not None and given != self.encoding_:
             fix = "read it with canet.read_graph(…, encoding=model.encoding_)"
@@ -194,7 +203,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
                 f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: give the same columns in the same order"
             )
-        return GraphReader(self.method_, own, data.get("y"))
+        return GraphReader(self.method_, prepared, data.get("y"))
 
     def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
         """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch_geometric.data import Data
 
+from canet.data.graph_data import AnyGraph
 from canet.data.labels import check_labels
 from canet.errors import CanetError, InputError
 from canet.estimator.classifier import NodeClassifier, probabilities_of
@@ -18,7 +18,7 @@ from canet.util.files import atomic_path
 FILES = (".csv", ".parquet")
 
 
-def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
+def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
     """Columns of a graph's predictions, each $[N]$, in the order of its nodes.
 
     `id`; `prediction`, the likeliest class; `probability_CLASS` of each class; and
@@ -36,7 +36,9 @@ def predictions(model: NodeClassifier, data: Data) -> dict[str, np.ndarray]:
     return table | {"unlike_training": unlike.numpy()}
 
 
-def summarise(model: NodeClassifier, data: Data, table: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def summarise(
+    model: NodeClassifier, data: AnyGraph, table: Mapping[str, np.ndarray]
+) -> dict[str, Any]:
     """How many nodes each class got, how unlike training they are, and the score where known."""
     names, counts = np.unique(table["prediction"], return_counts=True)
     probabilities = [table[f"probability_{c}"] for c in model.classes_]

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import UserGraph
-from canet.methods import Method
-from canet.training import Trainer
+from canet.data.task import ShiftTask
 from canet.training.inference import GraphReader
 from canet.util.sparse import from_scipy, to_scipy
 
@@ -91,14 +89,13 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def build_reference(trainer: Trainer, method: Method, seed: int, node_id: Any = None) -> Reference:
+def build_reference(
+    task: ShiftTask, reader: GraphReader, seed: int, node_id: Any = None
+) -> Reference:
     """A sample of a task's training and validation nodes as a trained method sees them.
 
     `node_id` $[N]$ is what the user calls the nodes.
     """
-    task = trainer.task
-    own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
-    reader = GraphReader(method, own, prepared=trainer.fields.graph())
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
     y[task.train] = task.data.y[task.train]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
-from canet.data.graph_files.encoding import Encoding
 from canet.errors import CanetError, VersionError
 from canet.estimator.reference import Reference
 from canet.methods import Method, check_backbone, get_method
 from canet.settings import override
 from canet.store.model_folder import ModelFile, read_model, write_model
 from canet.training.trainer import pick_device, versions
+
+if TYPE_CHECKING:
+    from canet.data.graph_files.encoding import Encoding
 
 Classifier = TypeVar("Classifier", bound=Any)
 LEARNED = ("settings", "scores", "history", "selected_epoch", "environments_seen", "findings")
@@ -64,11 +66,16 @@ def load_classifier(
     model.n_features_in_ = file.num_features
     for name in LEARNED:
         setattr(model, f"{name}_", getattr(file, name))
-    encoding = file.encoding
-    model._remember_columns(None if encoding is None else Encoding.from_json(encoding))
+    model._remember_columns(None if file.encoding is None else _read_encoding(file.encoding))
     model.reference_ = Reference.from_tensors(tensors["reference"])
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
+
+
+def _read_encoding(content: dict[str, Any]) -> Encoding:
+    from canet.data.graph_files.encoding import Encoding  # needs pyarrow
+
+    return Encoding.from_json(content)
 
 
 def _empty_method(model: Any, file: ModelFile) -> Method:

@@ -7,7 +7,7 @@ reach them in L hops); a sampled field would be a stack of thinner blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +20,10 @@ from canet.util.sparse import components
 
 Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]
 Direction = Literal["along", "against"]
+Place = Callable[[Tensor], Tensor]
+"""Node ids → their places in a field."""
+MANY = 64
+"""A field of fewer than one node in so many is found by sorting, else by marking all nodes."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +138,15 @@ class Graph:
             self._graph = found.to(edge_index.device).long()
         graphs = None if self._graph is None else Graphs(self._graph, self._graph)
         self.block = Block(num_nodes, num_nodes, matrices, graphs)
+        self._placed = {edge_index.device: self.block}
 
-    def whole(self, num_layers: int) -> ReceptiveField:
-        """Every node, with the same block for each layer."""
-        return ReceptiveField(torch.arange(self.num_nodes), (self.block,) * num_layers)
+    def whole(self, num_layers: int, device: torch.device | str = "cpu") -> ReceptiveField:
+        """Every node, with the same block for each layer, which is kept on its device."""
+        place = torch.device(device)
+        if place not in self._placed:
+            self._placed[place] = self.block.to(place)
+        nodes = torch.arange(self.num_nodes, device=place)
+        return ReceptiveField(nodes, (self._placed[place],) * num_layers)
 
     def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
         """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.
@@ -146,31 +155,38 @@ class Graph:
         more than once: it is predicted as often, and read once.
         """
         blocks: list[Block] = []
-        position = nodes.new_full((self.num_nodes,), -1)
-        position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+        few = self._graph is None and nodes.numel() * MANY < self.num_nodes
         for _ in range(num_layers):
             rows = self.block.select_rows(nodes)
-            reached = self._in_graphs_of(nodes)
-            for matrix in rows.matrices.values():
-                reached[matrix.pattern.col] = True
-            (new,) = (reached & (position < 0)).nonzero(as_tuple=True)
-            sources = torch.cat([nodes, new])
-            position[new] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
+            seen = [matrix.pattern.col for matrix in rows.matrices.values()]
+            sources, place = _number_few(nodes, seen) if few else self._number(nodes, seen)
             matrices = {
                 op: SparseMatrix(
-                    Pattern(matrix.pattern.rowptr, position[matrix.pattern.col], sources.numel()),
+                    Pattern(matrix.pattern.rowptr, place(matrix.pattern.col), sources.numel()),
                     matrix.value,
                 )
                 for op, matrix in rows.matrices.items()
             }
             graphs = None
             if self._graph is not None:
-                first = position[sources] == torch.arange(sources.numel(), device=nodes.device)
+                first = place(sources) == torch.arange(sources.numel(), device=nodes.device)
                 read = torch.where(first, self._graph[sources], -1)
                 graphs = Graphs(self._graph[nodes], read)
             blocks.append(Block(sources.numel(), nodes.numel(), matrices, graphs))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _number(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Place]:
+        """Nodes $[n]$ and after them, ascending, the others that are read; and their places."""
+        position = nodes.new_full((self.num_nodes,), -1)
+        position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+        reached = self._in_graphs_of(nodes)
+        for some in read:
+            reached[some] = True
+        (new,) = (reached & (position < 0)).nonzero(as_tuple=True)
+        sources = torch.cat([nodes, new])
+        position[new] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
+        return sources, lambda some: position[some]
 
     def _in_graphs_of(self, nodes: Tensor) -> Tensor:
         """Mask $[N]$ of the nodes of the graphs that some nodes are in, if a model reads these."""
@@ -179,6 +195,15 @@ class Graph:
         chosen = torch.zeros(int(self._graph.max()) + 1, dtype=torch.bool, device=nodes.device)
         chosen[self._graph[nodes]] = True
         return chosen[self._graph]
+
+
+def _number_few(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Place]:
+    """As `Graph._number`, at a cost that does not grow with the graph."""
+    every = torch.cat([nodes, *read]).unique()
+    sources = torch.cat([nodes, every[~torch.isin(every, nodes)]])
+    order = sources.argsort(stable=True)
+    ascending = sources[order]
+    return sources, lambda some: order[torch.searchsorted(ascending, some.long())]
 
 
 def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> SparseMatrix:

@@ -147,10 +147,11 @@ class SparseMatrix:
 
     def select_rows(self, rows: Tensor) -> SparseMatrix:
         """The given rows $[k]$, in their order, as a $[k, m]$ matrix."""
-        count = self.pattern.rowptr.diff()[rows].long()
+        begin = self.pattern.rowptr[rows]
+        count = (self.pattern.rowptr[rows + 1] - begin).long()
         rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
         entry = torch.arange(int(rowptr[-1]), device=rows.device)
-        entry += (self.pattern.rowptr[rows] - rowptr[:-1]).repeat_interleave(count)
+        entry += (begin - rowptr[:-1]).repeat_interleave(count)
         pattern = Pattern(rowptr, self.pattern.col[entry], self.shape[1])
         return SparseMatrix(pattern, self.value[entry])
 

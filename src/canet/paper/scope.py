@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from canet.data import DATASETS, file_status
+from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.data.metrics import METRIC_NAMES
 from canet.errors import check_name
 from canet.methods import get_method
@@ -49,7 +50,8 @@ class Subject(NamedTuple):
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        return DATASETS[self.task].protocols
+        """`paper`, and `disjoint` for a task with spurious features."""
+        return tuple(name for name in DATASETS[self.task].protocols if name in PROTOCOLS)
 
     @property
     def is_spurious(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
-from canet.nn import Block, Graph, ReceptiveField, SparseMatrix
+from canet.nn import SparseMatrix
 from canet.nn.model import Prediction, rows_of
-from canet.util.torch_state import single_precision
+from canet.training.prepared import PreparedGraph
 
 
 class GraphReader:
@@ -21,18 +20,13 @@ class GraphReader:
 
     Args:
         method: The method; passes are made on its device.
-        own: The graph.
+        prepared: The graph.
         y: Its labels as the user gave them, where there are some.
-        prepared: The same graph with the operators of the method's model, if it exists already.
     """
 
-    def __init__(
-        self, method: Method, own: UserGraph, y: Any = None, prepared: Graph | None = None
-    ) -> None:
-        self.method, self.own, self.y = method, own, y
-        operators = method.model.operators
-        with single_precision():
-            self._graph = prepared or Graph(own.edge_index, own.num_nodes, operators, own.graph)
+    def __init__(self, method: Method, prepared: PreparedGraph, y: Any = None) -> None:
+        self.method, self.own, self.y = method, prepared.own, y
+        self._graph = prepared.graph(method.model.operators)
 
     @torch.no_grad()
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
@@ -42,13 +36,14 @@ class GraphReader:
         the graph.
         """
         model = self.method.model
-        if nodes is None:
-            read, blocks = self._whole
-        else:
-            read, blocks = self._place(self._graph.receptive_field(nodes, model.num_layers))
         given = self.own.x if x is None else x
         rows = SparseMatrix.from_torch(given) if given.layout == torch.sparse_csr else given
-        found = model(rows_of(rows, read).to(self._device), blocks)
+        if nodes is None:
+            blocks = self._graph.whole(model.num_layers, self._device).blocks
+        else:
+            field = self._graph.receptive_field(nodes, model.num_layers)
+            rows, blocks = rows_of(rows, field.nodes), field.to(self._device).blocks
+        found = model(rows.to(self._device), blocks)
         if not found.logits.isfinite().all():
             raise InputError(
                 "predictions are not finite: features are far outside the range of training; scale "
@@ -58,16 +53,8 @@ class GraphReader:
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
         """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$."""
-        return GraphReader(self.method, UserGraph(self.own.x, edge_index, graph))
+        return GraphReader(self.method, PreparedGraph(UserGraph(self.own.x, edge_index, graph)))
 
     @property
     def _device(self) -> torch.device:
         return self.method.model.phi_out.weight.device
-
-    @cached_property
-    def _whole(self) -> tuple[Tensor, tuple[Block, ...]]:
-        return self._place(self._graph.whole(self.method.model.num_layers))
-
-    def _place(self, field: ReceptiveField) -> tuple[Tensor, tuple[Block, ...]]:
-        """The ids of the nodes that are read, and the blocks on the method's device."""
-        return field.nodes, field.to(self._device).blocks

@@ -33,6 +33,9 @@ USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint
 EPOCHS_BETWEEN_LOOKS = 20  # on a GPU, where looking at a number waits for the device
 EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the optimiser's state
 
+_compiled: set[str] = set()
+"""The methods, as torch writes them, whose kernels this process has compiled."""
+
 Progress = Callable[[int, int, float], None]
 Score = Callable[[Method, str], Tensor]
 
@@ -84,8 +87,8 @@ class Loop:
         self.ended = False
         self._graph: torch.cuda.CUDAGraph | None = None
         if on_gpu:
-            self._stream = _stream(self.device, lane)
-            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            self.stream = _stream(self.device, lane)
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
             self._generator = _generator(self.device).clone_state()
 
     def advance(self) -> None:
@@ -153,7 +156,7 @@ class Loop:
     def _capture(self) -> torch.cuda.CUDAGraph:
         """Record an epoch. Nothing is computed, and no random number is used up."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self._stream):
+        with torch.cuda.graph(graph, stream=self.stream):
             self._epoch()
         return graph
 
@@ -167,7 +170,7 @@ class Loop:
         callers = shared.graphsafe_get_state()
         shared.graphsafe_set_state(self._generator)
         try:
-            with torch.cuda.stream(self._stream):
+            with torch.cuda.stream(self.stream):
                 yield
         finally:
             shared.graphsafe_set_state(callers)
@@ -175,7 +178,7 @@ class Loop:
     def tensors(self) -> dict[str, Tensor]:
         """Everything that the next epoch depends on."""
         if self.device.type == "cuda":
-            self._stream.synchronize()
+            self.stream.synchronize()
         state = {
             **prefixed("method", self.method.state_dict()),
             **prefixed("training", self.method.training_state()),
@@ -206,7 +209,7 @@ class Loop:
         self.at.fill_(self.epoch)
         torch.set_rng_state(saved["rng.cpu"])
         if self.device.type == "cuda":
-            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
             if "rng.cuda" in saved:
                 self._generator.set_state(saved["rng.cuda"])
 
@@ -278,6 +281,24 @@ class Checkpoints:
         self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / USUAL_SECONDS)
 
 
+def compile_kernels(loop: Loop) -> None:
+    """On a GPU, compile what an epoch of the loop launches, if this process has not yet."""
+    method, kind = loop.method, repr(loop.method)
+    if loop.device.type != "cuda" or not method.capturable or kind in _compiled:
+        return
+    from canet.nn.kernels.launch import compiled_ahead
+
+    # The run's stream, and not its generator: no random number is used up.
+    with compiled_ahead(), torch.cuda.stream(loop.stream):
+        method.train()
+        method.loss(method.intervene(loop.batch)).backward()
+        method.eval()
+        with torch.no_grad():
+            loop.score(method, "valid")
+    loop.optimizer.zero_grad(set_to_none=True)
+    _compiled.add(kind)
+
+
 def train_loops(
     loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
 ) -> None:
@@ -286,6 +307,7 @@ def train_loops(
     After a signal to stop, the runs end between two epochs, with a checkpoint.
     """
     begin, checkpoints = time.perf_counter(), Checkpoints()
+    compile_kernels(loops[0])
     running = list(loops)
     while running := [loop for loop in running if not loop.ended]:
         if received() is not None:

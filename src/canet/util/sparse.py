@@ -1,4 +1,4 @@
-"""What scipy does and torch cannot: slice and stack sparse matrices, compare edges."""
+"""What scipy and numpy do and torch cannot, or slowly: sparse matrices, edges, components."""
 
 from __future__ import annotations
 
@@ -35,16 +35,11 @@ def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
     return links.tocsr()
 
 
-def different_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
-    """Edges $[2, E]$ each once, by source and target; also with their reverses if `both_ways`.
-
-    If they are different already, their order stays.
-    """
+def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
+    """Each of the edges $[2, E]$, and its reverse with `both_ways`, once, by source and target."""
     links = adjacency(edge_index, num_nodes)
     if both_ways:
         links = links + links.T
-    elif links.nnz == edge_index.shape[1]:
-        return edge_index
     source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
     return torch.from_numpy(np.stack([source, links.indices]))
 

@@ -1,14 +1,17 @@
-"""A local server that stands for the places where data sets are published, and faster features."""
+"""A local server in place of those that publish data sets, real tasks, and faster features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Event, Thread
 
 import pytest
 import torch
+
+from canet.data import ShiftTask, file_status, load_task
 
 
 class Server(ThreadingHTTPServer):
@@ -63,6 +66,19 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         server.go_on.set()
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def real_task(data_root: Path) -> Callable[..., ShiftTask]:
+    """Loads a task from its real files, or skips the test where one is not there."""
+
+    def load(name: str, **options: object) -> ShiftTask:
+        missing = [f.path for f in file_status(name, data_root) if f.state == "missing"]
+        if missing:
+            pytest.skip(f"'{missing[0]}' is not below CANET_DATA_ROOT")
+        return load_task(name, data_root, **options)
+
+    return load
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ def test_data_sets_are_listed_by_their_names(name: str) -> None:
     assert dataset.name == name
     assert bool(dataset.files) == (dataset.statistics is not None)
     spurious = dataset.shift == "spurious features"
-    assert dataset.protocols == (PROTOCOLS if spurious else ("paper",))
+    assert (dataset.protocols == PROTOCOLS) == spurious
+    assert all(" " not in protocol for protocol in dataset.protocols)
     assert dataset.generators == (GENERATORS if spurious else ("shared",))
     assert dataset.domains == (NUM_DOMAINS if spurious else 1)
 
@@ -138,7 +139,8 @@ def test_real_files_have_the_published_statistics(name: str, data_root: Path) ->
     task = load_task(name, data_root)
     assert task.num_features == described.statistics.features + described.spurious
     assert task.num_nodes == described.statistics.nodes * described.domains
-    assert sum(described.splits.values()) == task.num_nodes
+    assert sum(described.splits.values()) == int((task.data.y >= 0).sum())
+    assert tuple(split for split in described.splits if "ood/" in split) == DATASETS[name].ood_sets
 
 
 def test_task_that_needs_no_files_is_always_counted(fresh_cache: Path) -> None:

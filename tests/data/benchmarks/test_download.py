@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 
@@ -218,6 +219,31 @@ def test_twitch_comes_out_of_its_archive_into_the_cache(
     monkeypatch.setattr(DATASETS["twitch"], "files", files)
     assert load_task("twitch").digest == load_task("twitch", small_root).digest
     assert {file.state for file in file_status("twitch")} == {"present"}
+
+
+@pytest.mark.parametrize("name", ["airports", "webkb", "fb100", "election"])
+def test_graphs_to_transfer_between_are_downloaded_from_their_repository(
+    name: str,
+    data_root: Path,
+    fresh_cache: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = DATASETS[name].files
+    if any(not (data_root / file.path).is_file() for file in files):
+        pytest.skip(f"the files of {name} are not below CANET_DATA_ROOT")
+    there = tuple(f._replace(url=f.url.replace("https:/", server.url)) for f in files)
+    server.files = {
+        new.url.removeprefix(server.url): (data_root / new.path).read_bytes() for new in there
+    }
+    assert all(
+        url.startswith("/raw.githubusercontent.com/")
+        and Path(unquote(url)).name == Path(file.path).name
+        for url, file in zip(server.files, files, strict=True)
+    )
+    monkeypatch.setattr(DATASETS[name], "files", there)
+    assert load_task(name).digest == load_task(name, data_root).digest
+    assert {file.state for file in file_status(name)} == {"present"}
 
 
 def test_citation_graph_is_downloaded_file_by_file(

@@ -1,10 +1,12 @@
 import csv
 from pathlib import Path
 
+import pytest
 import torch
 
 from canet.data import load_task
 from canet.data.benchmarks.twitch import read_region
+from canet.training import Trainer
 
 
 def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
@@ -41,6 +43,29 @@ def test_regions_are_environments_and_the_last_three_are_shifted(small_root: Pat
     sizes = {name: nodes.numel() for name, nodes in task.test_ood.items()}
     assert sizes == {"ES": 20, "FR": 20, "EN": 20}
     assert [task.train.numel(), task.valid.numel(), task.test_id.numel()] == [30, 15, 15]
+
+
+@pytest.mark.parametrize("left_out", ["DE", "PT", "RU", "ES", "FR", "EN"])
+def test_each_region_can_be_left_out_of_training(left_out: str, small_root: Path) -> None:
+    paper = load_task("twitch", small_root)
+    task = load_task("twitch", small_root, protocol=f"without-{left_out.lower()}")
+    number = task.environments.index(left_out)
+    outside = task.data.environment == number
+    assert task.protocol == f"without-{left_out.lower()}"
+    assert task.in_distribution.equal(~outside)
+    assert {name: nodes.tolist() for name, nodes in task.test_ood.items()} == {
+        left_out: outside.nonzero().flatten().tolist()
+    }
+    assert [task.train.numel(), task.valid.numel(), task.test_id.numel()] == [50, 25, 25]
+    assert set(task.training_environments().tolist()) == set(range(6)) - {number}
+    assert task.digest.differs_in(paper.digest) == "splits"
+    assert task.digest.graph == paper.digest.graph
+
+
+def test_methods_with_environments_train_without_the_first_region(small_root: Path) -> None:
+    task = load_task("twitch", small_root, protocol="without-de")
+    run = Trainer(task, "vrex", device="cpu", epochs=2).run()
+    assert run.result.environments_seen == ["PT", "RU", "ES", "FR", "EN"]
 
 
 def test_rows_of_features_sum_to_one_unless_multi_hot_ones_are_asked_for(small_root: Path) -> None:

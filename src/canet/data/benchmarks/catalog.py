@@ -39,6 +39,10 @@ DATASETS = Catalogue(
         "twitch": "canet.data.benchmarks.twitch:Twitch",
         "arxiv": "canet.data.benchmarks.arxiv:Arxiv",
         "elliptic": "canet.data.benchmarks.elliptic:Elliptic",
+        "airports": "canet.data.benchmarks.airports:Airports",
+        "webkb": "canet.data.benchmarks.webkb:WebKB",
+        "fb100": "canet.data.benchmarks.fb100:Facebook100",
+        "election": "canet.data.benchmarks.election:Election",
     }
 )
 
@@ -76,7 +80,7 @@ def load_task(
     name: str,
     data_root: str | Path | None = None,
     data_seed: SupportsIndex = 0,
-    protocol: str = "paper",
+    protocol: str | None = None,
     features: str | None = None,
     inductive: bool = False,
     generator: str = "shared",
@@ -88,7 +92,8 @@ def load_task(
         data_root: Folder with raw files, only read; default `CANET_DATA_ROOT`, then the cache.
         data_seed: Seed of the random choices in the data: spurious features and splits; from 0 to
             2³² - 1.
-        protocol: How splits are made: `paper`, or `disjoint` for spurious-feature tasks.
+        protocol: What to train and to test on, such as `disjoint` for spurious-feature tasks or
+            `texas` for WebKB; None: the first that `canet datasets NAME` lists.
         features: None or `original` for the task's own features; `structural` for ones computed
             from the graph alone (Arxiv and Elliptic), which needs no features file; `multi-hot` for
             Twitch's without the normalisation of their rows; `without spurious columns` or
@@ -97,6 +102,7 @@ def load_task(
         generator: How spurious columns are made; see `canet.data.benchmarks.spurious`.
     """
     dataset = get_dataset(name)
+    protocol = dataset.protocols[0] if protocol is None else protocol
     check_name(f"protocol for {name}", protocol, dataset.protocols)
     check_name(f"generator for {name}", generator, dataset.generators)
     if features not in (None, "original", *dataset.features):

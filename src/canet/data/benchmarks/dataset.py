@@ -73,7 +73,9 @@ class Dataset:
     ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
     files: ClassVar[tuple[RawFile, ...]] = ()  # the official ones
     statistics: ClassVar[Statistics | None] = None  # of the official files; None without files
-    protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]  # ways to split it
+    protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
+    """Ways to choose what to train and to test on; the first is the default, and `ood_sets` and
+    `statistics` are about it."""
     generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]  # ways to make its spurious columns
     features: ClassVar[tuple[str, ...]] = ()  # feature sets in addition to its own
     domains: ClassVar[int] = 1  # copies of the graph
@@ -95,10 +97,17 @@ class Dataset:
         import torch
 
         from canet.data.splits import split_50_25_25
-        from canet.data.task import ShiftTask
 
         generator = torch.Generator().manual_seed(request.data_seed)
-        train, valid, test_id = split_50_25_25(nodes, generator)
+        return self.task_of(request, split_50_25_25(nodes, generator), **parts)
+
+    def task_of(
+        self, request: Request, splits: tuple[Tensor, Tensor, Tensor], **parts: Any
+    ) -> ShiftTask:
+        """A task of train, valid and test_id, which are ids of nodes, and other parts."""
+        from canet.data.task import ShiftTask
+
+        train, valid, test_id = splits
         return ShiftTask(
             name=self.name,
             train=train,
@@ -106,6 +115,7 @@ class Dataset:
             test_id=test_id,
             metric=self.metric,
             shift=self.shift,
+            protocol=request.protocol,
             data_seed=request.data_seed,
             features=request.features or "original",
             **parts,

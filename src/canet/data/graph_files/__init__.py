@@ -1,7 +1,8 @@
 """Your graph from files: read it, inspect it, write it."""
 
 from canet.data.graph_files.arrays import write_npz
+from canet.data.graph_files.encoding import Roles
 from canet.data.graph_files.inspection import Inspection, inspect_graph
-from canet.data.graph_files.read import read_graph
+from canet.data.graph_files.read import read_columns, read_graph
 
-__all__ = ["Inspection", "inspect_graph", "read_graph", "write_npz"]
+__all__ = ["Inspection", "Roles", "inspect_graph", "read_columns", "read_graph", "write_npz"]

@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch_geometric.data import Data
-from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-from torch_geometric.data.storage import GlobalStorage
 
 from canet.errors import InputError, first_line
 from canet.util.files import check_regular
@@ -68,6 +65,10 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
 
 def _data_attributes(path: Path) -> dict[str, Any]:
     """What the PyG `Data` in a `.pt` file has, by name."""
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
     allowed = [Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]
     try:
         with torch.serialization.safe_globals(allowed), warnings.catch_warnings():

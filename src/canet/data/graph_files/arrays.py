@@ -12,10 +12,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edges, check_features, check_nodes
+from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.graph_files.array_files import open_arrays
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.summary import check_present
@@ -85,9 +85,9 @@ class ArrayGraph:
                 "the file again"
             ) from error
 
-    def graph(self, num_nodes: int, refuse: Refuse) -> Data:
+    def graph(self, num_nodes: int, refuse: Refuse) -> GraphData:
         """The graph without features; what is refused is left out."""
-        roles, graph = self.roles, Data(num_nodes=num_nodes)
+        roles, graph = self.roles, GraphData(num_nodes=num_nodes)
         graph.edge_index = torch.from_numpy(self._edges(num_nodes, refuse))
         ids = self._column(roles.id, refuse)
         if ids is not None and ids.shape != (num_nodes,):
@@ -106,7 +106,7 @@ class ArrayGraph:
         self._add_masks(graph, num_nodes, refuse)
         return graph
 
-    def _add_masks(self, graph: Data, num_nodes: int, refuse: Refuse) -> None:
+    def _add_masks(self, graph: GraphData, num_nodes: int, refuse: Refuse) -> None:
         if self.roles.split:
             cells = self._column(self.roles.split, refuse)
             if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
@@ -144,7 +144,7 @@ class ArrayGraph:
         return edges[:, ((edges >= 0) & (edges < num_nodes)).all(axis=0)].astype(np.int64)
 
 
-def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
+def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> GraphData:
     """The graph in a `.npz` or `.pt` file; its features must be those of `encoding`, if given."""
     arrays = ArrayGraph(path, asked)
     own = arrays.encoding()
@@ -162,11 +162,11 @@ def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     if own is not None:
         data.encoding = own
     for line in arrays.ignored():
-        warnings.warn(line, InputWarning, stacklevel=3)
+        warnings.warn(line, InputWarning, stacklevel=4)
     return data
 
 
-def write_npz(path: Path | str, data: Data) -> None:
+def write_npz(path: Path | str, data: AnyGraph) -> None:
     """Write a graph as a `.npz` file that `read_graph` reads; sparse features stay sparse."""
     arrays = {"edge_index": as_array(data.edge_index, "edge_index")}
     if isinstance(data.x, Tensor) and data.x.layout != torch.strided:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch_geometric.data import Data
 
+from canet.data.graph_data import GraphData
 from canet.data.graph_files.encode import check_fits, encode
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.summary import (
@@ -84,7 +84,7 @@ class Folder:
             extra[self.nodes.path] = [name for name in self.nodes.columns if name not in used]
         return [f"'{path}': ignored columns {listed(ns)}" for path, ns in extra.items() if ns]
 
-    def graph(self, refuse: Refuse) -> Data:
+    def graph(self, refuse: Refuse) -> GraphData:
         """The graph without features; what is refused is left out."""
         path, roles, table = self.nodes.path, self.roles, self.table
         if roles.id is None:
@@ -93,7 +93,7 @@ class Folder:
             ids = as_ids(table[roles.id], self.nodes.is_csv)
             _check_ids(ids, path, refuse)
         edges = torch.from_numpy(_read_edges(self.edges, ids, path, refuse))
-        graph = Data(edge_index=edges, num_nodes=table.num_rows)
+        graph = GraphData(edge_index=edges, num_nodes=table.num_rows)
         graph.node_id = ids.to_numpy(zero_copy_only=False)
         if roles.label:
             graph.y = as_classes(table[roles.label])
@@ -106,7 +106,7 @@ class Folder:
         return graph
 
 
-def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
+def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> GraphData:
     """The graph in a folder, its features made by `encoding` or by a new one."""
     folder = Folder.open(path, asked, encoding)
     nodes, table, found = folder.nodes, folder.table, folder.found
@@ -121,7 +121,7 @@ def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> Data:
     graph.x, graph.encoding = x, used
     pa.default_memory_pool().release_unused()
     for line in [*folder.ignored(encoding), *unknown]:
-        warnings.warn(line, InputWarning, stacklevel=3)
+        warnings.warn(line, InputWarning, stacklevel=4)
     return graph
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils.sparsefuncs import min_max_axis
-from torch_geometric.data import Data
 
 from canet.data.checks import FEW_BOTH_WAYS, check_features
+from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.edges import EdgeStatistics, edge_statistics
 from canet.data.graph_files.encoding import Encoding, Roles
@@ -164,7 +164,7 @@ def _inspect_x(
     return nodes, x.shape[1], [ColumnReport("x", "feature", kind, 0, content)]
 
 
-def _add_counts(inspection: Inspection, graph: Data, dates: bool) -> None:
+def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
     """Add labels, environments, times, sets, and what looks wrong with them and the edges."""
     n, warn = inspection.nodes, inspection.warnings.append
     inspection.splits = {SETS[m]: int(graph[m].sum()) for m in SETS if m in graph}
@@ -210,7 +210,7 @@ def _report_feature(column: ColumnSummary) -> ColumnReport:
     return ColumnReport(column.name, "feature", column.kind, column.empty, content)
 
 
-def _report_roles(roles: Roles, graph: Data, dates: bool) -> list[ColumnReport]:
+def _report_roles(roles: Roles, graph: GraphData, dates: bool) -> list[ColumnReport]:
     """The columns that are not features."""
     columns = [
         ("id", roles.id, "node_id"),

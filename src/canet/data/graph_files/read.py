@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch_geometric.data import Data
-
+from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 ARRAY_FILES = (".npz", ".pt", ".pth")
 
@@ -49,7 +52,14 @@ def read_graph(
     Raises:
         InputError: What is wrong, where, and how to fix it.
     """
+    from torch_geometric.data import Data
+
     asked = Roles(id=id, label=label, split=split, environment=environment, time=time)
+    return Data(**read_columns(path, asked, encoding).to_dict())
+
+
+def read_columns(path: Path | str, asked: Roles, encoding: Encoding | None = None) -> GraphData:
+    """As `read_graph`, which see, without PyG."""
     place = graph_path(path)
     read = read_folder if place.is_dir() else read_arrays
     return read(place, asked, encoding)

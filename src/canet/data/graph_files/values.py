@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from torch_geometric.data import Data
 
+from canet.data.graph_data import GraphData
 from canet.data.graph_files.tables import INSTANT
 from canet.errors import InputError
 
@@ -101,7 +101,7 @@ def split_words(column: Column) -> np.ndarray:
     return np.array([*sets, ""], dtype=object)[codes]
 
 
-def add_split(graph: Data, column: Column, name: str, path: Path, refuse: Refuse) -> None:
+def add_split(graph: GraphData, column: Column, name: str, path: Path, refuse: Refuse) -> None:
     """Add the masks $[n]$ of a split column; a word that is not a set is refused."""
     words = split_words(column)
     for word in set(words.tolist()) - {*SPLITS.values(), ""}:
@@ -114,7 +114,7 @@ def add_split(graph: Data, column: Column, name: str, path: Path, refuse: Refuse
         graph[f"{word}_mask"] = torch.from_numpy((words == word).astype(bool))
 
 
-def add_time(graph: Data, column: Column, name: str, path: Path, refuse: Refuse) -> bool:
+def add_time(graph: GraphData, column: Column, name: str, path: Path, refuse: Refuse) -> bool:
     """Add times $[n]$, NaN: empty; whether they were dates, which become seconds since 1970."""
     if column.type == pa.bool_():
         column = as_text(column)

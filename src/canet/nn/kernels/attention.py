@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn.kernels.launch import launch
 from canet.nn.kernels.product import merge, multiply
 from canet.nn.sparse_matrix import Pattern
 
@@ -47,12 +48,12 @@ class FusedAttention(torch.autograd.Function):
         tile, cut = _tile(branches, width), pattern.segments
         part = z.new_empty(cut.num_slots, branches, width + 2)
         groups = triton.cdiv(branches, tile["BLOCK_K"])
-        _forward[(cut.row.numel(), groups)](
+        launch(_forward, (cut.row.numel(), groups))(
             z, score_dst, score_src, pattern.col, cut.row, cut.begin, cut.end, cut.slot,
             out, log_total, part, branches, width, slope, **tile,
         )  # fmt: skip
         if cut.num_slots:
-            _merge_forward[(cut.long_row.numel(), groups)](
+            launch(_merge_forward, (cut.long_row.numel(), groups))(
                 part, cut.long_row, cut.first_slot, out, log_total, branches, width, **tile
             )
         ctx.save_for_backward(z, score_dst, score_src, log_total, out)
@@ -71,7 +72,7 @@ class FusedAttention(torch.autograd.Function):
         grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
         mean_grad = torch.empty_like(score_dst)
         tile = _tile(branches, width, READ_TILE)
-        _mean_gradient[(triton.cdiv(mean_grad.numel(), MEANS),)](
+        launch(_mean_gradient, (triton.cdiv(mean_grad.numel(), MEANS),))(
             grad, out, mean_grad, mean_grad.numel(), width, BLOCK_M=MEANS, BLOCK_H=tile["BLOCK_H"]
         )
         read_by, entry = pattern.transposed
@@ -79,7 +80,7 @@ class FusedAttention(torch.autograd.Function):
         grad_edges = z.new_empty(pattern.nnz, branches)
         part_z, part_src = (z.new_empty(cut.num_slots, h) for h in (width, branches))
         base = z[:0] if grad_own is None else grad_own.contiguous()
-        _backward[(cut.row.numel(),)](
+        launch(_backward, (cut.row.numel(),))(
             z, score_dst, score_src, log_total, mean_grad, read_by.col, entry,
             cut.row, cut.begin, cut.end, cut.slot, grad, base, grad_edges, grad_src, grad_z,
             part_src, part_z, branches, width, base.numel(), ctx.slope, **tile,

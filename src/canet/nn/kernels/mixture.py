@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
 BLOCK_M = 64  # nodes of a tile, the fewest that tensor cores multiply at full speed
@@ -37,12 +38,12 @@ class FusedMixture(torch.autograd.Function):
         branches, numel = weight.shape[0], weight[0].numel()
         halves = weight.new_empty(2, *weight.shape, dtype=torch.float16)
         unscale = weight.new_empty(branches)
-        _split_weights[(branches,)](
+        launch(_split_weights, (branches,))(
             weight, halves, unscale, branches, numel,
             BLOCK=triton.next_power_of_2(numel), num_warps=8,
         )  # fmt: skip
         out = torch.empty_like(z)
-        _forward[(triton.cdiv(x.shape[0], BLOCK_M),)](
+        launch(_forward, (triton.cdiv(x.shape[0], BLOCK_M),))(
             x, halves, unscale, e, z, out, *_sizes(x, weight), **_choices(x, weight)
         )
         ctx.save_for_backward(x, halves, unscale, e, z, out)
@@ -57,7 +58,7 @@ class FusedMixture(torch.autograd.Function):
         grad_x, grad_e, grad_z = (torch.empty_like(tensor) for tensor in (x, e, z))
         grad_sum = torch.empty_like(z) if choices["SHARED"] else grad_z
         shared = _room_for_shared(x, z, **choices)
-        _backward[(triton.cdiv(x.shape[0], BLOCK_M),)](
+        launch(_backward, (triton.cdiv(x.shape[0], BLOCK_M),))(
             x, halves, unscale, e, z, out, grad.contiguous(), grad_x, grad_e, grad_z, grad_sum,
             *shared,
             *_sizes(x, weight), BLOCK_K=triton.next_power_of_2(branches), **choices
@@ -66,7 +67,7 @@ class FusedMixture(torch.autograd.Function):
         tiles = triton.cdiv(x.shape[0], summing["BLOCK_M"])
         splits = max(1, min(tiles, programs // branches))
         part = x.new_empty(splits, *weight.shape)
-        _backward_weight[(branches, splits)](
+        launch(_backward_weight, (branches, splits))(
             x, e, grad_sum, *shared, part, triton.cdiv(tiles, splits) * summing["BLOCK_M"],
             *_sizes(x, weight), **choices | summing,
         )  # fmt: skip

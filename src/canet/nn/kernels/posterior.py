@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
 FEW_NODES = 2**13  # up to which tiles are small, so that all multiprocessors have some
@@ -45,7 +46,7 @@ class FusedPosterior(torch.autograd.Function):
         own = None if own is None else own.contiguous()
         log_posterior, sample, _ = results = _results(x, weight.shape[0])
         choices = _choices(x, own, weight, 32 if x.shape[0] <= FEW_NODES else 64)
-        _forward[(triton.cdiv(x.shape[0], choices["BLOCK_M"]),)](
+        launch(_forward, (triton.cdiv(x.shape[0], choices["BLOCK_M"]),))(
             x, own, weight, bias, draws, *results, *_sizes(x, weight), 1 / tau,
             BIASED=bias is not None, SAMPLED=draws is not None, **choices,
         )  # fmt: skip
@@ -67,7 +68,7 @@ class FusedPosterior(torch.autograd.Function):
         programs = max(1, min(tiles, 2 * MULTIPROCESSORS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
         given, which = _given(grads)
-        _backward[(programs,)](
+        launch(_backward, (programs,))(
             x, own, weight, log_posterior, sample, *given, grad_x, grad_own, part,
             *_sizes(x, weight), ctx.scale, **which, **choices,
         )  # fmt: skip
@@ -88,7 +89,7 @@ class FusedSample(torch.autograd.Function):
         log_posterior, sample, _ = results = _results(logits, branches)
         block_k = triton.next_power_of_2(branches)
         choices = {"BLOCK_M": max(1, TILE // block_k), "BLOCK_K": block_k}
-        _sample[(triton.cdiv(rows, choices["BLOCK_M"]),)](
+        launch(_sample, (triton.cdiv(rows, choices["BLOCK_M"]),))(
             logits, draws, *results, rows, branches, 1 / tau, SAMPLED=draws is not None, **choices
         )
         ctx.save_for_backward(log_posterior, sample)
@@ -103,7 +104,7 @@ class FusedSample(torch.autograd.Function):
         rows, branches = sample.shape
         grad_logits = torch.empty_like(sample)
         given, which = _given(grads)
-        _backward_sample[(triton.cdiv(rows, ctx.choices["BLOCK_M"]),)](
+        launch(_backward_sample, (triton.cdiv(rows, ctx.choices["BLOCK_M"]),))(
             log_posterior, sample, *given, grad_logits, rows, branches, ctx.scale,
             **which, **ctx.choices,
         )  # fmt: skip

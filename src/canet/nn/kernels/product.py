@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from canet.nn.kernels.launch import launch
 from canet.nn.sparse_matrix import Pattern, Segments
 
 ENTRIES = 16  # of a segment that a program reads at a time, and segments that it merges at a time
@@ -32,7 +33,7 @@ def multiply(
     part = dense.new_empty(cut.num_slots, width)
     tile = _tile(segments, width)
     columns = triton.cdiv(width, tile["BLOCK_H"])
-    _multiply[(triton.cdiv(segments, tile["BLOCK_R"]), columns)](
+    launch(_multiply, (triton.cdiv(segments, tile["BLOCK_R"]), columns))(
         value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, base, out, part,
         segments, width, base.numel(), READ=value is not None, num_warps=1, **tile,
     )  # fmt: skip
@@ -46,7 +47,7 @@ def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
         return
     width = out.shape[1]
     block_h = _columns(width)
-    _merge[(cut.long_row.numel(), triton.cdiv(width, block_h))](
+    launch(_merge, (cut.long_row.numel(), triton.cdiv(width, block_h)))(
         part, cut.long_row, cut.first_slot, base, out, width, base.numel(),
         BLOCK_N=ENTRIES, BLOCK_H=block_h, num_warps=1,
     )  # fmt: skip

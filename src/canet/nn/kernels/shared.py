@@ -7,6 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from canet.nn.kernels.launch import launch
+
 MULTIPROCESSORS = 132  # of a large GPU, which have a few programs each where these sum over nodes
 TILE = 8192  # parts that a program sums up
 
@@ -27,7 +29,7 @@ def sum_parts(part: Tensor) -> Tensor:
     out = torch.empty_like(part[0])
     height = triton.next_power_of_2(part.shape[0])
     width = max(16, TILE // height)
-    _sum_parts[(triton.cdiv(out.numel(), width),)](
+    launch(_sum_parts, (triton.cdiv(out.numel(), width),))(
         part, out, part.shape[0], out.numel(), BLOCK_S=height, BLOCK=width
     )
     return out

@@ -1,0 +1,133 @@
+"""Election: US counties, trained in 2012 and tested in 2016, or from one region to the others.
+
+Features are those of the year of the election, standardised by the mean and deviation of the graph
+to train on. Between regions the year is 2016, and borders between two regions are no edges.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import coalesce, remove_self_loops
+
+from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.files import RawFiles
+from canet.data.benchmarks.transfer import TransferDataset
+
+YEARS = ("2012", "2016")
+REGIONS = {
+    "northeast": (9, 23, 25, 33, 34, 36, 42, 44, 50),
+    "midwest": (17, 18, 19, 20, 26, 27, 29, 31, 38, 39, 46, 55),
+    "south": (1, 5, 10, 11, 12, 13, 21, 22, 24, 28, 37, 40, 45, 47, 48, 51, 54),
+    "west": (2, 4, 6, 8, 15, 16, 30, 32, 35, 41, 49, 53, 56),
+}
+"""Region of the US census → the codes of its states, which a county's code starts with."""
+COLUMNS = {
+    "income": ("MedianIncome{}",),
+    "education": ("BachelorRate{}",),
+    "unemployment": ("Unemployment_rate_{}",),
+    "population": ("R_NET_MIG_{}", "R_birth_{}", "R_death_{}"),
+}
+"""File → its columns that are features, with the year left open."""
+
+URL = "https://raw.githubusercontent.com/000Justin000/gnn-residual-correlation/master/datasets/"
+SHA256 = {
+    "adjacency.txt": "b6df774db9ad5b94c47036379e207dd4622e46ef22c01ca2b7603453a4901014",
+    "education.csv": "3255ea5a4736c1a6f7dfa9e9aa39bb560ca533e3646a17222c04e71075f6f48a",
+    "election.csv": "247888dab80432e03f6d42a8c0458356ad4115c03e3c84171cc9726395d85684",
+    "income.csv": "99d4c883e58b21a0cfcb03832796be6755962faab9b901b487e02df31a0f0e89",
+    "population.csv": "c1e1154e90db331c88b57943c7fed9ffab634791db85e4aceb517bffd6a5f1f9",
+    "unemployment.csv": "28150633ee40f8c16b15d85da7ff567a49de7e56a2b31258c04d7a857ee6f38b",
+}
+
+Table = dict[int, dict[str, str]]
+
+
+class Election(TransferDataset):
+    """Counties that share a border; label 1: more votes for the Democrats than the Republicans.
+
+    A county needs all features of both years.
+    """
+
+    name = "election"
+    description = "borders among US counties: winner of the presidential election"
+    shift = "years, regions"
+    metric = "roc_auc"
+    protocols = (YEARS[0], *REGIONS)
+    ood_sets = (f"ood/{YEARS[1]}",)
+    files = tuple(RawFile(f"election/{f}", f"{URL}election/{f}", s) for f, s in SHA256.items())
+    statistics = Statistics(nodes=6222, edges=36912, classes=2, features=6)
+
+    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
+        paths = {Path(path).stem: place for path, place in raw.paths.items()}
+        votes = _table(paths["election"])
+        tables = {kind: _table(paths[kind]) for kind in COLUMNS}
+        features = {year: _features(tables, year) for year in YEARS}
+        counties = sorted(votes.keys() & features["2012"].keys() & features["2016"].keys())
+        edge_index = _borders(paths["adjacency"], counties)
+
+        def graph(year: str) -> Data:
+            rows = [votes[county] for county in counties]
+            won = [int(row[f"dem_{year}"]) > int(row[f"gop_{year}"]) for row in rows]
+            x = torch.tensor([features[year][county] for county in counties], dtype=torch.double)
+            return Data(x, edge_index, y=torch.tensor(won).long())
+
+        if protocol in YEARS:
+            graphs = {year: graph(year) for year in YEARS}
+        else:
+            state = torch.tensor(counties) // 1000
+            last = graph(YEARS[1])
+            graphs = {
+                region: last.subgraph(torch.isin(state, torch.tensor(states)))
+                for region, states in REGIONS.items()
+            }
+        return _standardised(graphs, protocol)
+
+
+def _table(path: Path) -> Table:
+    """Rows of a CSV file by the code of the county, which is the first column."""
+    with path.open(newline="", encoding="latin-1") as file:
+        rows = csv.DictReader(file)
+        assert rows.fieldnames
+        return {int(row[rows.fieldnames[0]]): row for row in rows}
+
+
+def _features(tables: dict[str, Table], year: str) -> dict[int, list[float]]:
+    """County → its features in a year, where all are known."""
+    known = {}
+    for county in set.intersection(*map(set, tables.values())):
+        texts = [
+            tables[kind][county][column.format(year)].replace(",", "")
+            for kind, columns in COLUMNS.items()
+            for column in columns
+        ]
+        if all(texts):
+            known[county] = [float(text) for text in texts]
+    return known
+
+
+def _borders(path: Path, counties: list[int]) -> Tensor:
+    """Edges $[2, E]$ between the counties. A county is named in the first line of its block."""
+    county, pairs = 0, []
+    for line in path.read_text(encoding="latin-1").splitlines():
+        _, first, _, neighbour = line.split("\t")
+        county = int(first or county)
+        pairs.append((county, int(neighbour)))
+    ends = np.array(pairs).T
+    listed = np.searchsorted(counties, ends[:, np.isin(ends, counties).all(axis=0)])
+    edges, _ = remove_self_loops(torch.from_numpy(listed))
+    return coalesce(edges)
+
+
+def _standardised(graphs: dict[str, Data], source: str) -> dict[str, Data]:
+    """The graphs with every feature less its mean, over its deviation, in the source."""
+    x = graphs[source].x
+    mean, deviation = x.mean(dim=0), x.std(dim=0)
+    for graph in graphs.values():
+        graph.x = ((graph.x - mean) / deviation).float()
+    return graphs

@@ -1,0 +1,76 @@
+"""Facebook 100: friendships at four schools, trained at one and tested at the other three.
+
+Majors, dorms and high schools have codes of each school's own, so that only whether they are known
+is a feature.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.io import loadmat
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+from torch_geometric.utils import from_scipy_sparse_matrix
+
+from canet.data.benchmarks.dataset import RawFile, Statistics
+from canet.data.benchmarks.files import RawFiles
+from canet.data.benchmarks.roles import degree_ranks
+from canet.data.benchmarks.transfer import TransferDataset
+
+SCHOOLS = {
+    "amherst": "Amherst41",
+    "cornell": "Cornell5",
+    "hopkins": "Johns Hopkins55",
+    "reed": "Reed98",
+}
+"""School → the name of its file."""
+NUM_STATUSES = 7
+YEARS = range(2004, 2010)  # of students at the time; earlier and later ones have a column each
+
+URL = "https://raw.githubusercontent.com/CUAI/Non-Homophily-Large-Scale/master/data/facebook100/"
+SHA256 = {
+    "Amherst41": "3108e4b2edb01be05c5a61147583a40e61012820fff7eebe621dd26018caaf00",
+    "Cornell5": "d9ff76ae34e855cb77b0779a3a320f7f73f848901cb13352e2734c17804c4aec",
+    "Johns Hopkins55": "fc7243bf257155df03afbc397ab34b5f8eb8e75f40cd1603398e207a033ef50f",
+    "Reed98": "d12ec74dc8c6e237385975b976c3709555a83629a1260be693fb688e3446070e",
+}
+
+
+def _raw_file(name: str, sha256: str) -> RawFile:
+    return RawFile(f"fb100/{name}.mat", f"{URL}{name.replace(' ', '%20')}.mat", sha256)
+
+
+class Facebook100(TransferDataset):
+    """Four graphs of friends; the label is the gender, -1 where a profile does not show it."""
+
+    name = "fb100"
+    description = "friends at four schools: gender"
+    shift = "schools"
+    metric = "roc_auc"
+    protocols = tuple(SCHOOLS)
+    ood_sets = tuple(f"ood/{school}" for school in list(SCHOOLS)[1:])
+    files = tuple(_raw_file(name, sha256) for name, sha256 in SHA256.items())
+    statistics = Statistics(nodes=27037, edges=2174258, classes=2, features=23)
+
+    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
+        paths = {school: raw.paths[f"fb100/{name}.mat"] for school, name in SCHOOLS.items()}
+        return {school: _graph(loadmat(path)) for school, path in paths.items()}
+
+
+def _graph(content: dict[str, np.ndarray]) -> Data:
+    """A school's graph from the adjacency `A` $[n, n]$ and the table `local_info` $[n, 7]$."""
+    status, gender, *others = torch.from_numpy(content["local_info"].astype(np.int64)).T
+    major, minor, dorm, year, high_school = others
+    unknown = torch.stack([major, minor, dorm, high_school], dim=1) == 0
+    edge_index, _ = from_scipy_sparse_matrix(content["A"])
+    x = [F.one_hot(status, NUM_STATUSES), _years(year), unknown]
+    ranks = degree_ranks(edge_index, len(status))
+    return Data(torch.cat([*x, ranks], dim=1), edge_index, y=gender - 1)
+
+
+def _years(year: Tensor) -> Tensor:
+    """One-hot $[n, 9]$: unknown, earlier, one of `YEARS`, later."""
+    last = torch.tensor([0, YEARS.start - 1, *YEARS])
+    return F.one_hot(torch.bucketize(year, last), len(last) + 1)

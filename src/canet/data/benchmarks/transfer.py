@@ -1,0 +1,62 @@
+"""Data sets of several graphs: a model is trained on one and tested on each of the others.
+
+The protocol names the graph to train on. All graphs share their features and classes, and no edge
+joins two of them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from canet.data.benchmarks.dataset import Dataset, Request
+from canet.data.benchmarks.files import RawFiles, obtain
+from canet.data.task import ShiftTask
+
+
+class TransferDataset(Dataset):
+    """Base of the data sets with a graph for each region, school or year: a subclass reads them."""
+
+    def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
+        """The graphs by name, each with `x` $[n, D]$, `edge_index` $[2, E]$ and `y` $[n]$.
+
+        The one to train on is named as the protocol.
+        """
+        raise NotImplementedError
+
+    def load(self, request: Request) -> ShiftTask:
+        graphs = self.read(obtain(self.files, request.data_root), request.protocol)
+        joined = Batch.from_data_list(list(graphs.values()))
+        sets = {
+            name: ((joined.batch == number) & (joined.y >= 0)).nonzero().flatten()
+            for number, name in enumerate(graphs)
+        }
+        source = sets.pop(request.protocol)
+        generator = torch.Generator().manual_seed(request.data_seed)
+        return self.task_of(
+            request,
+            split_by_class(source, joined.y[source], generator),
+            data=Data(joined.x, joined.edge_index, y=joined.y, batch=joined.batch),
+            test_ood=sets,
+            in_distribution=joined.batch == list(graphs).index(request.protocol),
+        )
+
+
+def split_by_class(
+    nodes: Tensor, y: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split node ids $[n]$ with labels $[n]$ at random into train, valid and test.
+
+    Each class is split 60/20/20, rounded so that a class of a single node is in train.
+    """
+    order = torch.randperm(nodes.numel(), generator=generator)
+    nodes, y = nodes[order], y[order]
+    parts: tuple[list[Tensor], ...] = ([], [], [])
+    for label in y.unique():
+        members = nodes[y == label]
+        ends = [-(-share * members.numel() // 5) for share in (3, 4)]
+        for part, chosen in zip(parts, members.tensor_split(ends), strict=True):
+            part.append(chosen)
+    train, valid, test = (torch.cat(part).sort().values for part in parts)
+    return train, valid, test

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from canet.data.graph_data import GraphData, is_graph
+
+
+def test_columns_are_read_as_those_of_pyg() -> None:
+    for graph in (GraphData(x=torch.ones(2, 1), name="mine"), Data(torch.ones(2, 1), name="mine")):
+        graph.y = torch.tensor([0, 1])
+        graph["time"] = 3
+        assert graph.y is graph["y"] is graph.get("y")
+        assert graph.get("batch") is None
+        assert graph.get("batch", 5) == 5
+        assert "time" in graph
+        assert "batch" not in graph
+        assert {"x", "y", "name", "time"} <= set(graph.to_dict())
+        assert is_graph(graph)
+    assert not is_graph({"x": 1})
+
+
+def test_a_missing_column_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="batch"):
+        _ = GraphData().batch
+
+
+def test_a_graph_is_equal_to_itself_only_and_can_be_copied() -> None:
+    graph = GraphData(x=torch.ones(2, 1))
+    assert graph == graph
+    assert graph != GraphData(x=graph.x)
+    assert len({graph, graph}) == 1
+    assert copy.copy(graph).x is graph.x
+    assert pickle.loads(pickle.dumps(graph)).x.equal(graph.x)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import canet; canet.NodeClassifier",
+        "from canet.data.graph_files import read_columns; from canet.estimator import predictions",
+    ],
+)
+def test_pyg_is_not_imported_where_no_object_of_it_is_met(code: str) -> None:
+    check = "import sys; assert not {'torch_geometric', 'torch._dynamo'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import canet
+from canet.data.graph_data import GraphData
+from canet.errors import InputError
+from canet.training.prepared import prepare_graph
+from tests.own_graphs import own_graph
+
+QUICK = {"epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
+
+
+def light(data: Data) -> GraphData:
+    return GraphData(**data.to_dict())
+
+
+@pytest.mark.parametrize("form", [Data.clone, light])
+def test_the_same_graph_is_checked_once(form: Callable[[Data], Any]) -> None:
+    data = form(own_graph())
+    first = prepare_graph(data)
+    assert prepare_graph(data) is first
+    assert prepare_graph(data, undirected=True) is not first
+    assert prepare_graph(form(own_graph())) is not first
+
+
+def replace_x(data: Data) -> None:
+    data.x = data.x + 1
+
+
+def change_x(data: Data) -> None:
+    data.x[0, 0] += 1
+
+
+def change_sparse(data: Data) -> None:
+    data.x.values().add_(1)
+
+
+def change_edges(data: Data) -> None:
+    data.edge_index[0, 0] = (data.edge_index[0, 0] + 1) % len(data.x)
+
+
+def add_batch(data: Data) -> None:
+    data.batch = torch.arange(len(data.x)) % 2
+
+
+@pytest.mark.parametrize("change", [replace_x, change_x, change_sparse, change_edges, add_batch])
+def test_a_graph_that_was_changed_is_checked_again(change: Callable[[Data], None]) -> None:
+    data = own_graph()
+    if change is change_sparse:
+        data.x = data.x.to_sparse_csr()
+    first = prepare_graph(data)
+    change(data)
+    again = prepare_graph(data)
+    assert again is not first
+    fresh = prepare_graph(Data(**data.to_dict())).own
+    assert again.own.x.to_dense().equal(fresh.x.to_dense())
+    assert again.own.edge_index.equal(fresh.edge_index)
+
+
+def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
+    data = own_graph()
+    prepare_graph(data)
+    data.x[0, 0] = torch.nan
+    with pytest.raises(InputError, match="NaN"):
+        prepare_graph(data)
+
+
+def test_arrays_of_numpy_are_read_again_each_time() -> None:
+    data = own_graph()
+    data.x = data.x.numpy()
+    first = prepare_graph(data).own.x.clone()
+    data.x += 1
+    assert not prepare_graph(data).own.x.equal(first)
+
+
+def test_a_prepared_graph_is_released_with_the_graph() -> None:
+    data = own_graph()
+    kept = ref(prepare_graph(data))
+    assert kept() is not None
+    del data
+    gc.collect()
+    assert kept() is None
+
+
+def test_prediction_after_fit_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = own_graph()
+    model = canet.NodeClassifier(**QUICK).fit(data)
+    expected = model.predict_proba(data.clone())
+
+    def never(*args: Any) -> None:
+        raise AssertionError("prepared again")
+
+    for name in ("read_user_graph", "Graph"):
+        monkeypatch.setattr(f"canet.training.prepared.{name}", never)
+    assert np.array_equal(model.predict_proba(data), expected)
+    model.score(data)
+    model.embed(data, nodes=[0, 1])
+
+
+def test_threads_share_a_prepared_graph() -> None:
+    data = own_graph()
+    model = canet.NodeClassifier(**QUICK).fit(data)
+    prepared, nodes = model.prepare(data), range(len(data.x))
+    alone = [model.predict_proba(prepared, nodes=[node]) for node in nodes]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda node: model.predict_proba(prepared, nodes=[node]), nodes))
+    assert np.array_equal(alone, together)
