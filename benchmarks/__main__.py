@@ -9,15 +9,18 @@ from typing import Annotated
 import typer
 
 from benchmarks.harness import run_bench
+from benchmarks.own_graph import GRAPHS, STAGES, measure_alone
 from canet.cli.main import main
 from canet.cli.options import DataRoot, Device, Quiet, names
-from canet.errors import CanetError
+from canet.data import file_status
+from canet.errors import CanetError, check_name
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def bench(
+    context: typer.Context,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="All tasks and growth, or a few minutes' worth.")
     ] = False,
@@ -36,6 +39,11 @@ def bench(
     quiet: Quiet = False,
 ) -> None:
     """Speed and memory of CaNet and ERM compared with a plain implementation of the equations."""
+    if context.invoked_subcommand:
+        sources = map(context.get_parameter_source, context.params)
+        if any(source and source.name == "COMMANDLINE" for source in sources):
+            raise CanetError(f"options of {context.invoked_subcommand} come after its name")
+        return
     if growth and (full or tasks):
         raise CanetError("--growth measures nothing else: leave out --full and --tasks")
     what = "--growth" if growth else "--full" if full else "--quick"
@@ -53,6 +61,28 @@ def bench(
         data_root,
         quiet,
     )
+
+
+@app.command("own_graph")
+def own_graph(
+    graphs: Annotated[
+        str | None, typer.Option(help="Only these graphs, such as 'cora,table 10⁵'.")
+    ] = None,
+    device: Device = "cpu",
+    diagnosis: Annotated[bool, typer.Option(help="Also time a diagnosis.")] = True,
+) -> None:
+    """Seconds of each stage that a user of NodeClassifier waits for, and the memory it takes."""
+    chosen = names(graphs) or GRAPHS
+    for name in chosen:
+        check_name("graph", name, GRAPHS)
+    print("| seconds | " + " | ".join(STAGES) + " |\n|---|" + "--:|" * len(STAGES))
+    for name in chosen:
+        if name == "cora" and any(file.state != "present" for file in file_status("cora")):
+            print("| cora | skipped: its files are not below CANET_DATA_ROOT |")
+            continue
+        found = measure_alone(name, device, diagnosis)
+        cells = [f"{found[stage]:.2f}" if stage in found else "–" for stage in STAGES]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 import canet
 from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
+from canet.util.progress import STAGES, Display
 from canet.util.sparse import from_scipy, to_scipy
 from tests.cli.commands import call, call_in_new_process
 
@@ -72,6 +73,20 @@ def test_fit_shows_scores_columns_and_what_to_do_next(place: Path, tmp_path: Pat
     assert content["classes"] == ["blue", "green", "red"]
     assert set(content["scores"]) == {"train", "valid"}
     assert content["settings"]["hidden"] == 8
+
+
+def test_fit_shows_one_bar_that_names_each_stage(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[tuple[Display, str]] = []
+    stage = Display.stage
+    monkeypatch.setattr(
+        Display, "stage", lambda self, name: (shown.append((self, name)), stage(self, name))
+    )
+    command = ("fit", place / "january", "--label", "topic", "--undirected", *QUICK)
+    assert call(tmp_path, *command, "--out", "model").code == 0
+    assert list(dict.fromkeys(name for _, name in shown)) == list(STAGES)
+    assert len({id(display) for display, _ in shown}) == 1
 
 
 def test_a_split_of_train_and_test_only_holds_a_part_of_training_back(

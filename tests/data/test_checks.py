@@ -333,3 +333,13 @@ def test_a_few_edges_may_have_no_reverse_by_chance_and_loops_have_none() -> None
     assert not one_way(torch.arange(20).expand(2, 20))
     assert not one_way(torch.empty(2, 0, dtype=torch.long))
     assert one_way(torch.cat([RING, torch.tensor([[3], [3]])], dim=1))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_one_way_is_what_a_loop_over_the_edges_finds(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    edges = torch.from_numpy(random.integers(30, size=(2, 60)))
+    edges = torch.cat([edges, edges[:, : random.integers(8)].flip(0), edges[:, :5]], dim=1)
+    pairs = [(a, b) for a, b in edges.t().tolist() if a != b]
+    both_ways = sum((b, a) in pairs for a, b in pairs)
+    assert one_way(edges) == (both_ways / len(pairs) < 0.1)

@@ -60,6 +60,14 @@ def test_training_observes_what_is_connected_to_in_distribution_nodes() -> None:
     assert replace(task, data=data).observed().tolist() == list(range(6))
 
 
+def test_all_nodes_in_distribution_are_observed_without_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("canet.data.task.components", None)
+    everything = replace(make(), in_distribution=torch.ones(8, dtype=torch.bool))
+    assert everything.observed().tolist() == list(range(8))
+
+
 def test_training_environments_are_those_of_training_nodes() -> None:
     task = make()
     assert (task.num_nodes, task.num_features, task.num_classes) == (8, 8, 2)

@@ -48,6 +48,21 @@ def test_mixing_branches_passes_gradcheck(shape: tuple[int, ...]) -> None:
     assert gradcheck(mix_branches, inputs)
 
 
+@pytest.mark.parametrize("learned", [False, True])
+def test_mixing_keeps_the_branches_only_for_the_gradient_of_their_weights(learned: bool) -> None:
+    inputs, weight = torch.randn(5, 2), torch.randn(K, 2, H, requires_grad=True)
+    e = torch.rand(5, K, requires_grad=learned)
+    kept: list[torch.Size] = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: (kept.append(tensor.shape), tensor)[1], lambda tensor: tensor
+    ):
+        mixed = mix_branches(inputs, weight, e)
+    assert ((5, K, H) in kept) == learned
+    mixed.sum().backward()
+    expected = torch.einsum("ni,nk->ki", inputs, e.detach()).unsqueeze(2).expand(K, 2, H)
+    torch.testing.assert_close(weight.grad, expected)
+
+
 def test_attention_weights_are_a_softmax_over_each_neighbourhood() -> None:
     pattern = neighbourhood()
     score_dst, score_src = torch.randn(NUM_NODES, K), torch.randn(NUM_NODES, K)

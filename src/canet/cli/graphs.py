@@ -83,8 +83,8 @@ def fit(
 
     from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import NodeClassifier
+    from canet.util.progress import fit_display
 
-    data = read_columns(graph, Roles(id_, label, split, environment, time))
     model = NodeClassifier(
         method,
         backbone,
@@ -95,8 +95,11 @@ def fit(
         random_state=seed,
         verbose=not (quiet or as_json),
         **changes,
-    ).fit(data)
-    model.save(out)
+    )
+    with fit_display("reading", quiet=not model.verbose) as display:
+        model.fit(read_columns(graph, Roles(id_, label, split, environment, time)))
+        display.stage("saving")
+        model.save(out)
     summary = _fit_summary(model, out)
     if as_json:
         print(json.dumps(summary, indent=2))

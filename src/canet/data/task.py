@@ -149,7 +149,7 @@ class ShiftTask:
         Nodes of graphs that no training node is part of are not observed.
         """
         mask = self.in_distribution
-        if not self.inductive:
+        if not (self.inductive or mask.all()):
             graph = self.data.get("batch")
             if graph is None:
                 graph = components(self.data.edge_index, self.num_nodes)

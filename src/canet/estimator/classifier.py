@@ -27,7 +27,7 @@ from canet.settings import describe_settings, override
 from canet.training import METRICS, Trainer
 from canet.training.inference import GraphReader
 from canet.training.prepared import prepare_graph
-from canet.util.progress import Display
+from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -144,28 +144,34 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             changes["epochs"] = self.epochs
         settings = override(method_type.settings_type(), changes)
         seed = self._seed()
-        prepared = prepare_graph(data, graph, bool(self.undirected))
-        if self.undirected is None:
-            warn_one_way(prepared.own.edge_index)
-        given = (train, valid, environment, time)
-        own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
-        task = own.task
-        weights = self._class_weights(own.classes, task.data.y[task.train])
-        trainer = Trainer(
-            task,
-            self.method,
-            self.backbone,
-            settings,
-            self.device,
-            class_weight=weights,
-            threads=torch.get_num_threads(),
-        )
-        label = f"{self.method}-{self.backbone}"
-        with Display(1, quiet=not self.verbose) as display:
+        with fit_display("checking", quiet=not self.verbose) as display:
+            prepared = prepare_graph(data, graph, bool(self.undirected))
+            if self.undirected is None:
+                warn_one_way(prepared.own.edge_index)
+            given = (train, valid, environment, time)
+            own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
+            task = own.task
+            weights = self._class_weights(own.classes, task.data.y[task.train])
+            trainer = Trainer(
+                task,
+                self.method,
+                self.backbone,
+                settings,
+                self.device,
+                class_weight=weights,
+                threads=torch.get_num_threads(),
+            )
+            display.stage("training")
+            label = f"{self.method}-{self.backbone}"
             run = trainer.run(seed, on_progress=display.of_training(label))
+            display.stage("scoring")
+            method = run.method.eval()
+            prepared.graphs[method.model.operators] = trainer.fields.graph()
+            reader = GraphReader(method, prepared)
+            reference = build_reference(task, reader, seed, data.get("node_id"))
         self.classes_ = own.classes
         self.n_features_in_ = task.num_features
-        self.method_ = run.method.eval()
+        self.method_ = method
         self.settings_ = asdict(settings)
         names = {"train": "train", "valid": "valid", "test_id": "test"}
         self.scores_ = {names[k]: score / 100 for k, score in run.result.scores.items()}
@@ -174,9 +180,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
         self._remember_columns(data.get("encoding"))
-        prepared.graphs[self.method_.model.operators] = trainer.fields.graph()
-        reader = GraphReader(self.method_, prepared)
-        self.reference_ = build_reference(task, reader, seed, data.get("node_id"))
+        self.reference_ = reference
         return self
 
     def prepare(self, data: Any, graph: Any = None) -> GraphReader:

@@ -28,17 +28,23 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
 
 
+def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
+    """Which nodes the edges $[2, E]$ link: a boolean matrix $[N, N]$ of sources and targets."""
+    source, target = edge_index.cpu().numpy()
+    links = sp.coo_matrix((np.ones(source.size, bool), (source, target)), [num_nodes] * 2)
+    return links.tocsr()
+
+
 def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
     """Each of the edges $[2, E]$, and its reverse with `both_ways`, once, by source and target."""
-    source, target = edge_index.numpy()
-    key = source * num_nodes + target
+    links = adjacency(edge_index, num_nodes)
     if both_ways:
-        key = np.concatenate([key, target * num_nodes + source])
-    return torch.from_numpy(np.stack(np.divmod(np.unique(key), num_nodes)))
+        links = links + links.T
+    source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
+    return torch.from_numpy(np.stack([source, links.indices]))
 
 
 def components(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Number $[N]$ of the weakly connected component of each node, for edges $[2, E]$."""
-    source, target = edge_index.cpu().numpy()
-    links = sp.coo_matrix((np.ones(source.size, bool), (source, target)), [num_nodes] * 2)
+    links = adjacency(edge_index, num_nodes)
     return torch.from_numpy(connected_components(links, directed=False)[1])

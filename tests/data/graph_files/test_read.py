@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
+from canet.data.graph_files import folder as folder_reader
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import inspect_graph
 from canet.errors import CanetError, InputError, InputWarning
@@ -295,3 +296,22 @@ def test_webkb_as_tables_is_a_small_sparse_graph(data_root: Path, tmp_path: Path
     assert later.x.shape == (183, 1703)
     assert later.x.layout == torch.sparse_csr
     assert len(later.y) == 183
+
+
+def test_the_columns_of_features_are_freed_before_edges_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, held = 20_000, []
+    columns = {f"x{i}": np.random.default_rng(i).normal(size=rows) for i in range(20)}
+    pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
+    read_edges = folder_reader._read_edges
+
+    def watch(*given: Any) -> np.ndarray:
+        held.append(pa.total_allocated_bytes() - before)
+        return read_edges(*given)
+
+    monkeypatch.setattr(folder_reader, "_read_edges", watch)
+    before = pa.total_allocated_bytes()
+    assert read_graph(tmp_path).x.shape == (rows, 20)
+    assert held[0] < 8 * rows * 20 / 2

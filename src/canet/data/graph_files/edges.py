@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.sparse.csgraph import connected_components
 
-from canet.util.sparse import components
+from canet.util.sparse import adjacency
 
 
 @dataclass(frozen=True)
@@ -27,23 +28,21 @@ class EdgeStatistics:
 
 def edge_statistics(edge_index: np.ndarray, num_nodes: int) -> EdgeStatistics:
     """Statistics of edges $[2, E]$ (source, target) between nodes 0 to N - 1; N is 1 or more."""
-    source, target = edge_index
-    different = np.unique(source * num_nodes + target)
-    source, target = np.divmod(different, num_nodes)
-    loops = source == target
-    joined = np.zeros(num_nodes, dtype=bool)
-    joined[source[~loops]] = joined[target[~loops]] = True
-    both_ways = np.isin((target * num_nodes + source)[~loops], different)
-    sizes = np.bincount(components(torch.from_numpy(edge_index), num_nodes).numpy())
-    degrees = np.bincount(target, minlength=num_nodes)
+    links = adjacency(torch.from_numpy(edge_index), num_nodes)
+    loops = links.diagonal()
+    outgoing = np.diff(links.indptr)
+    incoming = np.bincount(links.indices, minlength=num_nodes)
+    proper = links.nnz - int(loops.sum())
+    both_ways = links.multiply(links.T).nnz - int(loops.sum())
+    sizes = np.bincount(connected_components(links, directed=False)[1])
     return EdgeStatistics(
         edges=edge_index.shape[1],
         self_loops=int((edge_index[0] == edge_index[1]).sum()),
-        repeated=edge_index.shape[1] - len(different),
-        reverse_share=float(both_ways.mean()) if both_ways.size else None,
+        repeated=edge_index.shape[1] - links.nnz,
+        reverse_share=both_ways / proper if proper else None,
         components=len(sizes),
         largest_component=int(sizes.max()),
-        isolated=int((~joined).sum()),
-        degree_median=float(np.median(degrees)),
-        degree_max=int(degrees.max()),
+        isolated=int((outgoing + incoming == 2 * loops).sum()),
+        degree_median=float(np.median(incoming)),
+        degree_max=int(incoming.max()),
     )

@@ -114,9 +114,12 @@ def read_folder(path: Path, asked: Roles, encoding: Encoding | None) -> GraphDat
         check_learnable(found, nodes.path, table, folder.kept, raise_error)
     else:
         check_fits(encoding, found, nodes.path, table)
+    used = encoding or Encoding.learn(found, folder.roles)
+    x, unknown = encode(used, table, nodes.path)
+    folder.table = table = table.select(folder.roles.names())  # frees the features' columns
     graph = folder.graph(raise_error)
-    graph.encoding = encoding or Encoding.learn(found, folder.roles)
-    graph.x, unknown = encode(graph.encoding, table, nodes.path)
+    graph.x, graph.encoding = x, used
+    pa.default_memory_pool().release_unused()
     for line in [*folder.ignored(encoding), *unknown]:
         warnings.warn(line, InputWarning, stacklevel=4)
     return graph
@@ -141,7 +144,7 @@ def _check_ids(ids: pa.Array, path: Path, refuse: Refuse) -> None:
 def _read_edges(file: TableFile, ids: pa.Array, nodes: Path, refuse: Refuse) -> np.ndarray:
     """Rows $[2, E]$ of sources and targets; edges of unknown nodes are refused, and left out."""
     table = file.read(ENDS, text=ENDS if ids.type == pa.string() else ())
-    edges = np.stack([rows_of(table[name], ids) for name in ENDS])
+    edges = np.stack([rows_of(table[name], ids) for name in ENDS], dtype=np.int64)
     known: np.ndarray = np.all(edges >= 0, axis=0)
     if not known.all():
         row = int(np.argmin(known))
@@ -153,4 +156,4 @@ def _read_edges(file: TableFile, ids: pa.Array, nodes: Path, refuse: Refuse) -> 
             f"look like {str(ids[0])[:40]!r}): add the nodes, or remove the edges"
         )
         edges = edges[:, known]
-    return edges.astype(np.int64)
+    return edges

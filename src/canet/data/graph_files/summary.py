@@ -90,6 +90,7 @@ def _summarise_numbers(
     values = number_matrix(table, names)
     empty, infinite = np.isnan(values).sum(axis=0), np.isinf(values).sum(axis=0)
     inside = values[kept]
+    del values  # a copy less while the rest is computed
     if infinite.any():
         inside[np.isinf(inside)] = np.nan
     with np.errstate(over="ignore", invalid="ignore"):
@@ -100,7 +101,7 @@ def _summarise_numbers(
     return {
         name: ColumnSummary(
             name,
-            "empty" if empty[i] == len(values) else KINDS[table[name].type],
+            "empty" if empty[i] == len(kept) else KINDS[table[name].type],
             int(empty[i]),
             int(infinite[i]),
             float(low[i]),

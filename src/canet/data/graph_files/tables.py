@@ -27,6 +27,8 @@ from canet.util.memory import check_memory
 INSTANT = pa.timestamp("us")
 BLOCK_BYTES = 2**23
 """Of a CSV file that a thread reads at once; a row must fit into it."""
+BUFFER_BYTES = 2**20
+"""Of a column of a Parquet file; without a buffer the whole file is in memory next to its table."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class TableFile:
             if self.is_csv:
                 table = self._read_csv(names, text)
             else:
-                file = pq.ParquetFile(self.path)
+                file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
                 check_memory(8 * file.metadata.num_rows * len(names), f"'{self.path}'")
                 table = file.read(columns=list(names))
         return pa.table({name: self._plain(name, table[name]) for name in names})

@@ -73,7 +73,7 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, e: Tensor) -> Tensor:
-        ctx.save_for_backward(outputs, e)
+        ctx.save_for_backward(outputs if ctx.needs_input_grad[1] else None, e)
         mixed = outputs[:, 0] * e[:, :1]
         for k in range(1, e.shape[1]):
             mixed.addcmul_(outputs[:, k], e[:, k : k + 1])
@@ -81,7 +81,7 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
         outputs, e = ctx.saved_tensors
-        grad_e = torch.bmm(outputs, grad.unsqueeze(-1)).squeeze(-1)
+        grad_e = None if outputs is None else torch.bmm(outputs, grad.unsqueeze(-1)).squeeze(-1)
         return grad.unsqueeze(1) * e.unsqueeze(-1), grad_e
