@@ -14,7 +14,7 @@ from canet.methods.base import Preparation
 from canet.nn import Block, Features, Graph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
-from canet.training.preparation import prepare_features
+from canet.training.features import prepare_features
 
 AT_TRAINING_TIME = ("train", "valid", "test_id")
 

@@ -13,7 +13,7 @@ from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Features
 from canet.nn.model import Prediction, rows_of
-from canet.training.preparation import prepare_features
+from canet.training.features import prepare_features
 from canet.training.prepared import PreparedGraph
 
 

@@ -22,9 +22,9 @@ from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.settings import override
 from canet.training import Trainer
+from canet.training.features import prepare_features
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from canet.training.preparation import prepare_features
 from tests.own_graphs import own_graph
 
 from ..methods.test_conformance import disconnected_task, same_bits, with_other_test_nodes
