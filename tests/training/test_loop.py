@@ -32,6 +32,18 @@ def assert_same(first: Run, second: Run) -> None:
         torch.testing.assert_close(tensor, other[name], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
+def test_a_loss_that_is_computed_to_compile_kernels_leaves_no_trace(name: str) -> None:
+    own = make(name, device="cpu")._loop(0, None, ood_curves=False, lane=0)
+    state = own.method.state_dict() | own.method.training_state()
+    before = {key: tensor.clone() for key, tensor in state.items()}
+    with loop.unchanged(own):
+        for _ in range(3):
+            own.method.loss(own.method.intervene(own.batch)).backward()
+    assert all(tensor.equal(before[key]) for key, tensor in state.items())
+    assert all(parameter.grad is None for parameter in own.method.parameters())
+
+
 @needs_gpu
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])

@@ -306,20 +306,32 @@ class Checkpoints:
 
 def compile_kernels(loop: Loop) -> None:
     """On a GPU, compile what an epoch of the loop launches, if this process has not yet."""
-    method, kind = loop.method, repr(loop.method)
-    if loop.device.type != "cuda" or not method.capturable or kind in _compiled:
+    kind = repr(loop.method)
+    if loop.device.type != "cuda" or not loop.method.capturable or kind in _compiled:
         return
     from canet.nn.kernels.launch import compiled_ahead
 
     # The run's stream, and not its generator: no random number is used up.
-    with compiled_ahead(), torch.cuda.stream(loop.stream):
-        method.train()
-        method.loss(method.intervene(loop.batch)).backward()
-        method.eval()
+    with torch.cuda.stream(loop.stream), unchanged(loop), compiled_ahead():
+        loop.method.train()
+        loop.method.loss(loop.method.intervene(loop.batch)).backward()
+        loop.method.eval()
         with torch.no_grad():
-            loop.score(method, "valid")
-    loop.optimizer.zero_grad(set_to_none=True)
+            loop.score(loop.method, "valid")
     _compiled.add(kind)
+
+
+@contextmanager
+def unchanged(loop: Loop) -> Iterator[None]:
+    """Undo what a loss does to the method besides giving gradients, and drop these."""
+    state = [*loop.method.buffers(), *loop.method.training_state().values()]
+    before = [tensor.clone() for tensor in state]
+    try:
+        yield
+    finally:
+        for tensor, value in zip(state, before, strict=True):
+            tensor.detach().copy_(value)
+        loop.optimizer.zero_grad(set_to_none=True)
 
 
 def train_loops(
