@@ -20,7 +20,7 @@ from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import read_graph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import Reference, id_checksums
-from canet.nn.model import Prediction
+from canet.nn.model import GraphModel, Prediction
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
@@ -28,17 +28,22 @@ Posteriors = Callable[[Tensor], list[np.ndarray]]
 """Features $[N, D]$ → posterior $[N, K]$ of each layer."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlantedReader:
-    """Predicts one graph by a rule; representations are its logits."""
+    """Predicts one graph by a rule; representations are its logits.
+
+    The first map of its `method` leaves features as they are.
+    """
 
     rule: Rule
     own: UserGraph
     posteriors: Posteriors | None
+    method: Any
 
-    def read(self, nodes: None = None, x: Tensor | None = None) -> Prediction:
+    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
         x = (self.own.x if x is None else x).to_dense()
         logits = torch.from_numpy(self.rule(x.double().numpy(), self.own.edge_index.numpy()))
+        logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)
         environments = [SimpleNamespace(log_posterior=torch.from_numpy(p).log()) for p in found]
         return Prediction(logits, logits, environments)
@@ -69,10 +74,18 @@ class Planted:
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
         own = read_user_graph(data, undirected=bool(self.undirected))
-        return PlantedReader(self.rule, own, self.posteriors)
+        method = SimpleNamespace(model=identity(self.n_features_in_), _modules={})
+        return PlantedReader(self.rule, own, self.posteriors, method)
 
     def column_screen(self) -> ColumnScreen | None:
         return self.screen
+
+
+def identity(columns: int) -> GraphModel:
+    """A model whose first map leaves features as they are."""
+    model = GraphModel(columns, 2, hidden=columns)
+    torch.nn.init.eye_(model.phi_in.weight)
+    return model
 
 
 def sign_of(column: int, scale: float = 3.0) -> Rule:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.stats import false_discovery_control, ks_2samp, kstwobign
 
 from canet.diagnosis.columns import column_shifts, kolmogorov_smirnov, moments
 
@@ -20,6 +21,24 @@ def test_of_zeros_and_ones_it_is_the_difference_of_rates() -> None:
     pooled = 120 / 300
     z = 0.15 / math.sqrt(pooled * (1 - pooled) * (1 / 100 + 1 / 200))
     assert p_value == pytest.approx(math.erfc(z / math.sqrt(2)))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_distances_are_those_of_scipy(sparse: bool) -> None:
+    def draw(n: int) -> np.ndarray:
+        filled = RANDOM.normal(size=(n, 70))
+        filled[:, 30:50] = filled[:, 30:50].round()
+        filled[:, 50:] *= RANDOM.random((n, 20)) < 0.1
+        return filled
+
+    before, after = draw(90), draw(130) + 0.2
+    pair = (sp.csr_matrix(before), sp.csr_matrix(after)) if sparse else (before, after)
+    found = column_shifts(*pair, [str(i) for i in range(70)])
+    tests = [ks_2samp(before[:, i], after[:, i], method="asymp") for i in range(70)]
+    assert [column.effect for column in found] == [test.statistic for test in tests]
+    each = math.sqrt(1 / 90 + 1 / 130)
+    p_values = false_discovery_control([kstwobign.sf(test.statistic / each) for test in tests])
+    assert [column.p_value for column in found] == pytest.approx(p_values.tolist())
 
 
 def test_differences_are_in_pooled_standard_deviations() -> None:

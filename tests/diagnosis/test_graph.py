@@ -8,8 +8,15 @@ from torch_geometric.data import Data
 
 from canet.diagnosis.graph import class_numbers, read_graph, sample, seed_of
 from canet.errors import InputError
+from canet.estimator.classifier import NodeClassifier
+from canet.nn import BACKBONES
 
 from .planted import neighbours_sign, planted, random_graph, sign_of
+
+
+def fitted(data: Data, method: str, backbone: str, **settings: str) -> NodeClassifier:
+    usual = {"epochs": 1, "hidden": 8, "undirected": False, "verbose": 0, "device": "cpu"}
+    return NodeClassifier(method, backbone, **usual, **settings).fit(data)
 
 
 def test_labels_are_numbered_by_the_models_classes() -> None:
@@ -36,11 +43,65 @@ def test_other_features_and_edges_are_predicted_without_changing_the_graph() -> 
     before = data.clone()
     graph = read_graph(planted(neighbours_sign(3), data), data)
     assert (graph.predict_edges(torch.empty(2, 0, dtype=torch.long)).argmax(axis=1) == 0).all()
-    positive = graph.predict_features(np.abs(graph.x)).argmax(axis=1)
+    positive = graph.predict_mapped(np.abs(graph.mapped)).argmax(axis=1)
     assert (positive == (graph.degree > 0)).all()
     assert (graph.predict_edges(data.edge_index).argmax(axis=1) == graph.prediction).all()
     assert data.x.equal(before.x)
     assert data.edge_index.equal(before.edge_index)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("method", ["erm", "canet"])
+def test_columns_of_donors_are_predicted_as_features_that_were_replaced(
+    method: str, backbone: str, sparse: bool
+) -> None:
+    data, columns = random_graph(n=60), np.array([0, 3, 4])
+    if sparse:
+        data.x = (data.x * (data.x > 0)).to_sparse_csr()
+    model = fitted(data, method, backbone)
+    graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
+    part = graph.map_columns(columns)
+    found = graph.predict_mapped(graph.mapped - part + part[donors])
+    x = data.x.to_dense().clone()
+    x[:, columns] = x[donors][:, columns]
+    reader = model.prepare(data)
+    expected = reader.read(x=x.to_sparse_csr() if sparse else x).logits
+    assert found == pytest.approx(expected.numpy(), abs=1e-5)
+    few = data.edge_index[:, :9]
+    expected = reader.with_edges(few, torch.from_numpy(graph.graph)).read().logits
+    assert graph.predict_edges(few) == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("features", ["centred", "standardised"])
+def test_features_that_a_model_prepares_are_exchanged_as_it_reads_them(
+    features: str, sparse: bool
+) -> None:
+    data, columns = random_graph(n=60), np.array([0, 3])
+    if sparse:
+        data.x = (data.x * (data.x > 0)).to_sparse_csr()
+    model = fitted(data, "erm", "gcn", features=features)
+    graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
+    assert graph.predict_mapped(graph.mapped) == pytest.approx(
+        model.prepare(data).read().logits.numpy(), abs=1e-5
+    )
+    part = graph.map_columns(columns)
+    found = graph.predict_mapped(graph.mapped - part + part[donors])
+    x = data.x.to_dense().clone()
+    x[:, columns] = x[donors][:, columns]  # which leaves means and deviations as they are
+    expected = model.prepare(data).read(x=x.to_sparse_csr() if sparse else x).logits
+    assert found == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_some_nodes_are_predicted_as_among_all_and_the_model_stays() -> None:
+    data, nodes = random_graph(n=60), np.array([7, 3, 50])
+    model = fitted(data, "canet", "gcn")
+    before = model.predict_proba(data)
+    graph = read_graph(model, data)
+    some, every = graph.predict_mapped(graph.mapped, nodes), graph.predict_mapped(graph.mapped)
+    assert some == pytest.approx(every[nodes], abs=1e-6)
+    assert (model.predict_proba(data) == before).all()
 
 
 def test_degrees_are_of_the_edges_that_the_model_reads() -> None:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from torch_geometric.utils import coalesce, to_undirected
 
-from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
+from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 4, 2], [1, 0, 2, 4, 3, 4, 0]])
 GRAPH = np.array([0, 0, 0, 7, 7])
@@ -36,25 +35,6 @@ def test_donors_are_of_other_environments_all_alike(random: np.random.Generator)
 
 def test_one_environment_counts_for_none(random: np.random.Generator) -> None:
     assert sorted(draw_donors(6, random, np.ones(6))) == list(range(6))
-
-
-def test_a_blocks_columns_come_from_one_donor_together() -> None:
-    x = np.arange(12.0).reshape(4, 3)
-    donors = np.array([1, 2, 3, 0])
-    changed = replace_features(x, donors, np.array([0, 2]))
-    assert changed.tolist() == [[3, 1, 5], [6, 4, 8], [9, 7, 11], [0, 10, 2]]
-    assert x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
-    assert replace_features(x, donors).tolist() == x[donors].tolist()
-
-
-def test_sparse_features_change_as_dense_ones(random: np.random.Generator) -> None:
-    x = sp.random(30, 20, 0.2, "csr", np.float32, random_state=0)
-    donors = draw_donors(30, random)
-    for columns in (np.array([3]), np.arange(5, 15), None):
-        changed = replace_features(x, donors, columns)
-        expected = replace_features(x.toarray(), donors, columns)
-        assert changed.dtype == np.float32
-        assert (changed.toarray() == expected).all()
 
 
 def test_rewired_edges_keep_targets_loops_and_their_graph(random: np.random.Generator) -> None:

@@ -22,6 +22,7 @@ from canet.methods.interventions import (
     Interventions,
     InterventionSettings,
     Moved,
+    as_matrix,
     infer_groups,
     spread_between,
 )
@@ -89,6 +90,23 @@ def test_spread_is_that_of_a_loop_over_classes_and_groups(sparse: bool) -> None:
     spread, share = slow_spread(dense[view.train], view.y, group)
     torch.testing.assert_close(moved.spread, torch.tensor(spread), atol=1e-6, rtol=1e-4)
     torch.testing.assert_close(moved.share, torch.tensor(share), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("filled", [0.05, 0.9])
+def test_groups_and_spreads_are_those_of_the_same_features_stored_sparse(filled: float) -> None:
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 600, generator=random)
+    x *= torch.rand(120, 600, generator=random) < filled
+    x[:, :20] += 3 * torch.randn(4, 20, generator=random)[torch.arange(120) % 4]
+    assert isinstance(as_matrix(x), np.ndarray) == (filled > 0.5)
+    stored = SparseMatrix.from_torch(x.to_sparse_csr())
+    y, nodes = torch.arange(120) % 2, torch.arange(120)
+    view = replace(two_worlds(), x=x, train=nodes, y=y, field=lambda: nodes)
+    group = infer_groups(view, 4)
+    assert group.equal(infer_groups(replace(view, x=stored), 4))
+    pair = (spread_between(some, nodes, y, group, 4) for some in (x, stored))
+    for one, other in zip(*pair, strict=True):
+        assert one.equal(other)
 
 
 def test_only_what_moves_between_worlds_counts_not_what_tells_the_class() -> None:

@@ -39,13 +39,18 @@ def fit_temperature(logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None
     $[n]$, all 1 where None. Above 1: the model is overconfident. The prior
     $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 where few nodes say otherwise.
     """
-    total = len(y) if weight is None else weight.sum()
-    margin = logits - logits[np.arange(len(y)), y][:, None]
+    weight = np.ones(len(y)) if weight is None else weight
+    used = np.flatnonzero(weight)
+    weight, total = weight[used], weight.sum()
+    highest = logits[used].max(axis=1)
+    above = highest - logits[used, y[used]]
+    below = np.ascontiguousarray((logits[used] - highest[:, None]).T)
 
     def loss(log_temperature: float) -> float:
-        losses = logsumexp(margin / math.exp(log_temperature), axis=1)
+        temperature = math.exp(log_temperature)
+        losses = above / temperature + np.log(np.exp(below / temperature).sum(axis=0))
         prior = (log_temperature / SPREAD) ** 2 / 2
-        return float(np.average(losses, weights=weight) + prior / total)
+        return float((weight @ losses + prior) / total)
 
     bounds = (math.log(COLDEST), math.log(HOTTEST))
     return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -65,8 +66,8 @@ def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
     return normal(value, auc_variance(value, lower.size, higher.size)).within(0, 1)
 
 
-def auc_variance(auc: float, first: int, second: int) -> float:
-    """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
+def auc_variance(auc: Any, first: int, second: int) -> Any:
+    """Variance of AUCs between samples of these sizes (Hanley and McNeil, Radiology '82)."""
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)
-    return max(0.0, spread / (first * second))
+    return np.maximum(0.0, spread / (first * second))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -17,8 +18,9 @@ from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier, probabilities_of
+from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.inference import GraphReader
-from canet.util.sparse import components, from_scipy, to_scipy
+from canet.util.sparse import components, to_scipy
 
 Matrix: TypeAlias = Any
 """Features $[n, D]$: a numpy array, or a scipy CSR matrix where the graph's are sparse."""
@@ -33,8 +35,12 @@ def seed_of(model: NodeClassifier) -> int:
 class DiagnosedGraph:
     """A graph with what the model makes of it."""
 
-    reader: GraphReader  # the model on this graph, for passes with other features or edges
+    # The model on this graph from `mapped` on, for passes with other features or edges.
+    reader: GraphReader
     x: Matrix  # features $[N, D]$
+    prepared: Features  # the same as the model reads them
+    first_map: np.ndarray  # the model's first map $[D, H]$, which is linear in the features
+    mapped: np.ndarray  # what it makes of the features $[N, H]$, without its bias
     edge_index: Tensor  # edges $[2, E]$ (source, target) as the model reads them
     undirected: bool  # whether the model reads each edge both ways
     # Class number $[N]$ by the model's `classes_`; -1 where there is no label, C where the label is
@@ -58,7 +64,7 @@ class DiagnosedGraph:
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
 
-    @property
+    @cached_property
     def scored(self) -> np.ndarray:
         """Mask $[N]$ of the nodes that are scored: labelled, and not trained on.
 
@@ -67,35 +73,39 @@ class DiagnosedGraph:
         other = self.y == self.probabilities.shape[1] if self.metric == "roc_auc" else False
         return (self.y >= 0) & self.held_out & ~np.asarray(other)
 
-    @property
+    @cached_property
     def score(self) -> Estimate | None:
         """The metric of these in percent; None where it is undefined."""
         return score(self.metric, self.logits[self.scored], self.y[self.scored])
 
-    @property
+    @cached_property
     def right(self) -> np.ndarray:
         """Whether each of these is predicted right."""
         return np.asarray((self.prediction == self.y)[self.scored])
 
-    @property
+    @cached_property
     def degree(self) -> np.ndarray:
         """Incoming edges $[N]$ of each node."""
         return np.bincount(self.edge_index[1].numpy(), minlength=self.num_nodes)
 
-    @property
+    @cached_property
     def prediction(self) -> np.ndarray:
         """The likeliest class $[N]$ of each node."""
         return np.asarray(self.probabilities.argmax(axis=1))
 
-    @property
+    @cached_property
     def logits(self) -> np.ndarray:
         """Logarithms of the probabilities $[N, C]$: the logits, less a number for each node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
-    def predict_features(self, x: Matrix) -> np.ndarray:
-        """Logits $[N, C]$ with other features $[N, D]$."""
-        features = from_scipy(x) if sp.issparse(x) else torch.from_numpy(x)
-        return self.reader.read(x=features).logits.double().numpy()
+    def map_columns(self, columns: np.ndarray) -> np.ndarray:
+        """What some columns contribute to `mapped` $[N, H]$."""
+        return map_columns(self.prepared, self.first_map, columns)
+
+    def predict_mapped(self, mapped: np.ndarray, nodes: np.ndarray | None = None) -> np.ndarray:
+        """Logits $[n, C]$ of some nodes $[n]$, or of all, with other `mapped` $[N, H]$."""
+        ids = None if nodes is None else torch.from_numpy(nodes)
+        return self.reader.read(ids, torch.from_numpy(mapped)).logits.double().numpy()
 
     def predict_edges(self, edge_index: Tensor) -> np.ndarray:
         """Logits $[N, C]$ with other edges, in the same graphs."""
@@ -119,10 +129,15 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
         environment = check_groups(environment, n, "environment")[1].numpy()
     graph = components(own.edge_index, n) if own.graph is None else own.graph
     y, time = class_numbers(data.get("y"), n, model.classes_), _times(data.get("time"), n)
-    found = reader.read()
+    found, x = reader.read(), as_matrix(own.x)
+    first_map = reader.method.model.phi_in.weight.detach().cpu().numpy().T
+    mapped = map_columns(reader.features, first_map, slice(None))
     return DiagnosedGraph(
-        reader=reader,
-        x=as_matrix(own.x),
+        reader=after_first_map(reader, torch.from_numpy(mapped)),
+        x=x,
+        prepared=reader.features,
+        first_map=first_map,
+        mapped=mapped,
         edge_index=own.edge_index,
         undirected=bool(model.undirected),
         y=y,
@@ -136,6 +151,32 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
     )
+
+
+def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
+    """The same graph for a model that reads `mapped` features $[N, H]$ in place of its own.
+
+    The first map is linear: it is applied once, and a change of columns changes what they add.
+    """
+
+    def add_bias(x: Any, bias: Tensor | None = None) -> Any:
+        return x if bias is None else x + bias
+
+    model, method, other = copy(reader.method.model), copy(reader.method), copy(reader)
+    model.map_in = add_bias  # type: ignore[method-assign]
+    method._modules = method._modules | {"model": model}
+    method.settings = replace(method.settings, features="raw")
+    other.method, other.own, other.features = method, replace(reader.own, x=mapped), mapped
+    return other
+
+
+def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
+    """$x_J W_J$ $[N, H]$ of some columns J of features $[N, D]$ and rows of a map $[D, H]$."""
+    if isinstance(x, ShiftedFeatures):
+        offset = x.offset.numpy()[:, columns] @ first_map[columns]
+        member = as_matrix(x.member)
+        return np.asarray(map_columns(x.x, first_map, columns) + member @ offset)
+    return np.asarray(as_matrix(x)[:, columns] @ first_map[columns])
 
 
 def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
@@ -159,6 +200,7 @@ def sample(size: int, most: int, random: np.random.Generator) -> np.ndarray:
     return np.sort(random.choice(size, most, replace=False)) if size > most else np.arange(size)
 
 
-def as_matrix(values: Tensor) -> Matrix:
+def as_matrix(values: Tensor | SparseMatrix) -> Matrix:
     """A tensor on the CPU, sparse or not, as a matrix."""
+    values = values.csr if isinstance(values, SparseMatrix) else values
     return to_scipy(values) if values.layout == torch.sparse_csr else np.asarray(values.numpy())

@@ -1,15 +1,13 @@
-"""Changes of a graph: features of other nodes, other edges, no edges."""
+"""Changes of a graph: donors of features, other edges, no edges."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.diagnosis.graph import Matrix
 from canet.util.sparse import unique_edges
 
 ROUNDS = 5  # in which each edge may be exchanged with another
@@ -37,19 +35,6 @@ def draw_donors(
     place = np.minimum((random.random(num_nodes) * others).astype(np.int64), others - 1)
     place += np.where(place >= starts[number], sizes[number], 0)
     return np.asarray(order[place])
-
-
-def replace_features(x: Matrix, donors: np.ndarray, columns: np.ndarray | None = None) -> Matrix:
-    """Features $[N, D]$ whose `columns`, all where None, are those of the donors $[N]$."""
-    if columns is None:
-        return x[donors]
-    if sp.issparse(x):
-        taken = np.zeros(x.shape[1], dtype=x.dtype)
-        taken[columns] = 1
-        return (x @ sp.diags(1 - taken) + x[donors] @ sp.diags(taken)).tocsr()
-    changed = x.copy()
-    changed[:, columns] = x[donors][:, columns]
-    return changed
 
 
 def rewire(

@@ -15,13 +15,14 @@ from canet.methods import InterventionSettings, Settings, TrainingView
 from canet.methods.interventions import (
     FEWEST_OF_A_CLASS,
     LARGE_EFFECT,
+    Matrix,
     Moved,
-    as_scipy,
+    as_matrix,
+    cluster_rows,
     groups_of,
-    spread_between,
+    spread_of_rows,
 )
 from canet.nn import Features, SparseMatrix
-from canet.util.sparse import from_scipy
 
 MOST_ENVIRONMENTS = 50
 """Given environments that are groups of a screen; more have few nodes each."""
@@ -76,12 +77,13 @@ def screen_columns(
     chosen = _group_settings(settings, environment)
     try:
         with warnings.catch_warnings(action="ignore"):
+            rows = as_matrix(features)
             group, count = groups_of(chosen, view)
-            moved = _moved(view, group, count)
-            chance = _largest_by_chance(view, group, count)
+            moved = spread_of_rows(rows, y, group, count)
+            chance = _largest_by_chance(rows, y, group, count)
             if chosen.interventions == "inferred":
                 origin = np.arange(x.shape[1]) if source is None else np.array(source)
-                moved = _by_other_columns(view, moved, chosen, origin)
+                moved = _by_other_columns(rows, y, moved, count, origin)
     except (CanetError, RuntimeError, ValueError):
         return None
     sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
@@ -123,15 +125,12 @@ def _group_settings(settings: Settings, environment: Tensor) -> InterventionSett
     return replace(settings, interventions="given" if given else "inferred")
 
 
-def _moved(view: TrainingView, group: Tensor, count: int) -> Moved:
-    return spread_between(view.x, view.train, view.y, group, count)
-
-
-def _largest_by_chance(view: TrainingView, group: Tensor, count: int) -> Tensor:
+def _largest_by_chance(rows: Matrix, y: Tensor, group: Tensor, count: int) -> Tensor:
     """The largest share of all columns, a scalar, where groups are assigned at random."""
     random = torch.Generator().manual_seed(0)
-    shuffled = [_shuffled(group, view.y, random) for _ in range(SHUFFLES)]
-    return torch.stack([_moved(view, other, count).share.max() for other in shuffled]).median()
+    shuffled = [_shuffled(group, y, random) for _ in range(SHUFFLES)]
+    largest = [spread_of_rows(rows, y, other, count).share.max() for other in shuffled]
+    return torch.stack(largest).median()
 
 
 def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
@@ -144,7 +143,7 @@ def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
 
 
 def _by_other_columns(
-    view: TrainingView, moved: Moved, settings: InterventionSettings, source: np.ndarray
+    rows: Matrix, y: Tensor, moved: Moved, count: int, source: np.ndarray
 ) -> Moved:
     """How much columns shift between groups that are inferred without them.
 
@@ -154,12 +153,12 @@ def _by_other_columns(
     text column tell each other. Columns that do not clearly shift are left as they are.
     """
     spread, share = moved.spread.clone(), moved.share.clone()
-    large, rows = moved.large.numpy(), as_scipy(view.x)
+    large = moved.large.numpy()
     sources = np.unique(source[large])
     for part in range(min(FOLDS, sources.size)):
         out = np.isin(source, sources[part::FOLDS])
-        others = replace(view, x=SparseMatrix.from_torch(from_scipy(rows[:, ~out])))
-        found = _moved(view, *groups_of(settings, others))
+        others = rows[:, ~out]
+        found = spread_of_rows(rows, y, cluster_rows(others, others, count), count)
         chosen = torch.from_numpy(out & large)
         spread[chosen], share[chosen] = found.spread[chosen], found.share[chosen]
     return Moved(spread, share)

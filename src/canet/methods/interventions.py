@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +43,10 @@ MOST_TIMES = 1e15
 """How much larger than training nodes others count when they are given their group."""
 MOST_NODES = 20_000
 """Training nodes that groups are inferred from."""
+COLUMNS_AT_ONCE = 256
+"""Columns of an array that are in double precision at one time."""
+Matrix: TypeAlias = Any
+"""Features $[n, D]$: an array, or a scipy CSR matrix."""
 
 
 @dataclass(frozen=True)
@@ -177,17 +181,24 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     Components and centres are those of training nodes, of the features at their own scale; other
     nodes get the group of the nearest centre.
     """
-    from scipy.sparse.linalg import ArpackError
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import PCA
-
     random = np.random.default_rng(0)
     chosen = view.train
     if chosen.numel() > MOST_NODES:
         chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
     nodes = torch.cat([view.train, view.field()]).unique()
-    every = as_scipy(rows_of(view.x, nodes))
-    x = as_scipy(rows_of(view.x, chosen))
+    x = as_matrix(rows_of(view.x, chosen))
+    every = x if nodes.equal(chosen) else as_matrix(rows_of(view.x, nodes))
+    group = torch.full((view.x.shape[0],), -1)
+    group[nodes] = cluster_rows(x, every, count)
+    return group
+
+
+def cluster_rows(x: Matrix, every: Matrix, count: int) -> Tensor:
+    """Groups $[m]$ of rows $[m, D]$ by components and centres of the rows x $[n, D]$."""
+    from scipy.sparse.linalg import ArpackError
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
     if x.shape[1] < 2:
         raise CanetError("groups are inferred from two or more columns: pass interventions=none")
     if x.shape[0] <= count:
@@ -196,22 +207,28 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
             "pass interventions=none"
         )
     size = min(NUM_COMPONENTS, min(x.shape) - 1)
-    _, exponent = np.frexp(np.abs(x.data).max(initial=0.0))
-    with np.errstate(over="ignore"):
-        for rows in (x, every):  # squares of float32 must neither overflow nor vanish
-            rows.data = np.ldexp(rows.data, -exponent).clip(-MOST_TIMES, MOST_TIMES)
+    _, exponent = np.frexp(abs(x).max())
+    scaled = _divided(x, exponent)
+    others = scaled if every is x else _divided(every, exponent)
     try:
-        components = PCA(size, svd_solver="arpack", random_state=0).fit(x)
-        means = KMeans(count, n_init=4, random_state=0).fit(components.transform(x))
+        components = PCA(size, svd_solver="arpack", random_state=0).fit(scaled)
+        means = KMeans(count, n_init=4, random_state=0).fit(components.transform(scaled))
     except (ArpackError, ValueError) as error:
         raise CanetError(
             "no groups can be inferred from the features of the training nodes, which are all the "
             "same: pass interventions=none"
         ) from error
-    group = torch.full((view.x.shape[0],), -1)
-    found = means.predict(components.transform(every))
-    group[nodes] = torch.from_numpy(found.astype(np.int64))
-    return group
+    return torch.from_numpy(means.predict(components.transform(others)).astype(np.int64))
+
+
+def _divided(rows: Matrix, exponent: np.int32) -> Matrix:
+    """Rows over $2^e$: squares of float32 must neither overflow nor vanish."""
+    values = rows.data if sp.issparse(rows) else rows
+    with np.errstate(over="ignore"):
+        values = np.ldexp(values, -exponent).clip(-MOST_TIMES, MOST_TIMES)
+    if sp.issparse(rows):
+        return sp.csr_matrix((values, rows.indices, rows.indptr), rows.shape)
+    return values
 
 
 def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_groups: int) -> Moved:
@@ -222,32 +239,58 @@ def spread_between(x: Features, nodes: Tensor, y: Tensor, group: Tensor, num_gro
     count the same, and $v = \sum_g n_g v_g / \sum_g n_g$. With means over classes, as often as
     they are frequent: $s^2 = \mathrm{E}_c\, b$, $\eta^2 = s^2 / (s^2 + \mathrm{E}_c\, v)$.
     """
-    rows = as_scipy(rows_of(x, nodes)).astype(np.float64)
+    return spread_of_rows(as_matrix(rows_of(x, nodes)), y, group, num_groups)
+
+
+def spread_of_rows(rows: Matrix, y: Tensor, group: Tensor, num_groups: int) -> Moved:
+    """The same of the features $[n, D]$ of these nodes."""
+    cell = (y * num_groups + group).numpy()
+    counts = np.bincount(cell)
+    counted = np.flatnonzero(counts >= FEWEST_OF_A_CLASS)
+    sums, squares = _sums(rows, counted, cell)
+    n = counts[counted, None]
+    mean = sums / n
+    variance = np.maximum((squares / n - mean**2) * n / (n - 1), 0)
     between, within, total = np.zeros(rows.shape[1]), np.zeros(rows.shape[1]), 0
-    for label in y.unique().tolist():
-        (of_class,) = (y == label).nonzero(as_tuple=True)
-        some, numbers = rows[of_class.numpy()], group[of_class].numpy()
-        pick = sp.csr_matrix(
-            (np.ones(numbers.size), (numbers, np.arange(numbers.size))),
-            shape=(num_groups, numbers.size),
-        )
-        counts = np.bincount(numbers, minlength=num_groups)
-        counted = counts >= FEWEST_OF_A_CLASS
-        n = counts[counted, None]
-        if len(n) < 2:
+    labels, sizes = np.unique(y.numpy(), return_counts=True)
+    for label, size in zip(labels, sizes.tolist(), strict=True):
+        own = counted // num_groups == label
+        if own.sum() < 2:
             continue
-        mean = (pick @ some).toarray()[counted] / n
-        variance = ((pick @ some.multiply(some)).toarray()[counted] / n - mean**2) * n / (n - 1)
-        variance = np.maximum(variance, 0)
-        sampled = (variance / n).mean(axis=0)
-        between += numbers.size * np.maximum(mean.var(axis=0, ddof=1) - sampled, 0)
-        within += numbers.size * (variance * n).sum(axis=0) / n.sum()
-        total += numbers.size
+        sampled = (variance[own] / n[own]).mean(axis=0)
+        between += size * np.maximum(mean[own].var(axis=0, ddof=1) - sampled, 0)
+        within += size * (variance[own] * n[own]).sum(axis=0) / n[own].sum()
+        total += size
     if not total:
         return Moved(torch.zeros(rows.shape[1]), torch.zeros(rows.shape[1]))
     share = between / np.maximum(between + within, np.finfo(np.float64).tiny)
     spread = np.sqrt(between / total)
     return Moved(torch.from_numpy(spread).float(), torch.from_numpy(share).float())
+
+
+def _sums(rows: Matrix, cells: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums $[k, D]$ of features $[n, D]$, and of their squares, over each of k cells of rows."""
+    place = np.searchsorted(cells, cell)
+    (inside,) = np.isin(cell, cells).nonzero()
+    pick = sp.csr_matrix(
+        (np.ones(inside.size), (place[inside], inside)), shape=(cells.size, cell.size)
+    )
+    if sp.issparse(rows):
+        rows = rows.astype(np.float64)
+        return (pick @ rows).toarray(), (pick @ rows.multiply(rows)).toarray()
+    sums, squares = np.empty((2, cells.size, rows.shape[1]))
+    for start in range(0, rows.shape[1], COLUMNS_AT_ONCE):
+        columns = slice(start, start + COLUMNS_AT_ONCE)
+        part = rows[:, columns].astype(np.float64)
+        sums[:, columns], squares[:, columns] = pick @ part, pick @ part**2
+    return sums, squares
+
+
+def as_matrix(x: Features) -> Matrix:
+    """Features $[n, D]$ as an array, or as a scipy matrix where most are zero."""
+    if isinstance(x, Tensor) and 2 * np.count_nonzero(x.numpy()) > x.numel():
+        return x.numpy()
+    return as_scipy(x)
 
 
 def as_scipy(x: Features) -> sp.csr_matrix:

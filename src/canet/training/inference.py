@@ -39,7 +39,7 @@ class GraphReader:
         the graph, and is prepared as they are: by statistics of all nodes of a graph.
         """
         model = self.method.model
-        rows = self._features if x is None else self._prepared(x)
+        rows = self.features if x is None else self._prepared(x)
         if nodes is None:
             blocks = self._graph.whole(model.num_layers, self._device).blocks
         else:
@@ -66,7 +66,8 @@ class GraphReader:
         return self.method.model.phi_out.weight.device
 
     @cached_property
-    def _features(self) -> Features:
+    def features(self) -> Features:
+        """The features of the graph as the model reads them."""
         return self._prepared(self.own.x)
 
     def _prepared(self, x: Tensor) -> Features:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
 from canet.diagnosis.sections import concept
@@ -39,6 +40,20 @@ def test_the_column_that_tells_less_is_found(told: float, sparse: bool) -> None:
     assert first.before == pytest.approx(0.86, abs=0.03)
     assert first.after == pytest.approx(0.5 if told == 0 else 0.14, abs=0.05)
     assert len(seen.relations) == 6
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_relations_are_areas_under_the_curve(sparse: bool) -> None:
+    data = graph(1.5, 0, n=200)
+    data.x[:, 2] = data.x[:, 2].round()
+    data.x[:, 3:] *= data.x[:, 3:] > 0.8
+    areas = [roc_auc_score(data.y, column) for column in data.x.T]
+    if sparse:
+        data.x = data.x.to_sparse_csr()
+    seen = found(data, data)
+    assert seen is not None
+    before = {relation.column: relation.before for relation in seen.relations}
+    assert [before[name] for name in "abcdef"] == pytest.approx([max(a, 1 - a) for a in areas])
 
 
 def test_other_rates_of_the_classes_and_other_means_are_not_another_relation() -> None:

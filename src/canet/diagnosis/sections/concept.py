@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE, columns_of
+from canet.diagnosis.columns import CLEAR_EFFECT, CLEAR_P_VALUE, entries_of
 from canet.diagnosis.estimate import auc_variance
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
@@ -80,16 +80,17 @@ def _columns(x: Matrix) -> np.ndarray:
 
 
 def _aucs(x: Matrix, columns: np.ndarray, y: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """AUC $[D, C]$ of each column between each class and all others."""
-    from scipy.stats import rankdata
-
-    inside = np.stack([y == c for c in classes], axis=1)
+    """AUC $[D, C]$ of each column between each class and all others, by the sum of ranks."""
+    inside = np.stack([y == c for c in classes], axis=1).astype(np.float64)
     size, n = inside.sum(axis=0), len(y)
     found = []
-    for values in columns_of(x[:, columns]):
-        ranks = rankdata(values) @ inside
-        found.append((ranks - size * (size + 1) / 2) / (size * (n - size)))
-    return np.stack(found)
+    for rows, entries in entries_of(x[:, columns]):
+        values = np.append(entries, 0)  # the last stands for all others, which are zero
+        _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+        counts[place[-1]] += n - values.size
+        rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+        found.append((rank[:-1] - rank[-1]) @ inside[rows] + rank[-1] * size)
+    return (np.stack(found) - size * (size + 1) / 2) / (size * (n - size))
 
 
 def _relations(
@@ -106,7 +107,7 @@ def _relations(
             of = int(counts[c]), int(counts.sum() - counts[c])
             most = 1 - 0.5 / min(of)  # an AUC of 1 is not certain either
             likely = np.clip(np.maximum(auc[:, i], 1 - auc[:, i]), 0.5, most)
-            variance[:, i] += [auc_variance(a, *of) for a in likely]
+            variance[:, i] += auc_variance(likely, *of)
     z = (before - after) / np.sqrt(variance)
     p_values = false_discovery_control(2 * norm.sf(np.abs(z)), axis=None).reshape(z.shape)
     worst = (before - after).argmax(axis=1)

@@ -13,7 +13,7 @@ from canet.diagnosis.blocks import Blocks
 from canet.diagnosis.estimate import Estimate, normal, wilson
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import DiagnosedGraph
-from canet.diagnosis.perturb import draw_donors, drop_edges, replace_features, rewire
+from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
 from canet.diagnosis.scoring import score_parts
 
 FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
@@ -145,11 +145,12 @@ def exchanged(
 ) -> Effect:
     """What drawing some columns from other nodes does; the same donors for all columns."""
     random, outcomes = np.random.default_rng(seed), []
+    part = graph.map_columns(columns)
+    rest = graph.mapped - part
     for _ in range(repeats):
         tick(name)
         donors = draw_donors(graph.num_nodes, random, graph.environment)
-        logits = graph.predict_features(replace_features(graph.x, donors, columns))
-        outcomes.append(_outcome(graph, logits))
+        outcomes.append(_outcome(graph, graph.predict_mapped(rest + part[donors])))
     return _effect(graph, name, "features", columns.size, outcomes)
 
 
@@ -211,6 +212,6 @@ def _own_and_others(graph: DiagnosedGraph, seed: int, tick: Tick) -> tuple[np.nd
         inside[fold] = True
         for outcome, changed, about in ((own, inside, OWN), (others, ~inside, OTHERS)):
             tick(about)
-            x = replace_features(graph.x, np.where(changed, donors, np.arange(n)))
-            outcome[fold] = graph.predict_features(x)[fold]
+            mapped = graph.mapped[np.where(changed, donors, np.arange(n))]
+            outcome[fold] = graph.predict_mapped(mapped, fold)
     return own, others
