@@ -20,7 +20,9 @@ from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import read_graph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import Reference, id_checksums
-from canet.nn.model import GraphModel, Prediction
+from canet.methods import Settings
+from canet.nn.model import Features, GraphModel, Prediction
+from canet.training.features import prepare_features
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
@@ -39,6 +41,10 @@ class PlantedReader:
     own: UserGraph
     posteriors: Posteriors | None
     method: Any
+    features: Features | None = None
+
+    def __post_init__(self) -> None:
+        self.features = prepare_features(self.own.x, None, "raw")
 
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
         x = (self.own.x if x is None else x).to_dense()
@@ -74,7 +80,8 @@ class Planted:
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
         own = read_user_graph(data, undirected=bool(self.undirected))
-        method = SimpleNamespace(model=identity(self.n_features_in_), _modules={})
+        model = identity(self.n_features_in_)
+        method = SimpleNamespace(model=model, _modules={}, settings=Settings())
         return PlantedReader(self.rule, own, self.posteriors, method)
 
     def column_screen(self) -> ColumnScreen | None:
