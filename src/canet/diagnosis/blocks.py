@@ -62,6 +62,8 @@ def found_blocks(
     such as words, and those that are not apart, by Ward's tree of their correlations with the first
     20 principal components, whose sign does not matter. Constant columns are in no block.
     """
+    if not sp.issparse(x) and 2 * np.count_nonzero(x) < x.size:
+        x = sp.csr_matrix(x)
     scaled, varying = _standardised(x)
     if not varying.size:
         return {OTHERS: np.arange(x.shape[1])}
@@ -113,7 +115,10 @@ def _loadings(scaled: Matrix) -> np.ndarray:
     count = min(MOST_COMPONENTS, min(scaled.shape) - 1)
     if count < 1:
         return np.zeros((scaled.shape[1], 1))
-    pca = PCA(count, svd_solver="arpack", random_state=0).fit(scaled.astype(np.float64))
+    # Very many columns are joined by k-means first, for which single precision is enough.
+    precise = sp.issparse(scaled) or scaled.shape[1] <= MOST_LEAVES
+    values = scaled.astype(np.float64 if precise else np.float32)
+    pca = PCA(count, svd_solver="arpack", random_state=0).fit(values)
     return np.asarray(pca.components_.T * np.sqrt(pca.explained_variance_))
 
 

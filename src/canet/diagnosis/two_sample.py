@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 
 from canet.diagnosis.columns import moments
-from canet.diagnosis.estimate import Estimate, auc_variance, normal
+from canet.diagnosis.estimate import Estimate, auc, auc_variance, normal
 from canet.diagnosis.graph import Matrix, sample
 
 MOST_ROWS = 2000  # of each sample
@@ -53,44 +54,49 @@ def two_sample_test(
     corrected for training sets that overlap (Nadeau and Bengio, "Inference for the generalization
     error", '03). Rows of one node, numbered in `nodes` $[n + m]$ (those of `same_nodes` if None),
     are in one fold: a node is never held out from one sample while it is learned in the other.
+    Folds are computed in as many threads as torch uses.
 
     None where a sample has fewer than twenty rows, or the AUC is clearly below one half: rows of
     the two samples belong together in a way that is not known, and the AUC says nothing.
     """
+    from joblib import Parallel, delayed
     from scipy.stats import norm
-    from sklearn.metrics import roc_auc_score
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     if min(first.shape[0], second.shape[0]) < FEWEST_ROWS:
         return None
     random = np.random.default_rng(seed)
     rows = [sample(part.shape[0], most, random) for part in (first, second)]
     chosen = [part[some] for part, some in zip((first, second), rows, strict=True)]
-    x = _stacked(*chosen)
-    y = np.repeat([0, 1], [part.shape[0] for part in chosen])
-    aucs, variances, null_variances = [], [], []
     if nodes is None:
         nodes = same_nodes(*chosen)
     else:
         nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
-    fold = _folds(nodes, random)
-    for i in range(FOLDS):
+    x, fold = _stacked(*chosen), _folds(nodes, random)
+    if sp.issparse(x) and x.shape[1] <= MOST_COLUMNS:
+        x = x.toarray()
+    y = np.repeat([0, 1], [part.shape[0] for part in chosen])
+    both = [i for i in range(FOLDS) if np.unique(y[fold == i]).size == 2]
+    controller, threads = ThreadpoolController(), torch.get_num_threads()
+
+    def held_out(i: int) -> float:
+        """The AUC on one fold of trees that are fitted on the others."""
         train, test = fold != i, fold == i
-        sizes = np.bincount(y[test], minlength=2).tolist()
-        if not min(sizes):
-            continue
-        with threadpool_limits(1):  # on so few rows more threads wait for each other
+        with controller.limit(limits=1, user_api="openmp"):  # of this thread
             trees = _classifier(x, seed).fit(x[train], y[train])
             score = trees.decision_function(x[test])
-        auc = float(roc_auc_score(y[test], score))
-        aucs.append(auc)
-        variances.append(auc_variance(auc, *sizes))
-        null_variances.append(auc_variance(0.5, *sizes))
+        return auc(score[y[test] == 0], score[y[test] == 1])
+
+    with controller.limit(limits=1):  # on so few rows more threads wait for each other
+        jobs = Parallel(min(FOLDS, threads), prefer="threads")
+        aucs = jobs(delayed(held_out)(i) for i in both)
+    sizes = [np.bincount(y[fold == i]).tolist() for i in both]
     mean = float(np.mean(aucs))
     dependent = (1 + FOLDS / (FOLDS - 1)) / len(aucs) ** 2
-    estimate = normal(mean, dependent * sum(variances)).within(0, 1)
-    z = (mean - 0.5) / math.sqrt(dependent * sum(null_variances))
-    p_value = float(norm.sf(z))
+    variance = sum(auc_variance(a, *of) for a, of in zip(aucs, sizes, strict=True))
+    estimate = normal(mean, dependent * variance).within(0, 1)
+    by_chance = sum(auc_variance(0.5, *of) for of in sizes)
+    p_value = float(norm.sf((mean - 0.5) / math.sqrt(dependent * by_chance)))
     return TwoSample(estimate, p_value) if p_value < CLEARLY_BELOW else None
 
 
@@ -127,19 +133,15 @@ def _classifier(x: Matrix, seed: int) -> Any:
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer, StandardScaler
+    from sklearn.preprocessing import StandardScaler
 
     trees = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed
     )
-    if x.shape[1] > MOST_COLUMNS:
-        scaler = StandardScaler(with_mean=not sp.issparse(x))
-        return make_pipeline(scaler, TruncatedSVD(MOST_COLUMNS, random_state=seed), trees)
-    if sp.issparse(x):
-        return make_pipeline(
-            FunctionTransformer(lambda rows: rows.toarray(), accept_sparse=True), trees
-        )
-    return trees
+    if x.shape[1] <= MOST_COLUMNS:
+        return trees
+    scaler = StandardScaler(with_mean=not sp.issparse(x))
+    return make_pipeline(scaler, TruncatedSVD(MOST_COLUMNS, random_state=seed), trees)
 
 
 def _stacked(first: Matrix, second: Matrix) -> Matrix:

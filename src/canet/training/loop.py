@@ -18,6 +18,7 @@ from torch import Tensor
 
 from canet.errors import CanetError
 from canet.methods import Batch, Method, Settings
+from canet.nn.operations import fused
 from canet.store.run_folder import RunFolder
 from canet.store.tensors import (
     adam_shapes,
@@ -304,10 +305,18 @@ class Checkpoints:
         self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / USUAL_SECONDS)
 
 
+def set_up_kernels(device: torch.device) -> None:
+    """On a GPU, let the compiler of kernels begin with its set-up while the data is prepared."""
+    if fused.on_gpu(torch.empty(0, device=device)):
+        from canet.nn.kernels.launch import set_up
+
+        set_up(torch.cuda.current_device())
+
+
 def compile_kernels(loop: Loop) -> None:
     """On a GPU, compile what an epoch of the loop launches, if this process has not yet."""
     kind = repr(loop.method)
-    if loop.device.type != "cuda" or not loop.method.capturable or kind in _compiled:
+    if not fused.on_gpu(loop.batch.y) or not loop.method.capturable or kind in _compiled:
         return
     from canet.nn.kernels.launch import compiled_ahead
 

@@ -21,7 +21,7 @@ from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder, read_checkpoint
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
-from canet.training.loop import Loop, Progress, train_loops
+from canet.training.loop import Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
 from canet.util.memory import peak_resident_mb
@@ -98,6 +98,7 @@ class Trainer:
             raise InputError(f"threads is {threads}: give 1 or more")
         self.threads = threads
         self.device = pick_device(device)
+        set_up_kernels(self.device)
         self._check_environments()
         with torch.device("meta"):
             model = self._new_method().model

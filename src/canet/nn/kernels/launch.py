@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
-
-COMPILING = 0.8
-"""Seconds that a kernel takes which is not in Triton's cache, with Triton's own set-up."""
-
-
-class _FoundInCacheError(Exception):
-    """The first kernel was in the cache, and so are the others: no need to compile them ahead."""
-
 
 _jobs: dict[Any, Future[Any]] | None = None
 _pool = ThreadPoolExecutor()
@@ -34,30 +27,35 @@ def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
         kinds = tuple((a.dtype, a.shape) if isinstance(a, Tensor) else a for a in args)
         key = kernel, kinds, tuple(options.items())
         if key not in jobs:
-            begin = time.perf_counter()
+            set_up(device).result()  # or each thread would do that by itself
             jobs[key] = _pool.submit(_build, kernel, grid, device, args, options)
-            if len(jobs) == 1:  # Triton sets itself up, which threads would do side by side
-                jobs[key].result()
-                if time.perf_counter() - begin < COMPILING:
-                    raise _FoundInCacheError
 
     return compile_once
+
+
+@cache
+def set_up(device: int) -> Future[Any]:
+    """Begin, in a thread, with what Triton does before its first kernel."""
+    return _pool.submit(_build, _nothing, (1,), device, (), {})
+
+
+@triton.jit
+def _nothing() -> None:
+    pass
 
 
 @contextmanager
 def compiled_ahead() -> Iterator[None]:
     """Compile the kernels that are launched in this block, in threads, and do not run them.
 
-    One after the other they take seconds where Triton's cache is empty; where it is not, the block
-    ends at its first kernel. What the block computes must not be used.
+    One after the other they take seconds where Triton's cache is empty. What the block computes
+    must not be used.
     """
     global _jobs
     jobs: dict[Any, Future[Any]] = {}
     _jobs = jobs
     try:
         yield
-    except _FoundInCacheError:
-        pass
     finally:
         _jobs = None
     for job in jobs.values():
