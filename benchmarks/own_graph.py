@@ -117,12 +117,12 @@ def cora() -> Any:
     from torch_geometric.utils import subgraph
 
     from canet import load_task
-    from canet.estimator.reference import rows_of
+    from canet.util.sparse import select_rows
 
     whole = load_task("cora").data
     nodes = (whole.environment == 0).nonzero().flatten()
     edges, _ = subgraph(nodes, whole.edge_index, relabel_nodes=True, num_nodes=len(whole.y))
-    return Data(rows_of(whole.x, nodes), edges, y=whole.y[nodes])
+    return Data(select_rows(whole.x, nodes), edges, y=whole.y[nodes])
 
 
 def words(num_nodes: int, width: int, sparse: bool) -> Any:

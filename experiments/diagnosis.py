@@ -21,7 +21,7 @@ from canet.diagnosis import expected_score
 from canet.diagnosis.graph import read_graph, seed_of
 from canet.diagnosis.sections.reliance import exchanged
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.reference import build_reference, rows_of
+from canet.estimator.reference import build_reference
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment
 from canet.paper.finished import Finished
@@ -35,6 +35,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
+from canet.util.sparse import select_rows
 
 DIAGNOSIS = "diagnosis.json"
 """Added to a run's folder: what it relies on, and the score that it would be expected to have."""
@@ -254,7 +255,7 @@ def part(task: ShiftTask, mask: Tensor) -> Data:
     y = torch.full((task.num_nodes,), -1)
     y[tested] = task.data.y[tested]
     data = Data(
-        x=rows_of(task.data.x, nodes),
+        x=select_rows(task.data.x, nodes),
         edge_index=edges,
         y=y[nodes],
     )

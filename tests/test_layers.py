@@ -20,6 +20,7 @@ LAYERS = [
     {"store"},
     {"training"},
     {"presets"},
+    {"choice"},
     {"estimator"},
     {"runs"},
     {"search"},

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.training.inference import GraphReader
-from canet.util.sparse import from_scipy, to_scipy
+from canet.util.sparse import select_rows
 
 MOST_NODES = 5_000
 NEIGHBOURS = 10
@@ -99,7 +99,7 @@ def build_reference(
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
     y[task.train] = task.data.y[task.train]
-    edges, x = task.data.edge_index, rows_of(task.data.x, train)
+    edges, x = task.data.edge_index, select_rows(task.data.x, train)
     environment = task.data.environment[train] if task.has_environments else train[:0]
     of_train, of_valid = reader.read(train), reader.read(valid)
     return Reference(
@@ -133,12 +133,6 @@ def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:
         return nodes[:0]
     ids = np.asarray(node_id)[nodes.numpy()]
     return torch.tensor([crc32(str(one).encode()) for one in ids], dtype=torch.long)
-
-
-def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
-    """The features of some nodes, in the layout of all."""
-    sparse = x.layout == torch.sparse_csr
-    return from_scipy(to_scipy(x)[nodes.numpy()]) if sparse else x[nodes]
 
 
 def homophily(edge_index: Tensor, y: Tensor) -> Tensor:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from statistics import mean
+from typing import Any, ClassVar
 
 from canet.methods.base import Findings
 
@@ -26,6 +27,34 @@ class InferredEnvironments:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A model that `auto` has tried; scores are in percent.
+
+    Args:
+        name: Such as `erm-sage norm=layer`.
+        method, backbone, settings: What it is; all settings by name.
+        validation: Its score on the validation nodes.
+        shifts: Name of each simulated shift → the score on the part that was held out.
+        weight: Its part in the average that predicts; 0 where it is not a member.
+        seconds: How long its trainings took.
+    """
+
+    name: str
+    method: str
+    backbone: str
+    settings: dict[str, Any]
+    validation: float
+    shifts: dict[str, float]
+    weight: float
+    seconds: float
+
+    @property
+    def under_shift(self) -> float:
+        """The mean over the simulated shifts; without any, the validation score."""
+        return mean(self.shifts.values()) if self.shifts else self.validation
+
+
+@dataclass(frozen=True)
 class RunResult:
     """Scores in percent, the selection rule, timing and versions of a run.
 
@@ -33,7 +62,7 @@ class RunResult:
         scores: Of every split at the selected epoch; NaN if the model's output is not finite.
         last_scores: The same at the last epoch; empty if they were not recorded.
         selection: Name of the rule that selected the epoch.
-        selected_epoch: Counted from 1.
+        selected_epoch: Counted from 1; 0 where several models were trained.
         environments_seen: Names of the environment labels that the method used; None if none.
         inferred_environments: What the model inferred; None for a method that infers none.
         findings: What the method found in the training nodes; None for most methods.
@@ -43,6 +72,7 @@ class RunResult:
         peak_memory_mb: NaN if not known.
         device: Name of the device.
         versions: Of canet, Python and torch.
+        candidates: What `auto` has tried, in the order of training; empty for other methods.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -60,3 +90,4 @@ class RunResult:
     inferred_environments: InferredEnvironments | None = None
     findings: Findings | None = None
     runs_at_once: int = 1
+    candidates: list[Candidate] = field(default_factory=list)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.methods import Batch, TrainingView
+from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Preparation
 from canet.nn import Block, Features, Graph, Operator
 from canet.nn.blocks import ReceptiveField
@@ -71,6 +71,15 @@ class TaskFields:
                 if splits := [split for split in rest if self._hidden(split) == hidden]:
                     self._passes.append(self._together(splits))
         return self._passes
+
+    @torch.no_grad()
+    def logits(self, method: Method) -> dict[str, tuple[Tensor, Tensor]]:
+        """Logits $[n, C]$ and labels $[n]$ of every split, by its name."""
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for batch, splits in self.by_pass():
+            logits = method.predict(batch)
+            found |= {name: (logits[rows], batch.y[rows]) for name, rows in splits.items()}
+        return found
 
     def view(self) -> TrainingView:
         """What a method may see of the task besides the training batch."""

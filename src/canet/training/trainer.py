@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from canet._version import __version__
+from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.methods import METHODS, Method, Settings, check_backbone, get_method
@@ -24,6 +25,7 @@ from canet.training.fields import TaskFields
 from canet.training.loop import Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
+from canet.util.files import digest_of
 from canet.util.memory import peak_resident_mb
 from canet.util.seeds import checked_seed
 from canet.util.signals import deferred
@@ -38,13 +40,14 @@ class Run:
         config: What was run.
         result: Scores in percent, selection rule, timing and versions.
         history: Loss and scores of every epoch.
-        method: The trained method, with the weights of the selected epoch.
+        method: The trained method, with the weights of the selected epoch; for `auto` an
+            :class:`Ensemble` of methods.
     """
 
     config: RunConfig
     result: RunResult
     history: dict[str, list[float]]
-    method: Method
+    method: Any
 
 
 class Trainer:
@@ -108,6 +111,15 @@ class Trainer:
         self.fields = fields
         self.metric = METRICS[task.metric]
 
+    @property
+    def digest(self) -> DataDigest:
+        """Of the task; class weights count as part of its labels."""
+        digest = self.task.digest
+        if self.class_weight is None:
+            return digest
+        weighted = digest_of(f"{digest.labels} {self.class_weight.tolist()}".encode())
+        return replace(digest, labels=weighted)
+
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
         """What a run with this seed is, completely."""
         return RunConfig(
@@ -164,13 +176,11 @@ class Trainer:
             checked_seed(seed): None if path is None else RunFolder(Path(path))
             for seed, path in folders.items()
         }
-        if self.class_weight is not None and any(places.values()):
-            raise CanetError("a run folder does not tell class weights: train without a folder")
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         for seed, place in places.items():
             if place:
-                place.begin(self.config(seed, ood_curves), self.task.digest)
+                place.begin(self.config(seed, ood_curves), self.digest)
         open_seeds = [seed for seed, place in places.items() if not (place and place.finished)]
         finished: dict[int, Run] = {}
         batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
@@ -236,23 +246,18 @@ class Trainer:
 
     def load(self, place: RunFolder) -> Method:
         """The trained method of a finished run of this task, method and settings."""
-        place.check_data(self.task.digest)
+        place.check_data(self.digest)
         with seeded(0, self.device):
             method = self._new_method().to(self.device)
         place.load_weights(method)
         return method.eval()
 
-    @torch.no_grad()
     def scores(self, method: Method) -> dict[str, float]:
         """Score of every split, by its name in `task.splits()`."""
         method.eval()
-        scores: dict[str, float] = {}
         with seeded(0, self.device, self.threads):
-            for batch, splits in self.fields.by_pass():
-                logits = method.predict(batch)
-                for split, rows in splits.items():
-                    scores[split] = float(self._scored(logits[rows], batch.y[rows]))
-        return scores
+            found = self.fields.logits(method)
+            return {split: float(self._scored(*pair)) for split, pair in found.items()}
 
     def score(self, method: Method, split: str) -> Tensor:
         """Score of one split, a tensor on the device; NaN if a logit is not finite."""

@@ -28,6 +28,12 @@ def to_scipy(matrix: Tensor) -> sp.csr_matrix:
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
 
 
+def select_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows $[n]$ of a matrix $[N, D]$, in its layout: dense or sparse CSR."""
+    sparse = x.layout == torch.sparse_csr
+    return from_scipy(to_scipy(x)[rows.numpy()]) if sparse else x[rows]
+
+
 def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
     """Which nodes the edges $[2, E]$ link: a boolean matrix $[N, N]$ of sources and targets."""
     source, target = edge_index.cpu().numpy()

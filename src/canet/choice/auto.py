@@ -1,0 +1,299 @@
+"""`auto`: tries the models of a preset under simulated shifts, and averages the best ones."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+
+from torch import Tensor
+
+from canet.choice.ensemble import Ensemble
+from canet.choice.portfolio import PRESETS, RECIPES, AutoSettings, Recipe
+from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.store.config import RunConfig
+from canet.store.result import Candidate, RunResult
+from canet.store.run_folder import RunFolder
+from canet.store.summary import OOD
+from canet.training import METRICS, Run, Trainer
+from canet.training.fields import TaskFields
+from canet.training.loop import Progress
+from canet.training.trainer import device_name, peak_memory_mb, pick_device, versions
+from canet.util.colour import Colour
+from canet.util.seeds import checked_seed
+from canet.util.torch_state import seeded
+
+MOST_MEMBERS = 5
+WORK = ".candidates"
+"""Folder of a run's trainings, while it is not finished."""
+
+
+class Auto:
+    """What `auto` is called where methods are listed."""
+
+    name = "auto"
+    label = "Auto"
+    colour = Colour("#000000", "#e6e6e6")
+    summary = "the average of the models that do best on parts of the training data held out"
+    paper = "none: see the page on choosing a model"
+    needs_environments = False
+    capturable = False
+    settings_type = AutoSettings
+
+
+Logits: TypeAlias = dict[str, Tensor]
+"""Name of a split → what a model predicts $[n, C]$, on the CPU."""
+
+
+class Tried(NamedTuple):
+    """A model after its trainings: its scores, and the model that is trained on everything."""
+
+    candidate: Candidate
+    method: Any
+    logits: Logits
+
+
+class _Training(NamedTuple):
+    """What comes of one training; the method and its logits only where nothing is held out."""
+
+    validation: float
+    held_out: float
+    seconds: float
+    method: Any
+    logits: Logits
+
+
+class AutoTrainer:
+    """Chooses a model for a task, with the interface of :class:`Trainer`.
+
+    Every model of the preset is trained once on the training nodes and once without each part that
+    `simulate_shifts` holds out. The members are those with the best mean score on these parts: half
+    of the models, at most five. Their probabilities are averaged.
+
+    Args:
+        task: The task; its test labels are only used to score what was chosen.
+        settings: The preset, and what all models share.
+        device, class_weight, threads: As for :class:`Trainer`.
+        time_limit: Seconds after which no further model is tried; the first always is.
+        jobs: Trainings at a time, in processes.
+        ray: Whether these are on the Ray cluster that this process is connected to.
+    """
+
+    together = False
+    backbone = "auto"
+
+    def __init__(
+        self,
+        task: ShiftTask,
+        settings: AutoSettings | None = None,
+        device: str = "auto",
+        class_weight: Tensor | None = None,
+        threads: int = 1,
+        time_limit: float | None = None,
+        jobs: int = 1,
+        ray: bool = False,
+    ) -> None:
+        self.task = task
+        self.settings = settings or AutoSettings()
+        self.device = pick_device(device)
+        self.class_weight, self.threads = class_weight, threads
+        self.time_limit, self.jobs, self.ray = time_limit, jobs, ray
+
+    def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
+        """What a run with this seed is, completely."""
+        config = self._trainer(self.task, RECIPES[0]).config(seed)
+        settings = asdict(self.settings)
+        return replace(config, method=Auto.name, backbone=self.backbone, settings=settings)
+
+    def run(
+        self,
+        seed: SupportsIndex = 0,
+        folder: str | Path | None = None,
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> Run:
+        """Choose with one seed.
+
+        Args:
+            seed: Of all trainings.
+            folder: Where the run is kept; one that was stopped continues there.
+            ood_curves: Refused: an average has no epochs.
+            on_progress: Called with (trainings done, trainings in all, last validation score).
+        """
+        seed, place = checked_seed(seed), None if folder is None else RunFolder(Path(folder))
+        if ood_curves:
+            raise CanetError("method 'auto' has no scores at every epoch: leave out --ood-curves")
+        work = None
+        if place:
+            place.begin(self.config(seed), self._trainer(self.task, RECIPES[0]).digest)
+            work = place.path / WORK
+            if place.finished:
+                shutil.rmtree(work, ignore_errors=True)
+                return Run(self.config(seed), place.read_result(), {}, self.load(place))
+        begin, tried = time.monotonic(), list(self.try_all(seed, work, on_progress))
+        candidates = with_weights([one.candidate for one in tried])
+        pairs = zip(tried, candidates, strict=True)
+        chosen = [(one, candidate.weight) for one, candidate in pairs if candidate.weight]
+        ensemble = Ensemble([one.method for one, _ in chosen], [weight for _, weight in chosen])
+        epochs = self.settings.epochs * len(tried)
+        result = RunResult(
+            scores=self._scores(ensemble, [one.logits for one, _ in chosen]),
+            selection="best under simulated shift",
+            selected_epoch=0,
+            environments_seen=None,
+            epochs=epochs,
+            seconds_per_epoch=(time.monotonic() - begin) / epochs,
+            peak_memory_mb=peak_memory_mb(self.device),
+            device=device_name(self.device, self.threads),
+            versions=versions(),
+            candidates=candidates,
+        )
+        if place and work:
+            place.finish(ensemble.state_dict(), {}, result)
+            shutil.rmtree(work, ignore_errors=True)
+        return Run(self.config(seed), result, {}, ensemble.to(self.device).eval())
+
+    def run_together(
+        self,
+        folders: Mapping[int, str | Path | None],
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> list[Run]:
+        """Choose with several seeds, one after the other."""
+        return [self.run(s, folder, ood_curves, on_progress) for s, folder in folders.items()]
+
+    def try_all(
+        self, seed: int, work: Path | None = None, on_progress: Progress | None = None
+    ) -> Iterator[Tried]:
+        """Train the models of the preset in their order, until the time is over."""
+        recipes = PRESETS[self.settings.preset]
+        shifts = [None, *simulate_shifts(self.task)]
+        finished = self._trainings(recipes, shifts, seed, work)
+        for number, recipe in enumerate(recipes):
+            found = list[_Training]()
+            for one in islice(finished, len(shifts)):
+                found.append(one)
+                if on_progress:
+                    done = number * len(shifts) + len(found)
+                    on_progress(done, len(recipes) * len(shifts), found[0].validation)
+            if not found:
+                return
+            names = [shift.name for shift in shifts if shift]
+            candidate = Candidate(
+                name=recipe.name,
+                method=recipe.method,
+                backbone=recipe.backbone,
+                settings=asdict(recipe.settings(self.settings)),
+                validation=found[0].validation,
+                shifts={n: one.held_out for n, one in zip(names, found[1:], strict=True)},
+                weight=0.0,
+                seconds=sum(one.seconds for one in found),
+            )
+            yield Tried(candidate, found[0].method, found[0].logits)
+
+    def load(self, place: RunFolder) -> Ensemble:
+        """The ensemble of a finished run of this task and settings."""
+        place.check_data(self._trainer(self.task, RECIPES[0]).digest)
+        task, candidates = self.task, place.read_result().candidates
+        sizes = task.num_features, task.num_classes, task.training_environments().numel()
+        ensemble = Ensemble.empty(candidates, sizes).to_empty(device=self.device)
+        place.load_weights(ensemble)
+        return ensemble.eval()
+
+    def scores(self, ensemble: Ensemble) -> dict[str, float]:
+        """Score of every split, by its name in `task.splits()`."""
+        found = []
+        with seeded(0, self.device, self.threads):
+            for member in ensemble.eval().members:
+                model, how = member.model, member.settings.features
+                fields = TaskFields(self.task, model.operators, model.num_layers, self.device, how)
+                found.append(_on_cpu(fields.logits(member)))
+        return self._scores(ensemble, found)
+
+    def _scores(self, ensemble: Ensemble, found: Sequence[Logits]) -> dict[str, float]:
+        metric, y = METRICS[self.task.metric], self.task.data.y
+        return {
+            split: float(metric(ensemble.cpu().combine([one[split] for one in found]), y[nodes]))
+            for split, nodes in self.task.splits().items()
+        }
+
+    def _trainer(self, task: ShiftTask, recipe: Recipe) -> Trainer:
+        return Trainer(
+            task,
+            recipe.method,
+            recipe.backbone,
+            recipe.settings(self.settings),
+            self.device.type,
+            class_weight=self.class_weight,
+            threads=self.threads,
+        )
+
+    def _trainings(
+        self,
+        recipes: Sequence[Recipe],
+        shifts: Sequence[SimulatedShift | None],
+        seed: int,
+        work: Path | None,
+    ) -> Iterator[_Training]:
+        """Every model with every shift, in this order, several at a time."""
+        from joblib import Parallel, delayed, parallel_config
+
+        begin = time.monotonic()
+
+        def in_time() -> bool:
+            return self.time_limit is None or time.monotonic() - begin < self.time_limit
+
+        jobs = (
+            delayed(self._train)(
+                recipe, shift, seed, work and work / str(i) / str(k) / f"seed-{seed}"
+            )
+            for i, recipe in enumerate(recipes)
+            if not i or in_time()
+            for k, shift in enumerate(shifts)
+        )
+        with parallel_config("ray") if self.ray else nullcontext():
+            parallel = Parallel(self.jobs, return_as="generator", pre_dispatch=self.jobs)
+            yield from parallel(jobs)
+
+    def _train(
+        self, recipe: Recipe, shift: SimulatedShift | None, seed: int, folder: Path | None
+    ) -> _Training:
+        """Train a model, without what a shift holds out."""
+        begin = time.monotonic()
+        trainer = self._trainer(shift.task if shift else self.task, recipe)
+        run = trainer.run(seed, folder)
+        scores, method, logits = run.result.scores, None, {}
+        if not shift:
+            with seeded(0, self.device, self.threads):
+                logits = _on_cpu(trainer.fields.logits(run.method.eval()))
+            method = run.method.cpu()
+        held_out = scores.get(f"{OOD}{HELD_OUT}", math.nan)
+        return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
+
+
+def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The same weight for those that are best under shift: half of them, at most five.
+
+    Ties go to the better validation score, then to the earlier candidate.
+    """
+    count = min(MOST_MEMBERS, math.ceil(len(candidates) / 2))
+    order = sorted(
+        range(len(candidates)),
+        key=lambda i: (-candidates[i].under_shift, -candidates[i].validation, i),
+    )
+    members = order[:count]
+    return [
+        replace(one, weight=1 / count if i in members else 0.0) for i, one in enumerate(candidates)
+    ]
+
+
+def _on_cpu(found: Mapping[str, tuple[Tensor, Tensor]]) -> Logits:
+    return {split: logits.cpu() for split, (logits, _) in found.items()}

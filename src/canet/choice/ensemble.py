@@ -1,0 +1,72 @@
+"""An ensemble: methods whose probabilities are averaged, and how it reads a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from canet.methods import Method, get_method
+from canet.nn.model import Prediction
+from canet.settings import override
+from canet.store.result import Candidate
+from canet.training.inference import GraphReader
+from canet.training.prepared import PreparedGraph
+
+
+class Ensemble(nn.Module):
+    """Trained methods and the weight of each; weights sum to one."""
+
+    members: Any  # a list of Method
+    weights: Tensor
+
+    def __init__(self, members: Sequence[Method], weights: Sequence[float]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.register_buffer("weights", torch.tensor(weights, dtype=torch.double))
+
+    @classmethod
+    def empty(cls, candidates: Sequence[Candidate], sizes: tuple[int, int, int]) -> Ensemble:
+        """The ensemble of the candidates with a weight, without memory for their parameters.
+
+        `sizes` are the numbers of features, classes and environment labels.
+        """
+        chosen = [candidate for candidate in candidates if candidate.weight]
+        with torch.device("meta"):
+            members = []
+            for one in chosen:
+                method_type = get_method(one.method)
+                settings = override(method_type.settings_type(), one.settings)
+                members.append(method_type(settings, one.backbone, *sizes))
+            return cls(members, [one.weight for one in chosen])
+
+    @property
+    def num_environment_labels(self) -> int:
+        count: int = self.members[0].num_environment_labels
+        return count
+
+    def combine(self, logits: Sequence[Tensor]) -> Tensor:
+        r"""$\log \sum_m w_m\, \mathrm{softmax}(f_m)$ $[n, C]$ of each member's logits $[n, C]$."""
+        parts = [f.double().log_softmax(dim=1) for f in logits]
+        weights = self.weights.to(parts[0].device).log()
+        return (torch.stack(parts) + weights.view(-1, 1, 1)).logsumexp(dim=0).float()
+
+
+class EnsembleReader:
+    """An ensemble on one graph, as :class:`GraphReader` is a method on one."""
+
+    def __init__(self, method: Ensemble, prepared: PreparedGraph, y: Any = None) -> None:
+        self.method, self.own, self.y = method, prepared.own, y
+        self.readers = [GraphReader(member, prepared) for member in method.members]
+
+    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
+        """A pass of every member; the embedding is theirs side by side, each of length one."""
+        return self.combine([reader.read(nodes, x) for reader in self.readers])
+
+    def combine(self, found: Sequence[Prediction]) -> Prediction:
+        """What the members predict, as one prediction."""
+        units = [nn.functional.normalize(one.embedding, dim=1) for one in found]
+        logits = self.method.combine([one.logits for one in found])
+        return Prediction(logits.cpu(), torch.cat(units, dim=1))

@@ -1,0 +1,76 @@
+"""Portfolios: fixed lists of models to try, the most useful first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from canet.methods import Settings, get_method
+from canet.settings import override, setting
+
+PresetName = Literal["fast", "robust", "best"]
+
+
+@dataclass(frozen=True)
+class AutoSettings(Settings):
+    """Settings of `auto`: the preset, and what all its models share.
+
+    A model's own settings, those in its name, go before.
+    """
+
+    preset: PresetName = setting(
+        "robust", "how many models are tried: few, a dozen, all", choices=get_args(PresetName)
+    )
+    dropout: float = setting(0.5, "share of units dropped when training", minimum=0, below=1)
+    epochs: int = setting(200, "passes over the training nodes, of each training", minimum=1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A model to try: a method and a backbone with settings of its own."""
+
+    method: str
+    backbone: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Such as `erm-sage norm=layer`."""
+        values = (f"{name}={value}" for name, value in self.own.items())
+        return " ".join([f"{self.method}-{self.backbone}", *values])
+
+    def settings(self, shared: AutoSettings) -> Settings:
+        """All its settings; those that it says nothing of are shared."""
+        names = {f.name for f in fields(Settings)}
+        given = {name: value for name, value in asdict(shared).items() if name in names}
+        return override(get_method(self.method).settings_type(), {**given, **self.own})
+
+
+NORM = {"norm": "layer"}
+LINKED = {"norm": "layer", "residual": True}
+MOVED = {"interventions": "inferred"}
+CANET = {"dropout": 0.2}
+RECIPES = (
+    Recipe("erm", "sage", NORM),
+    Recipe("erm", "mlp"),
+    Recipe("erm", "gcn", {**LINKED, "features": "standardised"}),
+    Recipe("canet", "sage", CANET),
+    Recipe("erm", "transformer"),
+    Recipe("erm", "gcn", {**LINKED, **MOVED}),
+    Recipe("erm", "gcn", LINKED),
+    Recipe("erm", "sage", {**NORM, **MOVED}),
+    Recipe("erm", "decoupled"),
+    Recipe("canet", "gcn", {**CANET, **MOVED}),
+    Recipe("erm", "sage", {**NORM, "features": "centred"}),
+    Recipe("erm", "mlp", {**NORM, "features": "standardised"}),
+    Recipe("canet", "gcn", CANET),
+    Recipe("erm", "sage", {**NORM, "features": "standardised"}),
+    Recipe("erm", "sage", {**NORM, "features": "rows"}),
+    Recipe("erm", "gcn"),
+)
+PRESETS: dict[PresetName, tuple[Recipe, ...]] = {
+    "fast": RECIPES[:5],
+    "robust": RECIPES[:12],
+    "best": RECIPES,
+}
