@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from canet._version import __version__
 
 if TYPE_CHECKING:
+    from canet.choice import AutoTrainer
     from canet.data import ShiftTask, load_task, read_graph
     from canet.diagnosis import diagnose
     from canet.estimator import NodeClassifier, load
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BACKBONES",
     "METHODS",
+    "AutoTrainer",
     "NodeClassifier",
     "ShiftTask",
     "Trainer",
@@ -33,6 +35,7 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
 
 _HOMES = {
+    "AutoTrainer": "canet.choice",
     "BACKBONES": "canet.methods",
     "METHODS": "canet.methods",
     "NodeClassifier": "canet.estimator",

@@ -13,7 +13,7 @@ from typing import Any
 
 from canet.data import DATASETS
 from canet.errors import CanetError, InputError
-from canet.methods import Settings, get_method
+from canet.methods import Settings, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 
@@ -54,7 +54,7 @@ def shared(task: str, method: str) -> Settings:
 
 
 def _default(method: str) -> Settings:
-    return get_method(method).settings_type()
+    return describe_method(method).settings_type()
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -49,7 +49,7 @@ sys.exit(len(failed))
 
 
 def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) -> None:
-    from canet.runs.ray import Cluster
+    from canet.util.ray import Cluster
 
     with Cluster(cluster.address, 1, "cpu") as pool:
         assert pool.size == 2
@@ -61,7 +61,7 @@ def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) ->
 
 
 def test_an_address_where_no_cluster_is_is_refused() -> None:
-    from canet.runs.ray import Cluster
+    from canet.util.ray import Cluster
 
     with pytest.raises(CanetError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
         Cluster("127.0.0.1:1", 1, "cpu")
@@ -70,7 +70,7 @@ def test_an_address_where_no_cluster_is_is_refused() -> None:
 def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from canet.runs.ray import Cluster
+    from canet.util.ray import Cluster
 
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(CanetError, match=r"127\.0\.0\.1:1"):
@@ -78,7 +78,7 @@ def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
 
 
 def test_no_cluster_is_started_where_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    from canet.runs.ray import Cluster
+    from canet.util.ray import Cluster
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(CanetError, match="ray start"):

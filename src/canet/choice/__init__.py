@@ -1,7 +1,6 @@
-"""Choose a model under simulated shift: candidates, shifts of the training data, and a rule."""
+"""Choose a model under simulated shift: models to try, shifts of the training data, and a rule."""
 
-from canet.choice.auto import Auto, AutoTrainer
-from canet.choice.ensemble import Ensemble, EnsembleReader
-from canet.choice.portfolio import PRESETS, AutoSettings
+from canet.choice.auto import AutoTrainer
+from canet.choice.ensemble import Ensemble, EnsembleReader, Reader
 
-__all__ = ["PRESETS", "Auto", "AutoSettings", "AutoTrainer", "Ensemble", "EnsembleReader"]
+__all__ = ["AutoTrainer", "Ensemble", "EnsembleReader", "Reader"]

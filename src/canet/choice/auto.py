@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from concurrent.futures import BrokenExecutor, Future
+from copy import copy
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -15,10 +17,11 @@ from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 from torch import Tensor
 
 from canet.choice.ensemble import Ensemble
-from canet.choice.portfolio import PRESETS, RECIPES, AutoSettings, Recipe
+from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
+from canet.methods import Auto, AutoSettings
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder
@@ -27,26 +30,13 @@ from canet.training import METRICS, Run, Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.training.trainer import device_name, peak_memory_mb, pick_device, versions
-from canet.util.colour import Colour
+from canet.util.processes import Pool, run_all
 from canet.util.seeds import checked_seed
 from canet.util.torch_state import seeded
 
 MOST_MEMBERS = 5
 WORK = ".candidates"
 """Folder of a run's trainings, while it is not finished."""
-
-
-class Auto:
-    """What `auto` is called where methods are listed."""
-
-    name = "auto"
-    label = "Auto"
-    colour = Colour("#000000", "#e6e6e6")
-    summary = "the average of the models that do best on parts of the training data held out"
-    paper = "none: see the page on choosing a model"
-    needs_environments = False
-    capturable = False
-    settings_type = AutoSettings
 
 
 Logits: TypeAlias = dict[str, Tensor]
@@ -59,6 +49,15 @@ class Tried(NamedTuple):
     candidate: Candidate
     method: Any
     logits: Logits
+
+
+class _Job(NamedTuple):
+    """A model to train, without what a shift holds out, and the folder of the run."""
+
+    recipe: Recipe
+    shift: SimulatedShift | None
+    seed: int
+    folder: Path
 
 
 class _Training(NamedTuple):
@@ -74,17 +73,17 @@ class _Training(NamedTuple):
 class AutoTrainer:
     """Chooses a model for a task, with the interface of :class:`Trainer`.
 
-    Every model of the preset is trained once on the training nodes and once without each part that
-    `simulate_shifts` holds out. The members are those with the best mean score on these parts: half
-    of the models, at most five. Their probabilities are averaged.
+    Every model of the preset is trained once on the training nodes, and once without each part that
+    `simulate_shifts` holds out. It is rated by the mean of two scores: on the validation nodes, and
+    on the parts when they were held out. The best half, at most five, predict: their probabilities
+    are averaged.
 
     Args:
         task: The task; its test labels are only used to score what was chosen.
         settings: The preset, and what all models share.
         device, class_weight, threads: As for :class:`Trainer`.
         time_limit: Seconds after which no further model is tried; the first always is.
-        jobs: Trainings at a time, in processes.
-        ray: Whether these are on the Ray cluster that this process is connected to.
+        pool: Processes or machines that train; None: this process.
     """
 
     together = False
@@ -98,14 +97,13 @@ class AutoTrainer:
         class_weight: Tensor | None = None,
         threads: int = 1,
         time_limit: float | None = None,
-        jobs: int = 1,
-        ray: bool = False,
+        pool: Pool | None = None,
     ) -> None:
         self.task = task
         self.settings = settings or AutoSettings()
         self.device = pick_device(device)
         self.class_weight, self.threads = class_weight, threads
-        self.time_limit, self.jobs, self.ray = time_limit, jobs, ray
+        self.time_limit, self.pool = time_limit, pool
 
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
         """What a run with this seed is, completely."""
@@ -146,7 +144,7 @@ class AutoTrainer:
         epochs = self.settings.epochs * len(tried)
         result = RunResult(
             scores=self._scores(ensemble, [one.logits for one, _ in chosen]),
-            selection="best under simulated shift",
+            selection="best rating",
             selected_epoch=0,
             environments_seen=None,
             epochs=epochs,
@@ -174,6 +172,10 @@ class AutoTrainer:
         self, seed: int, work: Path | None = None, on_progress: Progress | None = None
     ) -> Iterator[Tried]:
         """Train the models of the preset in their order, until the time is over."""
+        if work is None:
+            with tempfile.TemporaryDirectory(prefix="canet-") as folder:
+                yield from self.try_all(seed, Path(folder), on_progress)
+            return
         recipes = PRESETS[self.settings.preset]
         shifts = [None, *simulate_shifts(self.task)]
         finished = self._trainings(recipes, shifts, seed, work)
@@ -241,37 +243,61 @@ class AutoTrainer:
         recipes: Sequence[Recipe],
         shifts: Sequence[SimulatedShift | None],
         seed: int,
-        work: Path | None,
+        work: Path,
     ) -> Iterator[_Training]:
-        """Every model with every shift, in this order, several at a time."""
-        from joblib import Parallel, delayed, parallel_config
-
+        """Every model with every shift, in this order."""
         begin = time.monotonic()
 
         def in_time() -> bool:
             return self.time_limit is None or time.monotonic() - begin < self.time_limit
 
         jobs = (
-            delayed(self._train)(
-                recipe, shift, seed, work and work / str(i) / str(k) / f"seed-{seed}"
-            )
+            _Job(recipe, shift, seed, work / str(i) / str(k) / f"seed-{seed}")
             for i, recipe in enumerate(recipes)
             if not i or in_time()
             for k, shift in enumerate(shifts)
         )
-        with parallel_config("ray") if self.ray else nullcontext():
-            parallel = Parallel(self.jobs, return_as="generator", pre_dispatch=self.jobs)
-            yield from parallel(jobs)
+        for job in jobs if self.pool is None else self._trained_in(self.pool, jobs):
+            yield self._train(job)
 
-    def _train(
-        self, recipe: Recipe, shift: SimulatedShift | None, seed: int, folder: Path | None
-    ) -> _Training:
+    def _trained_in(self, pool: Pool, jobs: Iterator[_Job]) -> Iterator[_Job]:
+        """Trainings in their order, when the pool has trained each to its folder."""
+        alone = copy(self)
+        alone.pool = None
+        waiting: list[_Job] = []
+
+        def start(job: _Job) -> Future[dict[str, bytes]]:
+            waiting.append(job)
+            if not RunFolder(job.folder).finished:
+                return pool.submit(alone.train_elsewhere, job)
+            finished: Future[dict[str, bytes]] = Future()
+            finished.set_result({})
+            return finished
+
+        for job, future in run_all(pool, jobs, start):
+            try:
+                files = future.result()
+            except BrokenExecutor:  # it may have died for another reason than this training
+                files = pool.submit(alone.train_elsewhere, job).result()
+            if files:
+                RunFolder(job.folder).write_finished(files)
+            while waiting and RunFolder(waiting[0].folder).finished:
+                yield waiting.pop(0)
+
+    def train_elsewhere(self, job: _Job) -> dict[str, bytes]:
+        """The files of a training's run folder, made on a machine that need not share our disk."""
+        with tempfile.TemporaryDirectory(prefix="canet-") as folder:
+            place = RunFolder(Path(folder) / job.folder.name)
+            self._train(job._replace(folder=place.path))
+            return {name: (place.path / name).read_bytes() for name in place.files}
+
+    def _train(self, job: _Job) -> _Training:
         """Train a model, without what a shift holds out."""
         begin = time.monotonic()
-        trainer = self._trainer(shift.task if shift else self.task, recipe)
-        run = trainer.run(seed, folder)
+        trainer = self._trainer(job.shift.task if job.shift else self.task, job.recipe)
+        run = trainer.run(job.seed, job.folder)
         scores, method, logits = run.result.scores, None, {}
-        if not shift:
+        if not job.shift:
             with seeded(0, self.device, self.threads):
                 logits = _on_cpu(trainer.fields.logits(run.method.eval()))
             method = run.method.cpu()
@@ -280,16 +306,9 @@ class AutoTrainer:
 
 
 def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The same weight for those that are best under shift: half of them, at most five.
-
-    Ties go to the better validation score, then to the earlier candidate.
-    """
+    """The same weight for those with the best rating: half of them, at most five."""
     count = min(MOST_MEMBERS, math.ceil(len(candidates) / 2))
-    order = sorted(
-        range(len(candidates)),
-        key=lambda i: (-candidates[i].under_shift, -candidates[i].validation, i),
-    )
-    members = order[:count]
+    members = sorted(range(len(candidates)), key=lambda i: (-candidates[i].rating, i))[:count]
     return [
         replace(one, weight=1 / count if i in members else 0.0) for i, one in enumerate(candidates)
     ]

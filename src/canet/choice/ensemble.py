@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -70,3 +70,7 @@ class EnsembleReader:
         units = [nn.functional.normalize(one.embedding, dim=1) for one in found]
         logits = self.method.combine([one.logits for one in found])
         return Prediction(logits.cpu(), torch.cat(units, dim=1))
+
+
+Reader: TypeAlias = GraphReader | EnsembleReader
+"""A trained method, or several, on one graph."""

@@ -4,26 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any
 
-from canet.methods import Settings, get_method
-from canet.settings import override, setting
-
-PresetName = Literal["fast", "robust", "best"]
-
-
-@dataclass(frozen=True)
-class AutoSettings(Settings):
-    """Settings of `auto`: the preset, and what all its models share.
-
-    A model's own settings, those in its name, go before.
-    """
-
-    preset: PresetName = setting(
-        "robust", "how many models are tried: few, a dozen, all", choices=get_args(PresetName)
-    )
-    dropout: float = setting(0.5, "share of units dropped when training", minimum=0, below=1)
-    epochs: int = setting(200, "passes over the training nodes, of each training", minimum=1)
+from canet.methods import AutoSettings, Settings, get_method
+from canet.methods.auto import PresetName
+from canet.settings import override
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, listed
-from canet.methods import TrainingView
-from canet.methods.interventions import infer_groups
-from canet.nn import SparseMatrix
-from canet.util.sparse import select_rows
+from canet.errors import listed
+from canet.util.sparse import select_rows, to_scipy
 
-Kind = Literal["environment", "time", "graph", "features"]
 NUM_GROUPS = 4
-"""Groups that are inferred from features."""
+NUM_COMPONENTS = 16
+"""Principal components of the features that groups are inferred from."""
+MOST_ROWS = 20_000
+"""Labelled nodes that components and groups are computed from."""
 MOST_SHIFTS = 5
 FEWEST_NODES = 10
 """Labelled nodes that a group needs to be held out, and that must remain."""
@@ -28,19 +28,21 @@ LATEST = {"latest quarter": 0.75, "latest half": 0.5}
 HELD_OUT = "held out"
 
 
+Part = tuple[str, Tensor]
+"""Name of a part, and the mask $[N]$ of its nodes."""
+
+
 @dataclass(frozen=True)
 class SimulatedShift:
     """A part of the training data that is held out.
 
     Args:
         name: Such as `without DE`.
-        kind: What the part was chosen by.
         task: Trains on the rest; its shifted test set is the part. That is a graph of its own, as
             a later graph will be: no edge joins it and the rest.
     """
 
     name: str
-    kind: Kind
     task: ShiftTask
 
 
@@ -48,14 +50,20 @@ def simulate_shifts(task: ShiftTask) -> list[SimulatedShift]:
     """Shifts made of a task's training and validation nodes; nothing else of it is read.
 
     Each environment is held out in turn where environments are given, else the latest nodes where
-    times are, else each graph where there are several, else groups with similar features.
+    times are, else each graph where there are several; and, always, each of four groups of nodes
+    whose features differ in the same way from those of their class.
     """
     task = training_part(task)
-    for kind, parts in PARTS.items():
-        shifts = [hold_out(task, mask, name, kind) for name, mask in parts(task)]
-        if found := [shift for shift in shifts if shift is not None]:
-            return found
-    return []
+    given = (list(_held_out(task, parts)) for parts in (_environments, _latest, _graphs))
+    return next(filter(None, given), []) + list(_held_out(task, _groups))
+
+
+def _held_out(
+    task: ShiftTask, parts: Callable[[ShiftTask], Iterator[Part]]
+) -> Iterator[SimulatedShift]:
+    for name, mask in parts(task):
+        if (shift := hold_out(task, mask, name)) is not None:
+            yield shift
 
 
 def training_part(task: ShiftTask) -> ShiftTask:
@@ -83,7 +91,7 @@ def training_part(task: ShiftTask) -> ShiftTask:
     )
 
 
-def hold_out(task: ShiftTask, mask: Tensor, name: str, kind: Kind) -> SimulatedShift | None:
+def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     """The task without the nodes of a mask $[N]$; None where too few are in or out of it."""
     labelled = torch.cat([task.train, task.valid])
     held = labelled[mask[labelled]]
@@ -113,11 +121,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str, kind: Kind) -> SimulatedS
         in_distribution=~mask,
         checked=True,
     )
-    return SimulatedShift(f"without {name}", kind, alone)
-
-
-Part = tuple[str, Tensor]
-"""Name of a part, and the mask $[N]$ of its nodes."""
+    return SimulatedShift(f"without {name}", alone)
 
 
 def _environments(task: ShiftTask) -> Iterator[Part]:
@@ -143,24 +147,42 @@ def _graphs(task: ShiftTask) -> Iterator[Part]:
 
 
 def _groups(task: ShiftTask) -> Iterator[Part]:
-    x = task.data.x
-    features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
-    every = torch.arange(task.num_nodes)
-    view = TrainingView(
-        x=features,
-        edge_index=task.data.edge_index,
-        observed=every,
-        train=task.train,
-        y=task.data.y[task.train],
-        read=lambda nodes: (features, ()),
-        field=lambda: every,
-    )
-    try:
-        group = infer_groups(view, NUM_GROUPS)
-    except CanetError:
+    """Groups by k-means on the features, less the mean of each node's class.
+
+    Without the last, a group would mostly be a class. A node without label is of the class whose
+    mean is nearest.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    labelled = torch.cat([task.train, task.valid])
+    if labelled.numel() < NUM_GROUPS * FEWEST_NODES:
         return
-    ids = torch.arange(NUM_GROUPS)
-    yield from _each(group, ids, [f"group {i + 1}" for i in ids.tolist()])
+    order = torch.randperm(labelled.numel(), generator=torch.Generator().manual_seed(0))
+    known = labelled[order[:MOST_ROWS]].sort().values.numpy()
+    z = _components(task.data.x, known)
+    y = task.data.y.numpy()
+    classes = np.unique(y[known])
+    means = np.stack([z[known][y[known] == c].mean(axis=0) for c in classes])
+    nearest = euclidean_distances(z, means).argmin(axis=1)
+    nearest[known] = np.searchsorted(classes, y[known])
+    rest = z - means[nearest]
+    groups = KMeans(NUM_GROUPS, n_init=4, random_state=0).fit(rest[known])
+    number = torch.from_numpy(groups.predict(rest))
+    for i in range(NUM_GROUPS):
+        yield f"group {i + 1}", number == i
+
+
+def _components(x: Tensor, rows: np.ndarray) -> np.ndarray:
+    """Principal components of features $[N, D]$, computed from some rows; few columns stay."""
+    from sklearn.decomposition import PCA
+
+    values: Any = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
+    values = values.astype(np.float64)
+    if min(values[rows].shape) <= NUM_COMPONENTS:
+        return values.toarray() if x.layout == torch.sparse_csr else values
+    pca = PCA(NUM_COMPONENTS, svd_solver="arpack", random_state=0).fit(values[rows])
+    return np.asarray(pca.transform(values))
 
 
 def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:
@@ -168,12 +190,3 @@ def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:
     if ids.numel() > 1:
         for i in range(min(MOST_SHIFTS, ids.numel())):
             yield listed(names[i::MOST_SHIFTS]), torch.isin(group, ids[i::MOST_SHIFTS])
-
-
-PARTS: dict[Kind, Callable[[ShiftTask], Iterator[Part]]] = {
-    "environment": _environments,
-    "time": _latest,
-    "graph": _graphs,
-    "features": _groups,
-}
-"""Ways to choose the part that is held out; the first that applies is taken."""

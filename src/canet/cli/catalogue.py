@@ -38,10 +38,10 @@ def methods(
 ) -> None:
     """List the methods: what each minimises, its hyper-parameters and its paper."""
     from canet.cli.listings import show_method, show_methods
-    from canet.methods import METHODS, get_method
+    from canet.methods import EVERY_METHOD, describe_method
     from canet.settings import describe_settings
 
-    chosen = [get_method(name)] if name else list(METHODS.values())
+    chosen = [describe_method(name)] if name else list(EVERY_METHOD.values())
     if as_json:
         content = {
             method.name: {

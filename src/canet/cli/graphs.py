@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
+from statistics import mean
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,9 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.util.seeds import LARGEST_SEED
+
+CHECKPOINTS = ".checkpoints"
+MOST_SECONDS = 10**7
 
 
 @app.command()
@@ -53,8 +58,15 @@ def fit(
         bool | None,
         typer.Option("--undirected/--directed", help="Read each edge both ways, or as it is."),
     ] = None,
-    method: options.MethodName = "canet",
-    backbone: options.BackboneName = "gcn",
+    method: options.MethodName = "auto",
+    backbone: options.BackboneName = None,
+    preset: Annotated[
+        str, typer.Option(help="How many models auto tries: fast, robust or best.")
+    ] = "robust",
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0, max=MOST_SECONDS, help="Seconds after which auto tries no more."),
+    ] = None,
     epochs: options.Epochs = None,
     metric: Annotated[
         str, typer.Option(help="accuracy, macro_f1, or roc_auc for two classes.")
@@ -68,17 +80,23 @@ def fit(
         int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a random split.")
     ] = 0,
     device: options.Device = "auto",
+    jobs: options.Jobs = 1,
+    ray: options.RayAddress = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train on your graph and save the model for `canet predict` and `diagnose`."""
-    from canet.methods import check_backbone, get_method
+    """Choose a model for your graph, and save it for `canet predict` and `diagnose`.
+
+    If it is stopped, the same command continues where it was.
+    """
+    from canet.methods import describe_method
     from canet.settings import override
     from canet.store.model_folder import check_target
 
     changes = options.changed_settings(set_, settings_file, epochs)
-    override(get_method(method).settings_type(), changes)
-    check_backbone(backbone)
+    options.backbone_of(method, backbone)
+    own = {"preset": preset} if method == "auto" else {}
+    override(describe_method(method).settings_type(), changes | own)
     check_target(out)
 
     from canet.data.graph_files import Roles, read_columns
@@ -91,6 +109,11 @@ def fit(
         metric=metric,
         class_weight="balanced" if balanced else None,
         undirected=undirected,
+        preset=preset,
+        time_limit=time_limit,
+        n_jobs=jobs,
+        ray=ray,
+        checkpoints=out / CHECKPOINTS,
         device=device,
         random_state=seed,
         verbose=not (quiet or as_json),
@@ -100,6 +123,7 @@ def fit(
         model.fit(read_columns(graph, Roles(id_, label, split, environment, time)))
         display.stage("saving")
         model.save(out)
+    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
     summary = _fit_summary(model, out)
     if as_json:
         print(json.dumps(summary, indent=2))
@@ -207,16 +231,17 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
     return {
         "model": str(out),
         "method": model.method,
-        "backbone": model.backbone,
+        "backbone": model.backbone_name,
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
         "metric": model.metric,
         "scores": {name: 100 * score for name, score in model.scores_.items()},
-        "selection": "best validation",
+        "selection": "best rating" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
         "moved_columns": moved,
         "settings": model.settings_,
+        "leaderboard": model.leaderboard(),
     }
 
 
@@ -227,7 +252,10 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
 
     for note in notes:
         say(f"note: {note}")
-    title = f"{summary['method']}-{summary['backbone']}, {len(summary['classes'])} classes"
+    if summary["leaderboard"]:
+        _show_choice(summary["leaderboard"])
+    name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
+    title = f"{name}, {len(summary['classes'])} classes"
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
     rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
@@ -235,3 +263,28 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
         count = f"{len(moved):,} of {summary['features']:,} columns"
         say(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
     print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")
+
+
+def _show_choice(board: list[dict[str, Any]]) -> None:
+    """What was chosen and why."""
+    from canet.errors import listed
+    from canet.util.console import print_table, say
+
+    parts = [name for name in board[0] if name.startswith("without ")]
+    columns = ["model", "rating", "validation", "held out", "weight"]
+    rows = []
+    for row in board:
+        held_out = f"{100 * mean(row[part] for part in parts):.1f}" if parts else "–"
+        scores = [f"{100 * row[name]:.1f}" for name in ("rating", "validation")]
+        rows.append([row["model"], *scores, held_out, f"{row['weight']:.2f}"])
+    print_table("Models that were tried, the best first; scores in %", columns, rows)
+    members = sum(row["weight"] > 0 for row in board)
+    say(f"The model is the average of the best {members} of {len(board)} models that were tried.")
+    if parts:
+        names = listed(name.removeprefix("without ") for name in parts)
+        say(
+            "A model's rating is the mean of two scores: on the validation nodes, and on each part "
+            f"of the training data when it was trained without that part ({names})."
+        )
+    else:
+        say("They were rated on the validation nodes alone: too few nodes have labels for more.")

@@ -12,7 +12,7 @@ from canet.settings import describe_settings
 from canet.util.console import console, print_table
 
 if TYPE_CHECKING:
-    from canet.methods import Method
+    from canet.methods import Auto, Method
 
 WIDTH_OF_TASKS = 150
 
@@ -64,7 +64,7 @@ def show_task(description: TaskDescription) -> None:
         print_table("Files", ["file", "state", "place"], rows)
 
 
-def show_methods(methods: Sequence[type[Method]]) -> None:
+def show_methods(methods: Sequence[type[Method] | type[Auto]]) -> None:
     """The list of methods: a line each, then what each adds to the common settings."""
     from canet.methods import Settings
 
@@ -81,7 +81,7 @@ def show_methods(methods: Sequence[type[Method]]) -> None:
     print("All settings of one method, the common ones too: canet methods NAME")
 
 
-def show_method(method: type[Method]) -> None:
+def show_method(method: type[Method] | type[Auto]) -> None:
     """One method with all its settings."""
     print(f"{method.name}: {method.summary}")
     print(method.paper)

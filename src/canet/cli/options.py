@@ -43,7 +43,10 @@ DataRoot = Annotated[
 ]
 TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
 MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
-BackboneName = Annotated[str, typer.Option(help="Name of a backbone; see canet backbones.")]
+BackboneName = Annotated[
+    str | None,
+    typer.Option(help="Name of a backbone, see `canet backbones`. Default: gcn; auto chooses it."),
+]
 DataSeed = Annotated[
     int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and generated features.")
 ]
@@ -132,6 +135,18 @@ def protocol_of(task: str, protocol: str | None) -> str:
     from canet.data.benchmarks.catalog import get_dataset
 
     return get_dataset(task).protocols[0] if protocol is None else protocol
+
+
+def backbone_of(method: str, backbone: str | None) -> str:
+    """The backbone that a command names for a method, or what it is without one."""
+    from canet.methods import Auto, check_backbone
+
+    if method != Auto.name:
+        check_backbone(backbone or "gcn")
+        return backbone or "gcn"
+    if backbone is not None:
+        raise CanetError("method auto chooses the backbone: leave out --backbone, or --method auto")
+    return Auto.name
 
 
 def changed_settings(

@@ -17,7 +17,7 @@ from canet.cli.app import app
 def search(
     task: options.TaskName,
     method: options.MethodName = "canet",
-    backbone: options.BackboneName = "gcn",
+    backbone: Annotated[str, typer.Option(help="Name of a backbone.")] = "gcn",
     trials: Annotated[
         int,
         typer.Option(

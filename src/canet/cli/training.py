@@ -35,7 +35,7 @@ def demo(
 def train(
     task: options.TaskName,
     method: options.MethodName = "canet",
-    backbone: options.BackboneName = "gcn",
+    backbone: options.BackboneName = None,
     seeds: Annotated[
         int, typer.Option(min=1, max=options.MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
     ] = 1,
@@ -66,16 +66,15 @@ def train(
     from canet.settings import override
 
     changes = options.changed_settings(set_, settings_file, epochs)
+    backbone = options.backbone_of(method, backbone)
     settings = override(preset(task, method, backbone), changes)
 
-    from canet.methods import check_backbone
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of
     from canet.store import RunConfig
     from canet.store.summary import Scored, summarise
     from canet.training.trainer import pick_device
 
-    check_backbone(backbone)
     pick_device(device)
     how = options.protocol_of(task, protocol), data_seed, features, inductive
     run = method, backbone, asdict(settings)

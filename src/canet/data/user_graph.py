@@ -147,6 +147,8 @@ def user_task(
         names = tuple(map(str, group_names))
     if checked.graph is not None:
         columns["batch"] = checked.graph
+    if stamps is not None:
+        columns["time"] = torch.from_numpy(stamps)
     y = class_ids(values, known, classes)
     check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(

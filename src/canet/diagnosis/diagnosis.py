@@ -169,7 +169,7 @@ def diagnose(
     sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
     summary = ModelSummary(
         method=model.method,
-        backbone=model.backbone,
+        backbone=model.backbone_name,
         classes=[str(name) for name in model.classes_],
         features=model.n_features_in_,
         scores={name: 100 * score for name, score in model.scores_.items()},

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -31,16 +32,30 @@ def seed_of(model: NodeClassifier) -> int:
     return int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
 
 
+class MappedMember(NamedTuple):
+    """A network of the model on the graph, from its first map on, which is linear."""
+
+    reader: GraphReader  # reads `mapped` in place of features
+    prepared: Features  # the features $[N, D]$ as the network reads them
+    first_map: np.ndarray  # $[D, H]$
+    mapped: np.ndarray  # what the map makes of the features $[N, H]$, without its bias
+
+    @classmethod
+    def of(cls, reader: GraphReader) -> MappedMember:
+        """The network and the graph of a reader."""
+        first_map = reader.method.model.phi_in.weight.detach().cpu().numpy().T
+        mapped = map_columns(reader.features, first_map, slice(None))
+        after = after_first_map(reader, torch.from_numpy(mapped))
+        return cls(after, reader.features, first_map, mapped)
+
+
 @dataclass(frozen=True)
 class DiagnosedGraph:
     """A graph with what the model makes of it."""
 
-    # The model on this graph from `mapped` on, for passes with other features or edges.
-    reader: GraphReader
+    members: list[MappedMember]  # the model's network, or all of an ensemble
+    combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of each member → of the model
     x: Matrix  # features $[N, D]$
-    prepared: Features  # the same as the model reads them
-    first_map: np.ndarray  # the model's first map $[D, H]$, which is linear in the features
-    mapped: np.ndarray  # what it makes of the features $[N, H]$, without its bias
     edge_index: Tensor  # edges $[2, E]$ (source, target) as the model reads them
     undirected: bool  # whether the model reads each edge both ways
     # Class number $[N]$ by the model's `classes_`; -1 where there is no label, C where the label is
@@ -98,19 +113,31 @@ class DiagnosedGraph:
         """Logarithms of the probabilities $[N, C]$: the logits, less a number for each node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
+    @cached_property
+    def mapped(self) -> np.ndarray:
+        """What the first maps of all members make of the features $[N, H]$, side by side."""
+        return np.concatenate([member.mapped for member in self.members], axis=1)
+
     def map_columns(self, columns: np.ndarray) -> np.ndarray:
         """What some columns contribute to `mapped` $[N, H]$."""
-        return map_columns(self.prepared, self.first_map, columns)
+        parts = [map_columns(one.prepared, one.first_map, columns) for one in self.members]
+        return np.concatenate(parts, axis=1)
 
     def predict_mapped(self, mapped: np.ndarray, nodes: np.ndarray | None = None) -> np.ndarray:
         """Logits $[n, C]$ of some nodes $[n]$, or of all, with other `mapped` $[N, H]$."""
         ids = None if nodes is None else torch.from_numpy(nodes)
-        return self.reader.read(ids, torch.from_numpy(mapped)).logits.double().numpy()
+        parts = torch.from_numpy(mapped).split([m.mapped.shape[1] for m in self.members], dim=1)
+        pairs = zip(self.members, parts, strict=True)
+        return self._combined([member.reader.read(ids, part).logits for member, part in pairs])
 
     def predict_edges(self, edge_index: Tensor) -> np.ndarray:
         """Logits $[N, C]$ with other edges, in the same graphs."""
-        reader = self.reader.with_edges(edge_index, torch.from_numpy(self.graph))
-        return reader.read().logits.double().numpy()
+        graph = torch.from_numpy(self.graph)
+        readers = [member.reader.with_edges(edge_index, graph) for member in self.members]
+        return self._combined([reader.read().logits for reader in readers])
+
+    def _combined(self, logits: list[Tensor]) -> np.ndarray:
+        return np.asarray(self.combine(logits).double().numpy())
 
 
 def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) -> DiagnosedGraph:
@@ -130,14 +157,11 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
     graph = components(own.edge_index, n) if own.graph is None else own.graph
     y, time = class_numbers(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
-    first_map = reader.method.model.phi_in.weight.detach().cpu().numpy().T
-    mapped = map_columns(reader.features, first_map, slice(None))
+    readers = [reader] if isinstance(reader, GraphReader) else reader.readers
     return DiagnosedGraph(
-        reader=after_first_map(reader, torch.from_numpy(mapped)),
+        members=[MappedMember.of(one) for one in readers],
+        combine=(lambda f: f[0]) if isinstance(reader, GraphReader) else reader.method.combine,
         x=x,
-        prepared=reader.features,
-        first_map=first_map,
-        mapped=mapped,
         edge_index=own.edge_index,
         undirected=bool(model.undirected),
         y=y,

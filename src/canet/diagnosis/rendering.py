@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from canet.diagnosis.diagnosis import SECTIONS, Diagnosis
 from canet.diagnosis.estimate import Estimate
-from canet.methods import METHODS
+from canet.methods import EVERY_METHOD
 from canet.util.console import console, make_table
 from canet.util.files import atomic_path
 
@@ -37,7 +37,7 @@ def render_page(found: Diagnosis) -> str:
     def draw(name: str) -> Markup:
         return Markup(getattr(charts, name)(found))
 
-    known = METHODS.get(found.model.method)
+    known = EVERY_METHOD.get(found.model.method)
     label = known.label if known else found.model.method
     return _render("page.html.jinja", found, label=label, draw=draw)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,19 +16,22 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from canet.choice import AutoTrainer, Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
+from canet.data.task import ShiftTask
 from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, check_backbone, get_method
+from canet.methods import METHODS, Auto, AutoSettings, Settings, get_method
 from canet.nn.model import Prediction
 from canet.settings import describe_settings, override
-from canet.training import METRICS, Trainer
+from canet.training import METRICS, Run, Trainer
 from canet.training.inference import GraphReader
-from canet.training.prepared import prepare_graph
-from canet.util.progress import fit_display
+from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.util.processes import open_pool
+from canet.util.progress import Display, fit_display
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -38,9 +42,16 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     """Learns the classes of a graph's nodes, and predicts those of this graph or another.
 
     Args:
-        method: Name of a method, see `canet methods`.
-        backbone: Name of a backbone, see `canet backbones`.
+        method: `auto`, which tries several models and averages those that do best on parts of the
+            training data that were held out; or the name of a method, see `canet methods`.
+        backbone: Name of a backbone, see `canet backbones`; gcn where None. `auto` chooses it.
         epochs: Passes over the training nodes; the method's default where None.
+        preset: How many models `auto` tries: `fast`, `robust` or `best`.
+        time_limit: Seconds after which `auto` tries no further model; None: no limit.
+        n_jobs: Trainings of `auto` at a time, in processes.
+        ray: Address of a Ray cluster that trains for `auto`, or `auto` for the one that runs here.
+        checkpoints: Folder where `auto` keeps what it has trained: a fit that was stopped continues
+            there. Remove it when the model is saved. None: nothing is kept.
         metric: What the epoch is selected by, and `score` computes: `accuracy`, `macro_f1`, or
             `roc_auc` for two classes.
         class_weight: Weights of the classes in the supervised loss, {class: weight}; `balanced` is
@@ -56,10 +67,12 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     After fit:
         - `classes_` $[C]$, ascending: the labels of the training nodes
         - `n_features_in_`, D; `feature_names_in_` $[D]$ and `encoding_` for a graph from tables
-        - `method_`: the trained method, whose `model` is the network
+        - `method_`: the trained method, whose `model` is the network; for `auto` an ensemble
         - `settings_`: all settings, by name
+        - `candidates_`: what `auto` has tried, in the order of training; `leaderboard` shows it
         - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
-        - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1
+        - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1. For
+          `auto` they are empty and 0
         - `environments_seen_`: names of the environments that the method was given, or None
         - `findings_`: the columns that interventions shift, where there are any
         - `reference_`: the sample of the training graph that `unlike_training` compares with
@@ -67,13 +80,18 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = "canet",
-        backbone: str = "gcn",
+        method: str = "auto",
+        backbone: str | None = None,
         *,
         epochs: int | None = None,
         metric: str = "accuracy",
         class_weight: dict[Any, float] | str | None = None,
         undirected: bool | None = None,
+        preset: str = "robust",
+        time_limit: float | None = None,
+        n_jobs: int = 1,
+        ray: str | None = None,
+        checkpoints: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 1,
@@ -85,6 +103,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.metric = metric
         self.class_weight = class_weight
         self.undirected = undirected
+        self.preset = preset
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.ray = ray
+        self.checkpoints = checkpoints
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -137,12 +160,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             time: Numbers or dates $[N]$.
             graph: Number or name $[N]$ of each node's graph, where several come in one.
         """
-        method_type = get_method(self.method)
-        check_backbone(self.backbone)
-        changes = self._given_settings()
-        if self.epochs is not None:
-            changes["epochs"] = self.epochs
-        settings = override(method_type.settings_type(), changes)
+        settings = self._settings()
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared = prepare_graph(data, graph, bool(self.undirected))
@@ -152,27 +170,24 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
             task = own.task
             weights = self._class_weights(own.classes, task.data.y[task.train])
-            trainer = Trainer(
-                task,
-                self.method,
-                self.backbone,
-                settings,
-                self.device,
-                class_weight=weights,
-                threads=torch.get_num_threads(),
-            )
             display.stage("training")
-            label = f"{self.method}-{self.backbone}"
-            run = trainer.run(seed, on_progress=display.of_training(label))
+            if isinstance(settings, AutoSettings):
+                run = self._choose(task, settings, weights, seed, display)
+            else:
+                how = self.backbone_name, settings, self.device
+                threads = torch.get_num_threads()
+                trainer = Trainer(task, self.method, *how, class_weight=weights, threads=threads)
+                report = display.of_training(f"{self.method}-{self.backbone_name}")
+                run = trainer.run(seed, on_progress=report)
+                prepared.graphs[run.method.model.operators] = trainer.fields.graph()
             display.stage("scoring")
-            method = run.method.eval()
-            prepared.graphs[method.model.operators] = trainer.fields.graph()
-            reader = GraphReader(method, prepared)
+            reader = self._reader(run.method.eval(), prepared)
             reference = build_reference(task, reader, seed, data.get("node_id"))
         self.classes_ = own.classes
         self.n_features_in_ = task.num_features
-        self.method_ = method
+        self.method_ = run.method
         self.settings_ = asdict(settings)
+        self.candidates_ = run.result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
         self.scores_ = {names[k]: score / 100 for k, score in run.result.scores.items()}
         self.history_ = run.history
@@ -183,10 +198,35 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.reference_ = reference
         return self
 
-    def prepare(self, data: Any, graph: Any = None) -> GraphReader:
+    @property
+    def backbone_name(self) -> str:
+        """The backbone: `backbone`, or what None stands for."""
+        return self.backbone or (Auto.name if self.method == Auto.name else "gcn")
+
+    def leaderboard(self) -> list[dict[str, Any]]:
+        """What `auto` has tried, the best first: a row for each model, such as for a pandas table.
+
+        `rating` is what models are chosen by: the mean of `validation` and of the mean score on the
+        parts that were held out, which come next. All scores are between 0 and 1. `weight` is a
+        model's share in the average that predicts.
+        """
+        check_is_fitted(self)
+        return [
+            {
+                "model": one.name,
+                "rating": one.rating / 100,
+                "validation": one.validation / 100,
+                **{name: score / 100 for name, score in one.shifts.items()},
+                "weight": one.weight,
+                "seconds": one.seconds,
+            }
+            for one in sorted(self.candidates_, key=lambda one: -one.rating)
+        ]
+
+    def prepare(self, data: Any, graph: Any = None) -> Reader:
         """Check and normalise a graph once, to pass it in place of `data` to several calls."""
         check_is_fitted(self)
-        if isinstance(data, GraphReader):
+        if isinstance(data, GraphReader | EnsembleReader):
             if data.method is not self.method_:
                 raise InputError("the graph was prepared by another model: prepare it with this")
             return data
@@ -203,7 +243,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
                 f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: give the same columns in the same order"
             )
-        return GraphReader(self.method_, prepared, data.get("y"))
+        return self._reader(self.method_, prepared, data.get("y"))
 
     def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
         """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""
@@ -293,12 +333,50 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         there, encoding = self.reference_, self.encoding_
         source = None if encoding is None else encoding.sources
-        return screen_columns(there.x, there.y, there.environment, self.method_.settings, source)
+        settings = getattr(self.method_, "settings", None)
+        return screen_columns(there.x, there.y, there.environment, settings, source)
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""
         check_is_fitted(self)
         save_classifier(self, Path(path))
+
+    def _settings(self) -> Settings:
+        """The settings of the method, with those that were given."""
+        changes = self._given_settings()
+        if self.epochs is not None:
+            changes["epochs"] = self.epochs
+        if self.method != Auto.name:
+            return override(get_method(self.method).settings_type(), changes)
+        if self.backbone is not None:
+            raise InputError("method 'auto' chooses the backbone: leave it out, or name a method")
+        return override(AutoSettings(), changes | {"preset": self.preset})
+
+    def _choose(
+        self,
+        task: ShiftTask,
+        settings: AutoSettings,
+        weights: Tensor | None,
+        seed: int,
+        display: Display,
+    ) -> Run:
+        """The ensemble of `auto`."""
+        pool = open_pool(self.n_jobs, self.ray, self.device)
+        threads = torch.get_num_threads() if pool is None else 1
+        with pool or nullcontext():
+            limits = self.time_limit, pool
+            trainer = AutoTrainer(task, settings, self.device, weights, threads, *limits)
+            folder = None
+            if self.checkpoints is not None:
+                folder = Path(self.checkpoints) / trainer.config(seed).name / f"seed-{seed}"
+            return trainer.run(
+                seed, folder, on_progress=display.of_training("auto", unit="training")
+            )
+
+    @staticmethod
+    def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
+        several = isinstance(method, Ensemble)
+        return (EnsembleReader if several else GraphReader)(method, prepared, y)
 
     def _remember_columns(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding

@@ -58,7 +58,7 @@ def screen_columns(
     x: Tensor,
     y: Tensor,
     environment: Tensor,
-    settings: Settings,
+    settings: Settings | None,
     source: Sequence[int] | None = None,
 ) -> ColumnScreen | None:
     """Which columns of features $[r, D]$ shift between groups of nodes with class ids $[r]$.
@@ -114,7 +114,7 @@ def view_of(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
     )
 
 
-def _group_settings(settings: Settings, environment: Tensor) -> InterventionSettings:
+def _group_settings(settings: Settings | None, environment: Tensor) -> InterventionSettings:
     """How the nodes of a screen are grouped."""
     if not isinstance(settings, InterventionSettings):
         settings = InterventionSettings()

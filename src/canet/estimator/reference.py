@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from canet.choice import Reader
 from canet.data.task import ShiftTask
-from canet.training.inference import GraphReader
 from canet.util.sparse import select_rows
 
 MOST_NODES = 5_000
@@ -89,9 +89,7 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def build_reference(
-    task: ShiftTask, reader: GraphReader, seed: int, node_id: Any = None
-) -> Reference:
+def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = None) -> Reference:
     """A sample of a task's training and validation nodes as a trained method sees them.
 
     `node_id` $[N]$ is what the user calls the nodes.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from canet.choice import Ensemble
 from canet.errors import CanetError, VersionError
 from canet.estimator.reference import Reference
 from canet.methods import Method, check_backbone, get_method
@@ -19,13 +20,21 @@ if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
 
 Classifier = TypeVar("Classifier", bound=Any)
-LEARNED = ("settings", "scores", "history", "selected_epoch", "environments_seen", "findings")
+LEARNED = (
+    "settings",
+    "candidates",
+    "scores",
+    "history",
+    "selected_epoch",
+    "environments_seen",
+    "findings",
+)
 """What a file has under the same name as the model, which ends it in an underscore."""
 
 
 def save_classifier(model: Any, folder: Path) -> None:
     """Write a fitted `NodeClassifier` to a folder."""
-    params = model.get_params()
+    params = model.get_params() | {"checkpoints": None}
     if isinstance(model.class_weight, dict):
         params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
     if not isinstance(model.random_state, int | np.integer | None):
@@ -78,14 +87,16 @@ def _read_encoding(content: dict[str, Any]) -> Encoding:
     return Encoding.from_json(content)
 
 
-def _empty_method(model: Any, file: ModelFile) -> Method:
+def _empty_method(model: Any, file: ModelFile) -> Method | Ensemble:
     """The method of a model, without memory for its weights."""
-    method_type = get_method(model.method)
-    check_backbone(model.backbone)
-    settings = override(method_type.settings_type(), file.settings)
     sizes = file.num_features, len(file.classes), file.num_environment_labels
+    if file.candidates:
+        return Ensemble.empty(file.candidates, sizes)
+    method_type, backbone = get_method(model.method), model.backbone_name
+    check_backbone(backbone)
+    settings = override(method_type.settings_type(), file.settings)
     with torch.device("meta"):
-        return method_type(settings, model.backbone, *sizes)
+        return method_type(settings, backbone, *sizes)
 
 
 def _plain(value: Any) -> Any:

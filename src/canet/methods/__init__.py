@@ -3,6 +3,7 @@
 from pkgutil import resolve_name
 
 from canet.errors import check_name
+from canet.methods.auto import Auto, AutoSettings
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
 from canet.nn import BACKBONES
@@ -27,10 +28,20 @@ METHODS: dict[str, type[Method]] = {
 }
 
 
+EVERY_METHOD: dict[str, type[Method] | type[Auto]] = {Auto.name: Auto, **METHODS}
+"""Also `auto`, which is trained by `canet.choice.AutoTrainer`."""
+
+
 def get_method(name: str) -> type[Method]:
     """The method class of a name, or an error that lists the names."""
     check_name("method", name, METHODS)
     return METHODS[name]
+
+
+def describe_method(name: str) -> type[Method] | type[Auto]:
+    """What a method, or `auto`, is called and set by."""
+    check_name("method", name, EVERY_METHOD)
+    return EVERY_METHOD[name]
 
 
 def check_backbone(name: str) -> None:
@@ -39,12 +50,16 @@ def check_backbone(name: str) -> None:
 
 __all__ = [
     "BACKBONES",
+    "EVERY_METHOD",
     "METHODS",
+    "Auto",
+    "AutoSettings",
     "Batch",
     "InterventionSettings",
     "Method",
     "Settings",
     "TrainingView",
     "check_backbone",
+    "describe_method",
     "get_method",
 ]

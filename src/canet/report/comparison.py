@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from canet.data import CENTRED, DATASETS, WITHOUT_SPURIOUS
-from canet.methods import BACKBONES
+from canet.methods import BACKBONES, Auto
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.score import Score
@@ -147,11 +147,12 @@ class Comparison:
 
     @property
     def backbones(self) -> list[str]:
-        return list(dict.fromkeys(contender.config.backbone for contender in self.contenders))
+        found = dict.fromkeys(contender.config.backbone for contender in self.contenders)
+        return [name for name in found if name != Auto.name] or [*found]
 
     def of(self, backbone: str) -> list[Contender]:
-        """Contenders with this backbone, the best under shift first."""
-        chosen = [c for c in self.contenders if c.config.backbone == backbone]
+        """Contenders with this backbone, or that choose one, the best under shift first."""
+        chosen = [c for c in self.contenders if c.config.backbone in (backbone, Auto.name)]
         return sorted(chosen, key=_by_score)
 
     def verdict(self, backbone: str) -> Verdict | None:

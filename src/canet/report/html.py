@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from canet.methods import METHODS, Settings
+from canet.methods import EVERY_METHOD, Settings
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
 from canet.report.context import NO_CONTEXT, ReportContext
@@ -65,7 +65,7 @@ def _render(
         axis=axis,
         legend=legend(contenders),
         controls={"blind": BLIND, "centred": CENTRED},
-        methods={name: METHODS[name] for name in METHODS if name in shown},
+        methods={name: one for name, one in EVERY_METHOD.items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),

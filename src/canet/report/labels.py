@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canet.methods import BACKBONES, METHODS
+from canet.methods import BACKBONES, EVERY_METHOD
 
 SEARCHED_LABEL = "CaNet, searched"
 SEARCHED_NOTE = (
@@ -12,7 +12,7 @@ SEARCHED_NOTE = (
 
 def method_label(name: str) -> str:
     """A method as tables call it; one that is not in the package has its own name."""
-    return METHODS[name].label if name in METHODS else name
+    return EVERY_METHOD[name].label if name in EVERY_METHOD else name
 
 
 def backbone_label(name: str) -> str:

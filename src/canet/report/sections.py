@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.metrics import METRIC_NAMES
-from canet.methods import METHODS, Settings
+from canet.methods import EVERY_METHOD, METHODS, Settings
 from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Chart, draw_chart, read_curves
@@ -161,5 +161,5 @@ def _split_name(split: str) -> str:
 
 
 def _changed(config: RunConfig) -> list[Setting]:
-    known = METHODS.get(config.method)
+    known = EVERY_METHOD.get(config.method)
     return differences(config.settings, asdict(known.settings_type()) if known else {})

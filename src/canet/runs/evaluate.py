@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from canet.choice import AutoTrainer
 from canet.data import load_task
 from canet.data.task import ShiftTask
-from canet.methods import get_method
+from canet.methods import AutoSettings, describe_method
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import grouped
@@ -68,10 +69,12 @@ def difference(now: Mapping[str, float], then: Mapping[str, float], tolerance: f
 
 def open_trainer(
     config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
-) -> Trainer:
-    """The trainer whose run `config` describes, with its task loaded unless it is given."""
+) -> Any:
+    """The trainer, or AutoTrainer, of a run, with its task loaded unless it is given."""
     task = task or load_task_of(config, data_root)
-    settings = override(get_method(config.method).settings_type(), config.settings)
+    settings = override(describe_method(config.method).settings_type(), config.settings)
+    if isinstance(settings, AutoSettings):
+        return AutoTrainer(task, settings, device, threads=config.threads)
     return Trainer(task, config.method, config.backbone, settings, device, threads=config.threads)
 
 

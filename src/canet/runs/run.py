@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
-from canet.methods import get_method
+from canet.errors import InputWarning
+from canet.methods import Auto, describe_method
 from canet.runs.data import compare_data
 from canet.runs.worker import (
     FAILURE,
@@ -26,7 +26,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
-from canet.util.processes import Pool, Processes, cause_of_death, run_all
+from canet.util.processes import Pool, cause_of_death, open_pool, run_all
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
@@ -86,26 +86,10 @@ def run_jobs(
                 worker = Worker(device, data_root, task)
                 for batch in batches:
                     counts = runs.num_over, len(batch), len(runs.failed)
-                    report = display.of_training(label(batch), *counts)
+                    unit = "training" if batch[0].method == Auto.name else "epoch"
+                    report = display.of_training(label(batch), *counts, unit)
                     runs.settle(batch, worker.train(batch, root, report))
     return [*runs.failed.values()]
-
-
-def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
-    """Where so many tasks run at a time: worker processes or a Ray cluster; None: this process.
-
-    Args:
-        jobs: Tasks at a time; 1 without a cluster means this process.
-        ray: Address of a Ray cluster, or `auto`; None for this machine alone.
-        device: `auto`, `cpu` or `cuda`, of which a cluster gives each task its share.
-    """
-    if jobs < 1:
-        raise CanetError(f"jobs is {jobs}: give 1 or more")
-    if ray is not None:
-        from canet.runs.ray import Cluster
-
-        return Cluster(ray, jobs, device)
-    return None if jobs == 1 else Processes(jobs)
 
 
 def in_batches(configs: Sequence[RunConfig], together: bool) -> Iterator[list[RunConfig]]:
@@ -120,7 +104,7 @@ def in_batches(configs: Sequence[RunConfig], together: bool) -> Iterator[list[Ru
         groups.setdefault(config.task_key, {}).setdefault(config.name, []).append(config)
     for by_name in groups.values():
         for runs in by_name.values():
-            size = SEEDS_AT_ONCE if together and get_method(runs[0].method).capturable else 1
+            size = SEEDS_AT_ONCE if together and describe_method(runs[0].method).capturable else 1
             for begin in range(0, len(runs), size):
                 yield runs[begin : begin + size]
 
@@ -208,4 +192,4 @@ def label(configs: Sequence[RunConfig]) -> str:
     """What runs that differ in their seed alone are called."""
     config = configs[0]
     seeds = ", ".join(str(config.seed) for config in configs)
-    return f"{config.task} {config.method}-{config.backbone} seed {seeds}"
+    return f"{config.task} {config.model} seed {seeds}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from canet.choice import AutoTrainer
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
 from canet.runs.evaluate import open_trainer
@@ -57,7 +58,7 @@ class Worker:
     def __init__(self, device: str, data_root: Path | None, task: ShiftTask | None = None) -> None:
         self._device, self._data_root = device, data_root
         self._task = task
-        self._trainer: Trainer | None = None
+        self._trainer: Trainer | AutoTrainer | None = None
 
     def train(
         self, configs: Sequence[RunConfig], root: Path, on_progress: Progress | None = None
@@ -98,7 +99,7 @@ class Worker:
             for config in left:
                 self._train([config], root, on_progress, outcome)
 
-    def _open(self, config: RunConfig) -> Trainer:
+    def _open(self, config: RunConfig) -> Trainer | AutoTrainer:
         """The trainer of a run, with whatever the last one has loaded already."""
         last, seed, curves = self._trainer, config.seed, config.ood_curves
         if last and last.config(seed, curves) == config:

@@ -23,7 +23,6 @@ from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.presets import BEST
 from canet.runs.data import data_now
-from canet.runs.run import open_pool
 from canet.search.storage import open_storage, serve, storage_errors
 from canet.search.study import (
     ERROR,
@@ -38,7 +37,7 @@ from canet.search.study import (
 from canet.search.worker import Ended, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
 from canet.util.files import read_json, write_json
-from canet.util.processes import cause_of_death, run_all
+from canet.util.processes import cause_of_death, open_pool, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"

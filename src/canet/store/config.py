@@ -50,6 +50,12 @@ class RunConfig:
         return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
 
     @property
+    def model(self) -> str:
+        """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
+        same = self.method == self.backbone
+        return self.method if same else f"{self.method}-{self.backbone}"
+
+    @property
     def task_key(self) -> tuple[Any, ...]:
         """What its task depends on: runs that agree in it can share a loaded task."""
         how = self.data_seed, self.protocol, self.features, self.inductive, self.generator

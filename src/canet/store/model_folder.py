@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from canet.errors import CanetError, MissingFileError
 from canet.methods.base import Findings
+from canet.store.result import Candidate
 from canet.store.sealed import CONTENT, FILES, SealedFolder, parse
 from canet.store.tensors import pack
 from canet.util.files import digest_of, write_bytes
@@ -45,6 +46,7 @@ class ModelFile:
         findings: What the method found in the training nodes.
         encoding: How columns of tables became features; None for a graph from arrays.
         versions: Of canet, Python and torch.
+        candidates: What `auto` has tried; empty for other methods.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -61,6 +63,7 @@ class ModelFile:
     findings: Findings | None
     encoding: dict[str, Any] | None
     versions: dict[str, str]
+    candidates: list[Candidate] = field(default_factory=list)
 
 
 class ModelFolder(SealedFolder):

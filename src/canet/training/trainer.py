@@ -16,7 +16,7 @@ from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
-from canet.methods import METHODS, Method, Settings, check_backbone, get_method
+from canet.methods import METHODS, Auto, Method, Settings, check_backbone, get_method
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder, read_checkpoint
@@ -306,6 +306,8 @@ class Trainer:
 
 def _method_type(method: str | type[Method]) -> type[Method]:
     """A method's class, or the one of its name."""
+    if method == Auto.name:
+        raise CanetError("method 'auto' trains several models: use canet.AutoTrainer")
     if isinstance(method, str):
         return get_method(method)
     if not (isinstance(method, type) and issubclass(method, Method)):

@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
 
+from canet.errors import CanetError
+
 T = TypeVar("T")
 Task = TypeVar("Task")
 SECONDS_BETWEEN_LOOKS = 1.0
@@ -75,6 +77,23 @@ class Processes:
         return ProcessPoolExecutor(
             self.size, initializer=_begin, initargs=(os.getpid(), self._threads)
         )
+
+
+def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
+    """Where so many tasks run at a time: worker processes or a Ray cluster; None: this process.
+
+    Args:
+        jobs: Tasks at a time; 1 without a cluster means this process.
+        ray: Address of a Ray cluster, or `auto`; None for this machine alone.
+        device: `auto`, `cpu` or `cuda`, of which a cluster gives each task its share.
+    """
+    if jobs < 1:
+        raise CanetError(f"jobs is {jobs}: give 1 or more")
+    if ray is not None:
+        from canet.util.ray import Cluster
+
+        return Cluster(ray, jobs, device)
+    return None if jobs == 1 else Processes(jobs)
 
 
 def run_all(

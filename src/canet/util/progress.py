@@ -69,12 +69,12 @@ class Display:
         self.update(0)
 
     def of_training(
-        self, label: str, done: int = 0, running: int = 0, failed: int = 0
+        self, label: str, done: int = 0, running: int = 0, failed: int = 0, unit: str = "epoch"
     ) -> Callable[[int, int, float], None]:
         """A callback that shows how far a run is, or `running` runs that are trained together."""
 
         def report(epoch: int, total: int, score: float) -> None:
-            text = f"{label}: epoch {epoch}/{total}, valid {score:.1f}"
+            text = f"{label}: {unit} {epoch}/{total}, valid {score:.1f}"
             self.update(done, running, failed, text, part=max(1, running) * epoch / total)
             if self._stage and epoch == total:
                 self.stage("scoring")

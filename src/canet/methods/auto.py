@@ -1,0 +1,36 @@
+"""What `auto` is called and set by; `canet.choice` is how it chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from canet.methods.base import Settings
+from canet.settings import setting
+from canet.util.colour import Colour
+
+PresetName = Literal["fast", "robust", "best"]
+
+
+@dataclass(frozen=True)
+class AutoSettings(Settings):
+    """The preset, and settings of all models; those in a model's name go before."""
+
+    preset: PresetName = setting(
+        "robust", "how many models are tried: few, a dozen or all", choices=get_args(PresetName)
+    )
+    dropout: float = setting(0.5, "share of units dropped when training", minimum=0, below=1)
+    epochs: int = setting(200, "passes over the training nodes, of each training", minimum=1)
+
+
+class Auto:
+    """`auto` where methods are listed."""
+
+    name = "auto"
+    label = "Auto"
+    colour = Colour("#000000", "#e6e6e6")
+    summary = "the average of the models that do best on parts of the training data held out"
+    paper = "no paper: docs/results/choice.md"
+    needs_environments = False
+    capturable = False
+    settings_type = AutoSettings
