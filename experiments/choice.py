@@ -1,8 +1,8 @@
 """The model that `auto` chooses, compared with others on every task and transfer.
 
-    python -m experiments.choice FILE [--part I/N] [--tasks NAME,…] [--device cpu|cuda]
+    python -m experiments.choice FILE [--part I/N] [--tasks NAME,…] [--parts KIND,…]
 
-tries all models of the preset `best` on each task and draw, and adds a JSON object for each to
+tries all models of the preset `robust` on each task and draw, and adds a JSON object for each to
 FILE, as JSON lines; what is there already is left out. `--part 2/15` does a fifteenth.
 `python -m experiments.choice FILE... --table` prints the tables of the page.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -20,19 +21,21 @@ from typing import Any, NamedTuple
 import networkx as nx
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
 from torch import Tensor
 
 from canet.choice.auto import AutoTrainer, Tried, with_weights
 from canet.choice.ensemble import Ensemble
-from canet.choice.portfolio import PRESETS, AutoSettings
-from canet.choice.shifts import PARTS, hold_out, training_part
+from canet.choice.portfolio import PRESETS
+from canet.choice.shifts import HELD_OUT, hold_out, training_part
 from canet.data import DATASETS, GENERATORS, load_task
 from canet.data.task import ShiftTask
+from canet.methods import AutoSettings
+from canet.methods.interventions import cluster_rows
 from canet.presets import preset
 from canet.settings import override
+from canet.store.summary import OOD
 from canet.training import METRICS, Trainer
+from canet.training.trainer import device_name
 from canet.util.sparse import to_scipy
 
 DRAWS = range(3)
@@ -41,7 +44,12 @@ CITATION = ("cora", "citeseer", "pubmed")
 TRANSFERS = ("webkb", "airports", "election", "twitch", "fb100")
 DECIDED_ON = ("citeseer", "webkb", "election", "twitch")
 """Tasks that the portfolio and the rule were chosen by; the others were only looked at later."""
-COUNTS = {"1": lambda n: 1, "3": lambda n: 3, "5": lambda n: 5, "half": lambda n: n // 2}
+COUNTS: dict[str, Callable[[int], int]] = {
+    "the best": lambda n: 1,
+    "best 3": lambda n: 3,
+    "best 5": lambda n: 5,
+    "all": lambda n: n,
+}
 
 
 class Case(NamedTuple):
@@ -65,57 +73,63 @@ def cases() -> Iterator[Case]:
                 yield Case(task, protocol, "shared", draw)
 
 
-def examine(case: Case, device: str) -> dict[str, Any]:
+def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
     """Try all models on one case; scores of every model, and of every way to choose."""
     begin = time.monotonic()
     task = load_task(
         case.task, data_seed=case.draw, protocol=case.protocol, generator=case.generator
     )
-    settings = override(AutoSettings(preset="best"), DATASETS[case.task].shared_settings)
+    settings = override(AutoSettings(), DATASETS[case.task].shared_settings)
     auto = AutoTrainer(task, settings, device)
     tried = list(auto.try_all(case.draw))
-    shown = [one.candidate for one in tried]
-    shifts = {"default": {one.name: one.shifts for one in shown}}
-    part = training_part(task)
-    kinds = ["within classes"] if case.draw else ["within classes", *ONCE.get(case.task, [])]
+    shown = with_weights([one.candidate for one in tried])
+    held_out = {one.name: _by_kind(one.shifts) for one in shown}
     for kind in kinds:
-        parts = OTHER_PARTS[kind]
-        held = [hold_out(part, mask, name, "features") for name, mask in parts(part)]
-        for recipe in PRESETS["best"]:
-            found = [auto._train(recipe, shift, case.draw, None) for shift in held if shift]
-            scores = {str(i): one.held_out for i, one in enumerate(found)}
-            shifts.setdefault(kind, {})[recipe.name] = scores
-    published = Trainer(task, "canet", "gcn", preset(case.task, "canet", "gcn"), device)
-    result = published.run(case.draw).result.scores
-    models = {one.candidate.name: _scores(task, [one]) for one in tried}
-    ways = {AUTO: _chosen(task, tried, with_weights(shown))}
-    rankings = {
-        kind: {name: mean(scores.values()) for name, scores in by.items() if scores}
-        for kind, by in shifts.items()
-    }
+        for name, scores in _other_kind(auto, kind, case.draw).items():
+            held_out[name][kind] = scores
+    rankings = {kind: {n: by[kind] for n, by in held_out.items()} for kind in held_out[ERM]}
     rankings["validation"] = {one.name: one.validation for one in shown}
-    both = rankings["default"].items()
-    rankings["default and validation"] = {n: s + rankings["validation"][n] for n, s in both}
+    rankings["rating"] = {one.name: one.rating for one in shown}
+    ways = {}
     for kind, ranking in rankings.items():
-        if len(ranking) == len(tried):
-            order = sorted(tried, key=lambda one: -ranking[one.candidate.name])
-            for label, count in COUNTS.items():
-                ways[f"{kind}, {label}"] = _scores(task, order[: count(len(order))])
-    ways["all"] = _scores(task, tried)
+        order = sorted(tried, key=lambda one: -ranking[one.candidate.name])
+        for label, count in COUNTS.items():
+            ways[f"{kind}, {label}"] = _scores(task, order[: count(len(order))])
+    pairs = zip(tried, shown, strict=True)
+    ways[AUTO] = _scores(task, [one for one, candidate in pairs if candidate.weight])
+    published = Trainer(task, "canet", "gcn", preset(case.task, "canet", "gcn"), device)
+    scores = published.run(case.draw).result.scores
+    shifted = {n.removeprefix(OOD): s for n, s in scores.items() if n.startswith(OOD)}
+    models = {one.candidate.name: _scores(task, [one]) for one in tried}
     return {
         **case._asdict(),
-        "models": models | {CANET: _shifted(result)},
+        "models": models | {CANET: shifted},
         "rankings": rankings,
         "ways": ways,
-        "members": [one.name for one in with_weights(shown) if one.weight],
+        "members": [one.name for one in shown if one.weight],
         "seconds": round(time.monotonic() - begin, 1),
-        "device": published.device.type,
+        "device": device_name(published.device),
     }
 
 
-def _chosen(task: ShiftTask, tried: Sequence[Tried], candidates: Sequence[Any]) -> dict[str, float]:
-    pairs = zip(tried, candidates, strict=True)
-    return _scores(task, [one for one, candidate in pairs if candidate.weight])
+def _by_kind(shifts: Mapping[str, float]) -> dict[str, float]:
+    """Mean score on the parts that are given (environments, graphs), and on those inferred."""
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for name, score in shifts.items():
+        kinds["groups" if name.startswith("without group ") else "given"].append(score)
+    return {kind: mean(scores) for kind, scores in kinds.items()}
+
+
+def _other_kind(auto: AutoTrainer, kind: str, seed: int) -> dict[str, float]:
+    """Mean score of each model on parts that are chosen in another way."""
+    part = training_part(auto.task)
+    shifts = [hold_out(part, mask, name) for name, mask in OTHER_PARTS[kind](part)]
+    found = {}
+    for recipe in PRESETS[auto.settings.preset]:
+        trainers = [auto.trainer(shift.task, recipe) for shift in shifts if shift]
+        scores = [one.run(seed).result.scores[f"{OOD}{HELD_OUT}"] for one in trainers]
+        found[recipe.name] = mean(scores)
+    return found
 
 
 def _scores(task: ShiftTask, members: Sequence[Tried]) -> dict[str, float]:
@@ -126,28 +140,6 @@ def _scores(task: ShiftTask, members: Sequence[Tried]) -> dict[str, float]:
         logits = [one.logits[f"ood/{name}"] for one in members]
         found[name] = float(metric(ensemble.combine(logits), task.data.y[nodes]))
     return found
-
-
-def _shifted(scores: Mapping[str, float]) -> dict[str, float]:
-    return {n.removeprefix("ood/"): s for n, s in scores.items() if n.startswith("ood/")}
-
-
-def _within_classes(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
-    """Groups by what is left of the features when the mean of each node's class is removed."""
-    x = task.data.x
-    x = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy().astype(np.float64)
-    labelled = torch.cat([task.train, task.valid]).numpy()
-    y = task.data.y.numpy()
-    size = min(16, *(n - 1 for n in x[labelled].shape))
-    pca = PCA(size, svd_solver="arpack", random_state=0).fit(x[labelled])
-    z = np.asarray(pca.transform(x))
-    classes = np.unique(y[labelled])
-    means = np.stack([z[labelled][y[labelled] == c].mean(axis=0) for c in classes])
-    nearest = ((z[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
-    nearest[labelled] = np.searchsorted(classes, y[labelled])
-    rest = z - means[nearest]
-    groups = KMeans(4, n_init=4, random_state=0).fit(rest[labelled]).predict(rest)
-    yield from _parts(torch.from_numpy(groups), 4)
 
 
 def _degrees(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
@@ -173,19 +165,19 @@ def _parts(number: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
     yield from ((str(i), number == i) for i in range(count))
 
 
+def _features(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
+    """Groups with similar features, whatever the classes."""
+    x = task.data.x
+    rows = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
+    known = rows[torch.cat([task.train, task.valid]).numpy()]
+    yield from _parts(cluster_rows(known, rows, 4), 4)
+
+
 OTHER_PARTS: dict[str, Callable[[ShiftTask], Iterator[tuple[str, Tensor]]]] = {
-    "features": PARTS["features"],
-    "within classes": _within_classes,
+    "features": _features,
     "degree": _degrees,
     "communities": _communities,
 }
-
-
-ONCE = {
-    task: ["degree", "communities"] + ["features"] * (task == "cora")
-    for task in ("cora", "webkb", "airports", "election")
-}
-"""Ways to hold out parts that are only tried on the first draw of some tasks."""
 
 
 def main() -> None:
@@ -194,6 +186,8 @@ def main() -> None:
     parser.add_argument("--part", default="1/1")
     parser.add_argument("--tasks", default=",".join([*CITATION, *TRANSFERS]))
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--parts", default="", help=f"also hold out by {', '.join(OTHER_PARTS)}")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table:
@@ -203,10 +197,12 @@ def main() -> None:
     part, count = map(int, options.part.split("/"))
     lines = file.read_text().splitlines() if file.exists() else []
     done = {tuple(json.loads(line)[name] for name in Case._fields) for line in lines}
-    chosen = [case for case in cases() if case.task in options.tasks.split(",")]
+    tasks = options.tasks.split(",")
+    chosen = [case for case in cases() if case.task in tasks and case.draw < options.draws]
+    kinds = [kind for kind in options.parts.split(",") if kind]
     for case in chosen[part - 1 :: count]:
         if tuple(case) not in done:
-            found = examine(case, options.device)
+            found = examine(case, options.device, kinds)
             with file.open("a") as out:
                 out.write(json.dumps(found) + "\n")
 

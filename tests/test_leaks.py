@@ -50,7 +50,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.slow
 def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
     data = own_graph()
-    fitted = canet.NodeClassifier(epochs=1, hidden=64, num_environments=2, device="cpu", verbose=0)
+    quick = {"epochs": 1, "hidden": 64, "num_environments": 2, "device": "cpu", "verbose": 0}
+    fitted = canet.NodeClassifier("canet", **quick)
     fitted.fit(data).save(tmp_path / "model")
     check_bounded(lambda: canet.load(tmp_path / "model").predict_proba(data))
 

@@ -191,7 +191,7 @@ def test_arguments_of_fit_are_taken_or_rejected(data: Data, draw: st.DataObject)
         "time": draw.draw(columns(n)),
         "graph": draw.draw(columns(n)),
     }
-    attempt(lambda: canet.NodeClassifier(**QUICK).fit(data, **arguments), data)
+    attempt(lambda: canet.NodeClassifier("canet", **QUICK).fit(data, **arguments), data)
 
 
 @CAREFUL
@@ -240,7 +240,7 @@ def test_what_is_no_graph_is_rejected(trained: list[canet.NodeClassifier], wrong
         read_user_graph,
         trained[0].predict,
         trained[0].score,
-        canet.NodeClassifier(**QUICK).fit,
+        canet.NodeClassifier("canet", **QUICK).fit,
     ):
         with pytest.raises(CanetError):
             act(wrong)

@@ -7,13 +7,15 @@ data. It has searches of CaNet too, to compare it on equal terms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
 from canet.errors import CanetError, InputError
-from canet.methods import Settings, describe_method
+from canet.methods import METHODS, Auto, Settings, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 
@@ -51,6 +53,20 @@ def shared(task: str, method: str) -> Settings:
     """
     dataset = DATASETS.get(task)
     return override(_default(method), dataset.shared_settings if dataset else {})
+
+
+def changed(method: str, changes: Mapping[str, Any]) -> Settings:
+    """The defaults of a method, or of `auto`, with some changed."""
+    settings = _default(method)
+    of_one = set(changes) - set(asdict(settings))
+    if method == Auto.name and of_one:
+        owners = [m.name for m in METHODS.values() if of_one <= set(asdict(m.settings_type()))]
+        if owners:
+            raise InputError(
+                f"setting '{min(of_one)}' is of single methods, and auto tries several: name the "
+                f"method too, such as '{owners[-1]}'"
+            )
+    return override(settings, changes)
 
 
 def _default(method: str) -> Settings:

@@ -18,7 +18,7 @@ from canet.util.progress import STAGES, Display
 from canet.util.sparse import from_scipy, to_scipy
 from tests.cli.commands import call, call_in_new_process
 
-QUICK = ("--epochs", 5, "--set", "hidden=8", "--device", "cpu")
+QUICK = ("--method", "canet", "--epochs", 5, "--set", "hidden=8", "--device", "cpu")
 
 
 def write_folder(folder: Path, num_nodes: int, seed: int, label: bool = True) -> Path:
@@ -241,7 +241,18 @@ def test_twitch_from_files_scores_what_the_task_scores(
     chosen = ("loss", "tau", "dropout", "weight_decay")
     changes = [x for n in chosen for x in ("--set", f"{n}={getattr(settings, n)}")]
     common = ("--backbone", backbone, "--epochs", 4, "--device", "cpu", "--json")
-    fit = ("fit", "train.npz", "--metric", "roc_auc", *changes, *common, "--out", "model")
+    fit = (
+        "fit",
+        "train.npz",
+        "--method",
+        "canet",
+        "--metric",
+        "roc_auc",
+        *changes,
+        *common,
+        "--out",
+        "model",
+    )
     fitted = call(tmp_path, *fit).content
     trained = call(tmp_path, "train", "twitch", *common, "--data-root", data_root).content["scores"]
     for name in ("train", "valid"):

@@ -19,7 +19,7 @@ import canet
 from canet.errors import CanetError, InputError
 from tests.own_graphs import NAMES, own_graph
 
-QUICK = {"epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
+QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
 
 
 def fitted(data: Data | None = None, **params: Any) -> canet.NodeClassifier:

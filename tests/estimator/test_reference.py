@@ -13,7 +13,6 @@ from canet.estimator.reference import (
     Reference,
     build_reference,
     homophily,
-    rows_of,
     sample_of,
 )
 from canet.methods import METHODS, Method
@@ -127,15 +126,6 @@ def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:
     assert torch.isin(sample, many).all()
     assert sample.equal(sample_of(many, 0))
     assert not sample.equal(sample_of(many, 1))
-
-
-def test_rows_of_features_keep_their_layout_and_order() -> None:
-    x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 1.0]])
-    nodes = torch.tensor([2, 0])
-    assert rows_of(x, nodes).equal(x[nodes])
-    sparse = rows_of(x.to_sparse_csr(), nodes)
-    assert sparse.layout == torch.sparse_csr
-    assert sparse.to_dense().equal(x[nodes])
 
 
 def test_homophily_counts_edges_between_labelled_nodes_and_no_loops() -> None:

@@ -17,7 +17,7 @@ from canet.errors import InputError
 from canet.training.prepared import prepare_graph
 from tests.own_graphs import own_graph
 
-QUICK = {"epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
+QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
 
 
 def light(data: Data) -> GraphData:

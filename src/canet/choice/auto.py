@@ -57,7 +57,13 @@ class _Job(NamedTuple):
     recipe: Recipe
     shift: SimulatedShift | None
     seed: int
-    folder: Path
+    folder: Path | None = None
+
+    @property
+    def place(self) -> RunFolder:
+        """The folder of a job of a pool, which always has one."""
+        assert self.folder is not None
+        return RunFolder(self.folder)
 
 
 class _Training(NamedTuple):
@@ -107,7 +113,7 @@ class AutoTrainer:
 
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
         """What a run with this seed is, completely."""
-        config = self._trainer(self.task, RECIPES[0]).config(seed)
+        config = self.trainer(self.task, RECIPES[0]).config(seed)
         settings = asdict(self.settings)
         return replace(config, method=Auto.name, backbone=self.backbone, settings=settings)
 
@@ -131,7 +137,7 @@ class AutoTrainer:
             raise CanetError("method 'auto' has no scores at every epoch: leave out --ood-curves")
         work = None
         if place:
-            place.begin(self.config(seed), self._trainer(self.task, RECIPES[0]).digest)
+            place.begin(self.config(seed), self.trainer(self.task, RECIPES[0]).digest)
             work = place.path / WORK
             if place.finished:
                 shutil.rmtree(work, ignore_errors=True)
@@ -172,7 +178,7 @@ class AutoTrainer:
         self, seed: int, work: Path | None = None, on_progress: Progress | None = None
     ) -> Iterator[Tried]:
         """Train the models of the preset in their order, until the time is over."""
-        if work is None:
+        if work is None and self.pool:
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
                 yield from self.try_all(seed, Path(folder), on_progress)
             return
@@ -203,7 +209,7 @@ class AutoTrainer:
 
     def load(self, place: RunFolder) -> Ensemble:
         """The ensemble of a finished run of this task and settings."""
-        place.check_data(self._trainer(self.task, RECIPES[0]).digest)
+        place.check_data(self.trainer(self.task, RECIPES[0]).digest)
         task, candidates = self.task, place.read_result().candidates
         sizes = task.num_features, task.num_classes, task.training_environments().numel()
         ensemble = Ensemble.empty(candidates, sizes).to_empty(device=self.device)
@@ -227,7 +233,8 @@ class AutoTrainer:
             for split, nodes in self.task.splits().items()
         }
 
-    def _trainer(self, task: ShiftTask, recipe: Recipe) -> Trainer:
+    def trainer(self, task: ShiftTask, recipe: Recipe) -> Trainer:
+        """The trainer of one model."""
         return Trainer(
             task,
             recipe.method,
@@ -243,7 +250,7 @@ class AutoTrainer:
         recipes: Sequence[Recipe],
         shifts: Sequence[SimulatedShift | None],
         seed: int,
-        work: Path,
+        work: Path | None,
     ) -> Iterator[_Training]:
         """Every model with every shift, in this order."""
         begin = time.monotonic()
@@ -252,7 +259,7 @@ class AutoTrainer:
             return self.time_limit is None or time.monotonic() - begin < self.time_limit
 
         jobs = (
-            _Job(recipe, shift, seed, work / str(i) / str(k) / f"seed-{seed}")
+            _Job(recipe, shift, seed, work and work / str(i) / str(k) / f"seed-{seed}")
             for i, recipe in enumerate(recipes)
             if not i or in_time()
             for k, shift in enumerate(shifts)
@@ -268,7 +275,7 @@ class AutoTrainer:
 
         def start(job: _Job) -> Future[dict[str, bytes]]:
             waiting.append(job)
-            if not RunFolder(job.folder).finished:
+            if not job.place.finished:
                 return pool.submit(alone.train_elsewhere, job)
             finished: Future[dict[str, bytes]] = Future()
             finished.set_result({})
@@ -280,21 +287,21 @@ class AutoTrainer:
             except BrokenExecutor:  # it may have died for another reason than this training
                 files = pool.submit(alone.train_elsewhere, job).result()
             if files:
-                RunFolder(job.folder).write_finished(files)
-            while waiting and RunFolder(waiting[0].folder).finished:
+                job.place.write_finished(files)
+            while waiting and waiting[0].place.finished:
                 yield waiting.pop(0)
 
     def train_elsewhere(self, job: _Job) -> dict[str, bytes]:
         """The files of a training's run folder, made on a machine that need not share our disk."""
         with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-            place = RunFolder(Path(folder) / job.folder.name)
+            place = RunFolder(Path(folder) / job.place.path.name)
             self._train(job._replace(folder=place.path))
             return {name: (place.path / name).read_bytes() for name in place.files}
 
     def _train(self, job: _Job) -> _Training:
         """Train a model, without what a shift holds out."""
         begin = time.monotonic()
-        trainer = self._trainer(job.shift.task if job.shift else self.task, job.recipe)
+        trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe)
         run = trainer.run(job.seed, job.folder)
         scores, method, logits = run.result.scores, None, {}
         if not job.shift:

@@ -34,25 +34,23 @@ class Recipe:
 
 NORM = {"norm": "layer"}
 LINKED = {"norm": "layer", "residual": True}
-MOVED = {"interventions": "inferred"}
+STANDARDISED = {"features": "standardised"}
 CANET = {"dropout": 0.2}
 RECIPES = (
-    Recipe("erm", "sage", NORM),
-    Recipe("erm", "mlp"),
-    Recipe("erm", "gcn", {**LINKED, "features": "standardised"}),
-    Recipe("canet", "sage", CANET),
-    Recipe("erm", "transformer"),
-    Recipe("erm", "gcn", {**LINKED, **MOVED}),
+    Recipe("erm", "sage", {**NORM, **STANDARDISED}),
     Recipe("erm", "gcn", LINKED),
-    Recipe("erm", "sage", {**NORM, **MOVED}),
+    Recipe("erm", "mlp"),
+    Recipe("erm", "gcn", {**LINKED, **STANDARDISED}),
+    Recipe("erm", "sage", NORM),
+    Recipe("canet", "gcn", {**CANET, "interventions": "inferred"}),
     Recipe("erm", "decoupled"),
-    Recipe("canet", "gcn", {**CANET, **MOVED}),
-    Recipe("erm", "sage", {**NORM, "features": "centred"}),
-    Recipe("erm", "mlp", {**NORM, "features": "standardised"}),
-    Recipe("canet", "gcn", CANET),
-    Recipe("erm", "sage", {**NORM, "features": "standardised"}),
-    Recipe("erm", "sage", {**NORM, "features": "rows"}),
     Recipe("erm", "gcn"),
+    Recipe("canet", "sage", CANET),
+    Recipe("canet", "gcn", CANET),
+    Recipe("erm", "transformer"),
+    Recipe("erm", "mlp", {**NORM, **STANDARDISED}),
+    Recipe("erm", "sage", {**NORM, "features": "centred"}),
+    Recipe("erm", "sage", {**NORM, "features": "rows"}),
 )
 PRESETS: dict[PresetName, tuple[Recipe, ...]] = {
     "fast": RECIPES[:5],

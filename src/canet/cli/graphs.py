@@ -89,14 +89,12 @@ def fit(
 
     If it is stopped, the same command continues where it was.
     """
-    from canet.methods import describe_method
-    from canet.settings import override
+    from canet.presets import changed
     from canet.store.model_folder import check_target
 
     changes = options.changed_settings(set_, settings_file, epochs)
     options.backbone_of(method, backbone)
-    own = {"preset": preset} if method == "auto" else {}
-    override(describe_method(method).settings_type(), changes | own)
+    changed(method, changes | ({"preset": preset} if method == "auto" else {}))
     check_target(out)
 
     from canet.data.graph_files import Roles, read_columns

@@ -24,9 +24,10 @@ from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, Auto, AutoSettings, Settings, get_method
+from canet.methods import METHODS, Auto, AutoSettings, Settings, check_backbone
 from canet.nn.model import Prediction
-from canet.settings import describe_settings, override
+from canet.presets import changed
+from canet.settings import describe_settings
 from canet.training import METRICS, Run, Trainer
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
@@ -347,10 +348,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         if self.epochs is not None:
             changes["epochs"] = self.epochs
         if self.method != Auto.name:
-            return override(get_method(self.method).settings_type(), changes)
+            check_backbone(self.backbone_name)
+            return changed(self.method, changes)
         if self.backbone is not None:
             raise InputError("method 'auto' chooses the backbone: leave it out, or name a method")
-        return override(AutoSettings(), changes | {"preset": self.preset})
+        return changed(self.method, changes | {"preset": self.preset})
 
     def _choose(
         self,
