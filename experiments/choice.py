@@ -18,9 +18,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-import networkx as nx
+import networkx as nx  # type: ignore[import-untyped]
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
 from canet.choice.auto import AutoTrainer, Tried, with_weights
@@ -43,7 +44,7 @@ ERM, CANET, AUTO = "erm-gcn", "CaNet as published", "auto"
 CITATION = ("cora", "citeseer", "pubmed")
 TRANSFERS = ("webkb", "airports", "election", "twitch", "fb100")
 DECIDED_ON = ("citeseer", "webkb", "election", "twitch")
-"""Tasks that the portfolio and the rule were chosen by; the others were only looked at later."""
+"""Tasks that the portfolio and the rule were chosen by."""
 COUNTS: dict[str, Callable[[int], int]] = {
     "the best": lambda n: 1,
     "best 3": lambda n: 3,
@@ -85,8 +86,8 @@ def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
     shown = with_weights([one.candidate for one in tried])
     held_out = {one.name: _by_kind(one.shifts) for one in shown}
     for kind in kinds:
-        for name, scores in _other_kind(auto, kind, case.draw).items():
-            held_out[name][kind] = scores
+        for name, score in _other_kind(auto, kind, case.draw).items():
+            held_out[name][kind] = score
     rankings = {kind: {n: by[kind] for n, by in held_out.items()} for kind in held_out[ERM]}
     rankings["validation"] = {one.name: one.validation for one in shown}
     rankings["rating"] = {one.name: one.rating for one in shown}
@@ -98,8 +99,8 @@ def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
     pairs = zip(tried, shown, strict=True)
     ways[AUTO] = _scores(task, [one for one, candidate in pairs if candidate.weight])
     published = Trainer(task, "canet", "gcn", preset(case.task, "canet", "gcn"), device)
-    scores = published.run(case.draw).result.scores
-    shifted = {n.removeprefix(OOD): s for n, s in scores.items() if n.startswith(OOD)}
+    result = published.run(case.draw).result.scores
+    shifted = {n.removeprefix(OOD): s for n, s in result.items() if n.startswith(OOD)}
     models = {one.candidate.name: _scores(task, [one]) for one in tried}
     return {
         **case._asdict(),
@@ -178,6 +179,108 @@ OTHER_PARTS: dict[str, Callable[[ShiftTask], Iterator[tuple[str, Tensor]]]] = {
     "degree": _degrees,
     "communities": _communities,
 }
+
+
+Transfer = tuple[str, str, str, str]
+"""Task, protocol, generator and test set."""
+
+
+def tables(cases: Sequence[Mapping[str, Any]]) -> str:
+    """The tables of the page, in Markdown."""
+    scores = _by_transfer(cases)
+    parts = [
+        f"{len(scores)} transfers from {len({t[:3] for t in scores})} training sets, "
+        f"{len(cases)} cases; mean OOD score in percent."
+    ]
+    halves = {
+        "all": scores,
+        "decided on": {t: s for t, s in scores.items() if t[0] in DECIDED_ON},
+        "the others": {t: s for t, s in scores.items() if t[0] not in DECIDED_ON},
+    }
+    shown = [ERM, CANET, _best_everywhere(scores), AUTO, HINDSIGHT]
+    parts.append(_table(["", *shown], [_means(name, half, shown) for name, half in halves.items()]))
+    rows = [_regret_row(name, halves) for name in [*shown[:-1], *_ways(scores)]]
+    heads = [f"{of}, {what}" for of in halves for what in ("mean", "90 %", "worst")]
+    parts.append(_table(["regret", *heads], sorted(rows, key=lambda row: float(row[1]))))
+    sources = sorted({t[:3] for t in scores})
+    rows = []
+    for source in sources:
+        own = {t: s for t, s in scores.items() if t[:3] == source}
+        rho = _correlations([c for c in cases if _source(c) == source])
+        label, *means = _means(" ".join(source), own, shown)
+        rows.append([label, str(len(own)), *means, *rho])
+    heads = ["trained on", "transfers", *shown, *(f"ρ {kind}" for kind in RANKINGS)]
+    parts.append(_table(heads, rows))
+    return "\n\n".join(parts)
+
+
+HINDSIGHT = "best model in hindsight"
+RANKINGS = ("validation", "given", "groups", "rating")
+
+
+def _source(case: Mapping[str, Any]) -> tuple[str, str, str]:
+    return case["task"], case["protocol"], case["generator"]
+
+
+def _by_transfer(cases: Sequence[Mapping[str, Any]]) -> dict[Transfer, dict[str, float]]:
+    """Transfer → score of every model and way to choose, the mean over draws."""
+    found: dict[Transfer, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for case in cases:
+        for name, sets in {**case["models"], **case["ways"]}.items():
+            for test, score in sets.items():
+                found[*_source(case), test][name].append(score)
+    means = {t: {name: mean(of) for name, of in names.items()} for t, names in found.items()}
+    for names in means.values():
+        names[HINDSIGHT] = max(names[recipe.name] for recipe in PRESETS["robust"])
+    return means
+
+
+def _best_everywhere(scores: Mapping[Transfer, Mapping[str, float]]) -> str:
+    """The single model with the best mean over all transfers."""
+    names = [recipe.name for recipe in PRESETS["robust"]]
+    return max(names, key=lambda name: mean(own[name] for own in scores.values()))
+
+
+def _ways(scores: Mapping[Transfer, Mapping[str, float]]) -> list[str]:
+    """Other ways to choose that every transfer has."""
+    first = next(iter(scores.values()))
+    common = [name for name in first if all(name in own for own in scores.values())]
+    return [name for name in common if ", " in name and not name.startswith("rating, best 5")]
+
+
+def _means(
+    label: str, scores: Mapping[Transfer, Mapping[str, float]], names: Sequence[str]
+) -> list[str]:
+    return [label, *(f"{mean(own[name] for own in scores.values()):.1f}" for name in names)]
+
+
+def _regret_row(
+    name: str, halves: Mapping[str, Mapping[Transfer, Mapping[str, float]]]
+) -> list[str]:
+    """How far below the best model in hindsight: the mean, the 90 % quantile and the worst."""
+    row = [name]
+    for half in halves.values():
+        lost = np.array([own[HINDSIGHT] - own[name] for own in half.values()])
+        row += [f"{value:.1f}" for value in (lost.mean(), np.quantile(lost, 0.9), lost.max())]
+    return row
+
+
+def _correlations(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rank correlation of each ranking of the models with their OOD score, the mean over draws."""
+    cells = []
+    for kind in RANKINGS:
+        found = []
+        for case in cases:
+            if ranking := case["rankings"].get(kind):
+                ood = [mean(case["models"][name].values()) for name in ranking]
+                found.append(float(spearmanr(list(ranking.values()), ood).statistic))
+        cells.append(f"{mean(found):.2f}" if found else "–")
+    return cells
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:

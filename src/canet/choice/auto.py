@@ -6,6 +6,7 @@ import math
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from copy import copy
@@ -20,7 +21,7 @@ from canet.choice.ensemble import Ensemble
 from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.methods import Auto, AutoSettings
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
@@ -302,7 +303,9 @@ class AutoTrainer:
         """Train a model, without what a shift holds out."""
         begin = time.monotonic()
         trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe)
-        run = trainer.run(job.seed, job.folder)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "interventions move", InputWarning)
+            run = trainer.run(job.seed, job.folder)
         scores, method, logits = run.result.scores, None, {}
         if not job.shift:
             with seeded(0, self.device, self.threads):

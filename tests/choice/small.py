@@ -1,0 +1,49 @@
+"""A small task for tests of the choice: two separate graphs, one of training and one shifted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from canet.choice import auto
+from canet.choice.portfolio import Recipe
+from canet.data.graph_data import GraphData
+from canet.data.task import ShiftTask
+
+INSIDE, ALL = 240, 300
+FEW = (Recipe("erm", "sage"), Recipe("erm", "mlp"), Recipe("erm", "gcn", {"norm": "layer"}))
+
+
+def small_task(**changes: Any) -> ShiftTask:
+    """Three classes that features tell with noise, and two styles that move all features.
+
+    Nodes from 240 on are a graph of their own, and a shifted test set.
+    """
+    random = torch.Generator().manual_seed(0)
+    y = torch.arange(ALL) % 3
+    style = (torch.arange(ALL) // 3) % 2
+    x = torch.eye(3, 6)[y] + 0.4 * torch.randn(ALL, 6, generator=random)
+    x[:, 3:] += 3.0 * style[:, None]
+    inside = torch.randint(INSIDE, (2, 900), generator=random)
+    shifted = torch.randint(INSIDE, ALL, (2, 200), generator=random)
+    nodes = torch.arange(ALL)
+    columns = {"x": x, "edge_index": torch.cat([inside, shifted], dim=1), "y": y}
+    return ShiftTask(
+        name="small",
+        data=GraphData(**columns, **changes),
+        train=nodes[:120],
+        valid=nodes[120:180],
+        test_id=nodes[180:INSIDE],
+        test_ood={"later": nodes[INSIDE:]},
+        metric="accuracy",
+        in_distribution=nodes < INSIDE,
+        shift="none",
+    )
+
+
+@pytest.fixture
+def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`robust` tries three models."""
+    monkeypatch.setitem(auto.PRESETS, "robust", FEW)

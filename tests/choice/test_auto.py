@@ -1,0 +1,274 @@
+"""`auto` rates models under simulated shift, and averages the best."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import canet
+from canet.choice.auto import WORK, AutoTrainer, with_weights
+from canet.choice.portfolio import PRESETS, RECIPES
+from canet.data.graph_data import GraphData
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, InputError
+from canet.methods import AutoSettings
+from canet.store.result import Candidate
+from canet.training import Run, Trainer
+from canet.util.processes import Processes
+from tests.choice.small import INSIDE, few_models, small_task
+from tests.own_graphs import own_graph
+from tests.ray_cluster import cluster
+
+__all__ = ["cluster", "few_models"]
+QUICK = AutoSettings(epochs=4, hidden=8)
+
+
+def trainer(task: ShiftTask | None = None, **changes: Any) -> AutoTrainer:
+    return AutoTrainer(task or small_task(), QUICK, "cpu", **changes)
+
+
+def same(one: Run, other: Run) -> bool:
+    """Whether two runs are the same, but for how long they took."""
+    first, second = one.method.state_dict(), other.method.state_dict()
+    boards = [[replace(c, seconds=0) for c in run.result.candidates] for run in (one, other)]
+    return (
+        boards[0] == boards[1]
+        and one.result.scores == other.result.scores
+        and list(first) == list(second)
+        and all(first[name].equal(second[name]) for name in first)
+    )
+
+
+def candidate(name: str, validation: float, *shifts: float) -> Candidate:
+    scores = {str(i): score for i, score in enumerate(shifts)}
+    return Candidate(name, "erm", "gcn", {}, validation, scores, 0.0, 1.0)
+
+
+def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None:
+    tried = [
+        candidate("a", 90.0, 10.0, 30.0),  # 55
+        candidate("b", 70.0, 60.0, 50.0),  # 62.5
+        candidate("c", 60.0),  # no part: 60
+        candidate("d", 50.0, 50.0, 70.0),  # 55: a tie goes to the earlier
+        candidate("e", 0.0, 100.0, 100.0),
+    ]
+    assert [one.rating for one in tried] == [55.0, 62.5, 60.0, 55.0, 50.0]
+    assert [one.weight for one in with_weights(tried)] == [1 / 3, 1 / 3, 1 / 3, 0, 0]
+    many = [candidate(str(i), float(i)) for i in range(20)]
+    assert [one.name for one in with_weights(many) if one.weight] == ["15", "16", "17", "18", "19"]
+
+
+def test_presets_grow_and_no_model_is_there_twice() -> None:
+    assert PRESETS["fast"] == PRESETS["robust"][:5]
+    assert PRESETS["robust"] == PRESETS["best"][: len(PRESETS["robust"])]
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_every_model_trains_with_its_own_settings_and_those_of_all(
+    recipe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = recipe.settings(QUICK)
+    assert (settings.epochs, settings.hidden) == (4, 8)
+    assert all(getattr(settings, name) == value for name, value in recipe.own.items())
+    monkeypatch.setitem(PRESETS, "robust", (recipe,))
+    (found,) = trainer().run(0).result.candidates
+    assert (found.method, found.backbone, found.settings) == (
+        recipe.method,
+        recipe.backbone,
+        asdict(settings),
+    )
+    assert found.weight == 1
+
+
+def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) -> None:
+    from canet.choice.shifts import HELD_OUT, simulate_shifts
+
+    task, chosen = small_task(), trainer().run(3)
+    for recipe, found in zip(PRESETS["robust"], chosen.result.candidates, strict=True):
+
+        def score(part: ShiftTask, split: str, recipe: Any = recipe) -> float:
+            how = recipe.method, recipe.backbone, recipe.settings(QUICK), "cpu"
+            return Trainer(part, *how).run(3).result.scores[split]
+
+        assert found.validation == score(task, "valid")
+        assert found.shifts == {
+            shift.name: score(shift.task, f"ood/{HELD_OUT}") for shift in simulate_shifts(task)
+        }
+        assert found.rating == (found.validation + mean(found.shifts.values())) / 2
+
+
+def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
+    task, chosen = small_task(), trainer().run(0)
+    members = [c for c in chosen.result.candidates if c.weight]
+    parts = []
+    for member in members:
+        (recipe,) = [recipe for recipe in PRESETS["robust"] if recipe.name == member.name]
+        alone = trainer().trainer(task, recipe)
+        method = alone.run(0).method.eval()
+        with torch.no_grad():
+            batch = alone.fields.batch("ood/later")
+            parts.append(method.predict(batch).double().softmax(dim=1))
+    right = (sum(parts).argmax(dim=1) == task.data.y[task.test_ood["later"]]).double().mean()
+    assert chosen.result.scores["ood/later"] == pytest.approx(100 * float(right), abs=1e-9)
+
+
+def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
+    assert same(trainer().run(1), trainer().run(1))
+    assert not same(trainer().run(1), trainer().run(2))
+
+
+def test_test_labels_and_shifted_features_change_no_bit_of_the_choice(few_models: None) -> None:
+    task = small_task()
+    x, y = task.data.x.clone(), task.data.y.clone()
+    x[INSIDE:] = torch.randn_like(x[INSIDE:]) * 100
+    y[180:] = y[180:].flip(0)
+    garbage = replace(task, data=GraphData(x=x, y=y, edge_index=task.data.edge_index))
+    clean, other = trainer(task).run(0), trainer(garbage).run(0)
+    for split in ("test_id", "ood/later"):
+        other.result.scores[split] = clean.result.scores[split]
+    assert same(clean, other)
+
+
+def test_a_choice_that_was_stopped_continues_to_the_same_bits(
+    few_models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, real, calls = trainer().run(0, tmp_path / "whole"), Trainer.run_together, []
+
+    def stopping(*args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 7:
+            raise KeyboardInterrupt
+        return real(*args, **options)
+
+    monkeypatch.setattr(Trainer, "run_together", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        trainer().run(0, tmp_path / "half")
+    assert len(list((tmp_path / "half" / WORK).rglob("done"))) == 6
+    assert same(whole, trainer().run(0, tmp_path / "half"))
+    for name in ("whole", "half"):
+        assert not (tmp_path / name / WORK).exists()
+    read = trainer().run(0, tmp_path / "half")
+    assert same(whole, read)
+    assert trainer().scores(read.method) == whole.result.scores
+
+
+def test_processes_give_the_bits_of_one_process(few_models: None, tmp_path: Path) -> None:
+    with Processes(2) as pool:
+        assert same(trainer().run(0), trainer(pool=pool).run(0))
+        assert same(trainer().run(0), trainer(pool=pool).run(0, tmp_path / "kept"))
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any) -> None:
+    from canet.util.ray import Cluster
+
+    with Cluster(cluster.address, 1, "cpu") as pool:
+        assert same(trainer().run(0), trainer(pool=pool).run(0))
+
+
+def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
+    assert [c.name for c in trainer(time_limit=0).run(0).result.candidates] == ["erm-sage"]
+    assert len(trainer(time_limit=3600).run(0).result.candidates) == 3
+
+
+def test_class_weights_are_part_of_a_kept_choice(few_models: None, tmp_path: Path) -> None:
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    weighted = trainer(class_weight=weights).run(0, tmp_path)
+    assert not same(weighted, trainer().run(0))
+    assert same(weighted, trainer(class_weight=weights).run(0, tmp_path))
+    with pytest.raises(CanetError, match="other labels"):
+        trainer().run(0, tmp_path)
+
+
+def test_curves_of_epochs_are_refused() -> None:
+    with pytest.raises(CanetError, match="every epoch"):
+        trainer().run(0, ood_curves=True)
+
+
+def test_a_trainer_of_auto_is_another_class() -> None:
+    with pytest.raises(CanetError, match="AutoTrainer"):
+        Trainer(small_task(), "auto")
+
+
+def fitted(**params: Any) -> canet.NodeClassifier:
+    usual = {"epochs": 4, "hidden": 8, "device": "cpu", "verbose": 0}
+    return canet.NodeClassifier(**usual | params).fit(own_graph())
+
+
+def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None:
+    model = fitted()
+    board = model.leaderboard()
+    assert [row["rating"] for row in board] == sorted((r["rating"] for r in board), reverse=True)
+    assert {"without north", "without south"} <= set(board[0])
+    assert sum(row["weight"] for row in board) == pytest.approx(1)
+    assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust"])
+    assert model.predict_proba(own_graph()).shape == (60, 3)
+    assert model.embed(own_graph()).shape == (60, 16)
+    assert fitted(method="erm").leaderboard() == []
+    prepared = model.prepare(own_graph())
+    assert np.array_equal(model.predict_proba(prepared), model.predict_proba(own_graph()))
+    with pytest.raises(InputError, match="another model"):
+        fitted().predict(prepared)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"backbone": "gcn"}, "chooses the backbone"),
+        ({"preset": "fastest"}, "fast, robust, best"),
+        ({"num_environments": 3}, "'canet'"),
+        ({"n_jobs": 0}, "jobs is 0"),
+    ],
+)
+def test_what_auto_cannot_take_is_an_error(params: dict[str, Any], words: str) -> None:
+    with pytest.raises(CanetError, match=words):
+        fitted(**params)
+
+
+PREDICT = """
+import sys, numpy, canet
+from tests.own_graphs import own_graph
+numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(own_graph()))
+"""
+
+
+def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
+    few_models: None, tmp_path: Path
+) -> None:
+    model = fitted(class_weight="balanced", checkpoints=tmp_path / "work")
+    model.save(tmp_path / "model")
+    command = [sys.executable, "-c", PREDICT, tmp_path / "model", tmp_path / "p.npy"]
+    subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
+    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(own_graph()))
+    again = canet.load(tmp_path / "model")
+    assert again.leaderboard() == model.leaderboard()
+
+
+def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:
+    from canet.diagnosis.graph import read_graph
+
+    model, data = fitted(), own_graph()
+    graph = read_graph(model, data)
+    assert len(graph.members) == 2
+    changed = data.clone()
+    changed.x = data.x.clone()
+    changed.x[:, 1] = 0
+    mapped = graph.mapped - graph.map_columns(np.array([1]))
+    expected = model.predict_proba(changed)
+    found = torch.from_numpy(graph.predict_mapped(mapped)).softmax(dim=1).numpy()
+    assert np.allclose(found, expected, atol=1e-5)
+    fewer = data.clone()
+    fewer.edge_index = graph.edge_index[:, ::2]
+    fewer.batch = torch.from_numpy(graph.graph)
+    found = torch.from_numpy(graph.predict_edges(fewer.edge_index)).softmax(dim=1).numpy()
+    assert np.allclose(found, model.predict_proba(fewer), atol=1e-5)
+    assert canet.diagnose(model, None, data).model.method == "auto"

@@ -1,0 +1,139 @@
+"""Shifts simulated with the training data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from canet.choice.shifts import HELD_OUT, MOST_SHIFTS, simulate_shifts, training_part
+from canet.data.graph_data import GraphData
+from canet.data.task import ShiftTask
+from tests.choice.small import ALL, INSIDE, small_task
+
+
+def names(task: ShiftTask) -> list[str]:
+    return [shift.name for shift in simulate_shifts(task)]
+
+
+GROUPS = [f"without group {i}" for i in range(1, 5)]
+
+
+def test_without_more_parts_are_groups_and_cover_the_labelled_nodes() -> None:
+    shifts = simulate_shifts(small_task())
+    assert [shift.name for shift in shifts] == GROUPS
+    held = torch.cat([shift.task.test_ood[HELD_OUT] for shift in shifts])
+    assert held.sort().values.tolist() == list(range(180))
+
+
+def test_groups_are_styles_and_not_classes() -> None:
+    """The two styles move features more than the classes do, and every class has both."""
+    for shift in simulate_shifts(small_task()):
+        held = shift.task.test_ood[HELD_OUT]
+        assert ((held // 3) % 2).unique().numel() == 1
+        assert (held % 3).unique().numel() == 3
+
+
+def test_environments_are_held_out_and_groups_too() -> None:
+    environment = torch.arange(ALL) % 2
+    task = replace(small_task(environment=environment), environments=("north", "south"))
+    assert names(task) == ["without north", "without south", *GROUPS]
+    north = simulate_shifts(task)[0].task
+    assert (north.data.environment[north.test_ood[HELD_OUT]] == 0).all()
+    assert (north.data.environment[torch.cat([north.train, north.valid])] == 1).all()
+
+
+def test_many_environments_are_held_out_several_at_a_time() -> None:
+    task = small_task(environment=torch.arange(ALL) % 12)
+    assert names(task)[:2] == ["without 0, 5, 10", "without 1, 6, 11"]
+    assert len(names(task)) == MOST_SHIFTS + len(GROUPS)
+
+
+def test_the_latest_nodes_are_held_out() -> None:
+    task = small_task(time=torch.arange(ALL).double())
+    assert names(task) == ["without latest quarter", "without latest half", *GROUPS]
+    for shift, first in zip(simulate_shifts(task), (135, 90), strict=False):
+        assert int(shift.task.test_ood[HELD_OUT].min()) == first
+        assert int(torch.cat([shift.task.train, shift.task.valid]).max()) < first
+
+
+def test_each_graph_is_held_out_where_there_are_several() -> None:
+    graph = torch.arange(ALL) % 2
+    graph[INSIDE:] = 2
+    task = small_task(batch=graph)
+    assert names(task) == ["without graph 0", "without graph 1", *GROUPS]
+    numbers = simulate_shifts(task)[0].task.data.batch
+    assert numbers.unique().numel() == 2
+
+
+def test_no_edge_joins_what_is_held_out_and_the_rest() -> None:
+    for shift in simulate_shifts(small_task()):
+        edges, inside = shift.task.data.edge_index, shift.task.in_distribution
+        assert (inside[edges[0]] == inside[edges[1]]).all()
+        assert inside[torch.cat([shift.task.train, shift.task.valid])].all()
+        assert not inside[shift.task.test_ood[HELD_OUT]].any()
+
+
+def test_the_training_part_has_no_other_nodes() -> None:
+    task = small_task()
+    order = torch.randperm(ALL, generator=torch.Generator().manual_seed(1))
+    mixed = replace(
+        task,
+        data=GraphData(
+            x=task.data.x[order],
+            y=task.data.y[order],
+            edge_index=order.argsort()[task.data.edge_index],
+        ),
+        **{name: order.argsort()[getattr(task, name)] for name in ("train", "valid", "test_id")},
+        test_ood={"later": order.argsort()[task.test_ood["later"]]},
+        in_distribution=task.in_distribution[order],
+    )
+    part = training_part(mixed)
+    assert part.num_nodes == INSIDE
+    assert part.data.edge_index.shape[1] == 900
+    for name in ("train", "valid", "test_id"):
+        ids, own = getattr(part, name), getattr(task, name)
+        assert part.data.x[ids].equal(task.data.x[own])
+        assert part.data.y[ids].equal(task.data.y[own])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_nothing_but_training_and_validation_labels_is_read(sparse: bool) -> None:
+    task = small_task()
+    x, y = task.data.x.clone(), task.data.y.clone()
+    x[INSIDE:] = 1e6
+    y[180:] = y[180:].flip(0)
+    pairs = [(task.data.x, task.data.y), (x, y)]
+    if sparse:
+        pairs = [(x.to_sparse_csr(), y) for x, y in pairs]
+    edges = task.data.edge_index
+    tasks = [replace(task, data=GraphData(x=x, y=y, edge_index=edges)) for x, y in pairs]
+    for one, other in zip(*map(simulate_shifts, tasks), strict=True):
+        assert one.name == other.name
+        assert one.task.digest.features == other.task.digest.features
+        assert one.task.digest.graph == other.task.digest.graph
+        for name, nodes in one.task.splits().items():
+            assert nodes.equal(other.task.splits()[name])
+            assert one.task.data.y[nodes].equal(other.task.data.y[nodes])
+
+
+def test_without_validation_nodes_left_some_training_nodes_validate() -> None:
+    environment = (torch.arange(ALL) >= 120).long()
+    task = small_task(environment=environment)
+    task = replace(task, train=torch.arange(130), valid=torch.arange(130, 180))
+    shift = simulate_shifts(task)[1].task
+    assert shift.train.numel() + shift.valid.numel() == 120
+    assert shift.valid.numel() == 24
+
+
+def test_too_few_labels_simulate_nothing() -> None:
+    task = replace(small_task(), train=torch.arange(12), valid=torch.arange(12, 18))
+    assert simulate_shifts(task) == []
+
+
+def test_a_part_with_one_class_has_no_roc_auc() -> None:
+    task = small_task(environment=torch.arange(ALL) % 3)
+    two = {"y": (task.data.y > 0).long()}
+    task = replace(task, metric="roc_auc", data=GraphData(**task.data.to_dict() | two))
+    assert names(task) == GROUPS
