@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+DEV := $(VENV)/ready-to-develop
 # A worker for each core; tests of one file stay together until a worker has nothing left to do.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 PYTEST := $(BIN)/pytest -n logical --dist worksteal
@@ -12,22 +13,22 @@ PYTEST := $(BIN)/pytest -n logical --dist worksteal
 demo: $(READY)
 	$(BIN)/canet demo
 
-test: $(READY)
+test: $(DEV)
 	$(PYTEST) -m "not slow"
 
-test-slow: $(READY)
+test-slow: $(DEV)
 	$(PYTEST) -m slow
 
-lint: $(READY)
+lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)
+bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
 # The settings' tables are made from the code; pages are checked strictly, also their links.
-docs: $(READY)
+docs: $(DEV)
 	$(BIN)/python -m docs.extensions.settings_page
 	$(BIN)/python -m zensical build --strict --clean
 
@@ -36,9 +37,16 @@ clean:
 
 # torch first: its version without CUDA packages satisfies every later requirement. Compiled once and
 # in parallel, packages start fast also where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib
+
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch==2.13.0
-	$(PIP) -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib
+	$(PIP) -e .
+	$(COMPILE)
 	touch $(READY)
+
+$(DEV): $(READY)
+	$(PIP) -e '.[dev]'
+	$(COMPILE)
+	touch $(DEV)

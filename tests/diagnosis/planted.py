@@ -71,7 +71,7 @@ class Planted:
     random_state: Any = 0
     verbose: int = 0
     method: str = "planted"
-    backbone: str = "rule"
+    backbone_name: str = "rule"
     metric: str = "accuracy"
     scores_: dict[str, float] = field(default_factory=lambda: {"train": 1.0, "valid": 0.9})
     screen: ColumnScreen | None = None

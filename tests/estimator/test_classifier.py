@@ -289,7 +289,7 @@ def test_a_method_that_needs_environments_gets_them_by_name() -> None:
     del data.environment
     with pytest.raises(CanetError, match="environment"):
         fitted(data, method="irm")
-    canet.NodeClassifier("irm", **QUICK).fit(data, environment=[0, 1] * 30)
+    canet.NodeClassifier(**QUICK | {"method": "irm"}).fit(data, environment=[0, 1] * 30)
 
 
 def test_a_test_mask_is_scored_and_not_learned_from() -> None:

@@ -47,6 +47,12 @@ class ModelSummary:
     scores: dict[str, float]
     metric: str
 
+    @property
+    def name(self) -> str:
+        """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
+        same = self.method == self.backbone
+        return self.method if same else f"{self.method}-{self.backbone}"
+
 
 @dataclass(frozen=True)
 class Diagnosis:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.graph_data import AnyGraph
 from canet.data.user_graph import match_classes
@@ -157,10 +158,11 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
     graph = components(own.edge_index, n) if own.graph is None else own.graph
     y, time = class_numbers(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
-    readers = [reader] if isinstance(reader, GraphReader) else reader.readers
+    readers: list[Any] = reader.readers if isinstance(reader, EnsembleReader) else [reader]
+    combine = reader.method.combine if isinstance(reader, EnsembleReader) else _only
     return DiagnosedGraph(
         members=[MappedMember.of(one) for one in readers],
-        combine=(lambda f: f[0]) if isinstance(reader, GraphReader) else reader.method.combine,
+        combine=combine,
         x=x,
         edge_index=own.edge_index,
         undirected=bool(model.undirected),
@@ -175,6 +177,10 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
     )
+
+
+def _only(logits: list[Tensor]) -> Tensor:
+    return logits[0]
 
 
 def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from canet.diagnosis.sections.expected import ExpectedScore, examine, expected_score
+from canet.diagnosis.sections.expected import (
+    ExpectedScore,
+    examine,
+    exchanged_classes,
+    expected_score,
+)
 
 from ..planted import examination, labelled, planted, random_graph, sign_of
 
@@ -149,3 +154,27 @@ def test_where_validation_nodes_lack_a_class_accuracy_is_estimated() -> None:
     found = examine(examination(model, random_graph(seed=1)))
     assert found is not None
     assert found.metric == "accuracy"
+
+
+def test_classes_with_other_names_are_found_and_others_are_not() -> None:
+    logits, y = labelled(400)
+    assert expected_score(logits, y, logits, y).exchanged is None
+    classes = logits.shape[1]
+    renamed = (y + 1) % classes
+    found = expected_score(logits, y, logits, renamed).exchanged
+    assert found is not None
+    assert found.names == {c: (c + 1) % classes for c in range(classes)}
+    right = np.mean(logits.argmax(axis=1) == y)
+    assert found.exchanged.value == pytest.approx(100 * right)
+    assert found.accuracy.value == pytest.approx(100 * np.mean(logits.argmax(axis=1) == renamed))
+    random = np.random.default_rng(0)
+    assert exchanged_classes(random.integers(3, size=60), random.integers(3, size=60), 3) is None
+    assert exchanged_classes(np.empty(0, int), np.empty(0, int), 3) is None
+
+
+def test_a_label_that_training_did_not_have_is_no_other_name() -> None:
+    y = np.repeat([0, 1, 2], 50)
+    assert exchanged_classes(y % 2, y, 2) is None
+    swapped = exchanged_classes(1 - y % 2, y, 2)
+    assert swapped is not None
+    assert swapped.names == {0: 1, 1: 0}

@@ -12,13 +12,29 @@ from torch import Tensor
 
 from canet.data.checks import check_metric
 from canet.diagnosis.calibration import fit_bias, fit_temperature, rescaled, softmax
-from canet.diagnosis.estimate import Estimate, normal, percentiles
+from canet.diagnosis.estimate import Estimate, normal, percentiles, share
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.scoring import score, score_parts
 
 RESAMPLES = 200
 FITS = 50  # resamples for metrics other than accuracy, whose calibration takes longer to fit
+MUCH_HIGHER = 10.0  # points of accuracy, between the intervals
 GRID = 9  # temperatures at which mean confidence is computed
+
+
+@dataclass(frozen=True)
+class ExchangedClasses:
+    """Labels of the new graph that fit the predictions much better when classes change names.
+
+    Args:
+        accuracy: In percent, with the names as they are.
+        exchanged: The same, with each predicted class under the name that fits best.
+        names: Predicted class → the label that its nodes mostly have, where these are not the same.
+    """
+
+    accuracy: Estimate
+    exchanged: Estimate
+    names: dict[int, int]
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,7 @@ class ExpectedScore:
         valid: The metric on the validation nodes.
         actual: The metric on the labelled new nodes; None where it is undefined.
         nodes: How many new nodes the estimates are of.
+        exchanged: Whether classes seem to have other names on the new graph; None: they do not.
     """
 
     metric: str
@@ -56,6 +73,7 @@ class ExpectedScore:
     valid: Estimate
     actual: Estimate | None
     nodes: int
+    exchanged: ExchangedClasses | None = None
 
 
 def examine(exam: Examination) -> ExpectedScore | None:
@@ -137,7 +155,28 @@ def expected_score(
         valid=on_valid,
         actual=score(metric, new_logits[known], new_y[known]),
         nodes=len(new),
+        exchanged=exchanged_classes(new.argmax(axis=1)[known], new_y[known], new.shape[1]),
     )
+
+
+def exchanged_classes(
+    predicted: np.ndarray, y: np.ndarray, num_classes: int
+) -> ExchangedClasses | None:
+    """The one-to-one renaming of predicted classes $[n]$ that fits labels $[n]$ best.
+
+    None where it does not raise the accuracy by much, or not beyond what chance does.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    inside = y < num_classes
+    counts = np.zeros((num_classes, num_classes), dtype=np.int64)
+    np.add.at(counts, (predicted[inside], y[inside]), 1)
+    best = linear_sum_assignment(counts, maximize=True)[1]
+    before, after = share(predicted == y), share(best[predicted] == y)
+    if not y.size or after.low - before.high < MUCH_HIGHER:
+        return None
+    names = {i: int(name) for i, name in enumerate(best) if i != name and counts[i, name]}
+    return ExchangedClasses(before, after, names)
 
 
 def _array(values: Any) -> np.ndarray:
