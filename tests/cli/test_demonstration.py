@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -37,6 +36,8 @@ def files_of(folder: Path) -> dict[Path, int]:
 def quick() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "EPOCHS", 3)
+        patch.setattr(demo, "AUTO_EPOCHS", 2)
+        patch.setattr(demo, "MOST_JOBS", 1)
         patch.setattr(demo, "DATA_SEEDS", (0, 1))
         patch.setattr(synthetic, "NUM_USERS", 300)
         yield
@@ -56,7 +57,7 @@ def test_demo_shows_both_scores_of_every_contender(
     assert "mean ± std over 2 draws" in shown.text
     assert "Under shift " in shown.text
     assert "canet train synthetic --protocol disjoint" in shown.text
-    assert len(list(shown.folder.glob("*/done"))) == len(CONTENDERS) * 2
+    assert len(list(shown.folder.glob("*/seed-0/done"))) == len(CONTENDERS) * 2
     with Image.open(shown.folder / "demo.png") as image:
         assert (image.format, image.size) == ("PNG", (1500, 600))
     summaries = evaluate_runs(shown.folder, "cpu")
@@ -87,9 +88,9 @@ def test_demo_shows_both_scores_of_every_contender(
 def test_demo_says_who_is_above_and_whether_by_more_than_the_spread(
     erm: list[float], ours: list[float], text: str
 ) -> None:
-    scores = (erm, ours, [99.0, 99.0])
+    scores = (erm, ours, [50.0, 50.0], [99.0, 99.0])
     lines = [
-        DemoLine(c.label, c.colour, Score([90.0]), Score(ood, digits=1), np.zeros((2, 1)))
+        DemoLine(c.label, c.colour, Score([90.0]), Score(ood, digits=1), [])
         for c, ood in zip(CONTENDERS, scores, strict=True)
     ]
     assert demo.verdict(lines) == f"Under shift {text}"
