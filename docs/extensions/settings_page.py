@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from canet.methods import METHODS, Method, Settings
+from canet.methods import EVERY_METHOD, Auto, Method, Settings
 from canet.settings import describe_settings
 
 PAGE = Path(__file__).parents[1] / "settings.md"
@@ -20,11 +20,11 @@ def tables() -> str:
     """The settings of all methods, then what each method adds, as Markdown."""
     common = describe_settings(Settings)
     parts = ["## For every method\n\n" + table(common)]
-    parts += [section(method, common) for method in METHODS.values()]
+    parts += [section(method, common) for method in EVERY_METHOD.values()]
     return "\n".join(parts)
 
 
-def section(method: type[Method], common: dict[str, dict[str, Any]]) -> str:
+def section(method: type[Method] | type[Auto], common: dict[str, dict[str, Any]]) -> str:
     """A method's summary and paper, and the settings that only it has or has other defaults for."""
     settings = describe_settings(method.settings_type)
     own = {name: entry for name, entry in settings.items() if entry != common.get(name)}

@@ -15,12 +15,13 @@ import torch
 
 import canet
 from canet.choice.auto import WORK, AutoTrainer, with_weights
-from canet.choice.portfolio import PRESETS, RECIPES
+from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError
+from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import AutoSettings
 from canet.store.result import Candidate
+from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
 from canet.util.processes import Processes
 from tests.choice.small import INSIDE, few_models, small_task
@@ -187,6 +188,29 @@ def test_class_weights_are_part_of_a_kept_choice(few_models: None, tmp_path: Pat
     assert same(weighted, trainer(class_weight=weights).run(0, tmp_path))
     with pytest.raises(CanetError, match="other labels"):
         trainer().run(0, tmp_path)
+
+
+def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved = Recipe("canet", "gcn", {"interventions": "inferred"})
+    task = small_task()
+    one_column = replace(
+        task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
+    )
+    monkeypatch.setitem(PRESETS, "robust", (moved, Recipe("erm", "mlp")))
+    with pytest.warns(InputWarning, match="two or more columns"):
+        found = trainer(one_column).run(0).result.candidates
+    assert [one.name for one in found] == ["erm-mlp"]
+    with Processes(1) as pool, pytest.warns(InputWarning, match="two or more columns"):
+        assert len(trainer(one_column, pool=pool).run(0).result.candidates) == 1
+    monkeypatch.setitem(PRESETS, "robust", (moved,))
+    with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
+        trainer(one_column).run(0)
+
+
+def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> None:
+    list(trainer().try_all(0, tmp_path / "run" / WORK))
+    with pytest.raises(CanetError, match="no finished run"):
+        find_runs(tmp_path)
 
 
 def test_curves_of_epochs_are_refused() -> None:

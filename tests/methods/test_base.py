@@ -98,11 +98,16 @@ def test_class_weights_reach_the_training_of_every_method(name: str) -> None:
     assert not all(plain[key].equal(weighted[key]) for key in plain)
 
 
-def test_a_run_folder_that_would_not_tell_class_weights_is_refused(tmp_path: Path) -> None:
-    trainer = Trainer(tiny_task(), "erm", device="cpu", epochs=1, class_weight=torch.ones(3))
-    with pytest.raises(CanetError, match="does not tell class weights: train without a folder"):
-        trainer.run(0, folder=tmp_path / "run")
-    assert not list(tmp_path.iterdir())
+def test_a_run_folder_holds_the_run_with_the_same_class_weights_alone(tmp_path: Path) -> None:
+    def run(weights: list[float] | None) -> Any:
+        tensor = None if weights is None else torch.tensor(weights)
+        how = {"device": "cpu", "epochs": 1, "class_weight": tensor}
+        return Trainer(tiny_task(), "erm", **how).run(0, tmp_path / "run")
+
+    assert run([1.0, 2.0, 3.0]).result == run([1.0, 2.0, 3.0]).result
+    for others in ([1.0, 2.0, 4.0], None):
+        with pytest.raises(CanetError, match="other labels"):
+            run(others)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -31,6 +31,7 @@ from canet.training import METRICS, Run, Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.training.trainer import device_name, peak_memory_mb, pick_device, versions
+from canet.util.files import WriteError
 from canet.util.processes import Pool, run_all
 from canet.util.seeds import checked_seed
 from canet.util.torch_state import seeded
@@ -38,8 +39,6 @@ from canet.util.torch_state import seeded
 MOST_MEMBERS = 5
 WORK = ".candidates"
 """Folder of a run's trainings, while it is not finished."""
-
-
 Logits: TypeAlias = dict[str, Tensor]
 """Name of a split → what a model predicts $[n, C]$, on the CPU."""
 
@@ -70,11 +69,12 @@ class _Job(NamedTuple):
 class _Training(NamedTuple):
     """What comes of one training; the method and its logits only where nothing is held out."""
 
-    validation: float
-    held_out: float
-    seconds: float
-    method: Any
-    logits: Logits
+    validation: float = math.nan
+    held_out: float = math.nan
+    seconds: float = 0.0
+    method: Any = None
+    logits: Logits = {}  # noqa: RUF012  # of a tuple, which nobody changes
+    failure: str = ""
 
 
 class AutoTrainer:
@@ -144,6 +144,8 @@ class AutoTrainer:
                 shutil.rmtree(work, ignore_errors=True)
                 return Run(self.config(seed), place.read_result(), {}, self.load(place))
         begin, tried = time.monotonic(), list(self.try_all(seed, work, on_progress))
+        if not tried:
+            raise CanetError("no model could be trained: the warnings above say why")
         candidates = with_weights([one.candidate for one in tried])
         pairs = zip(tried, candidates, strict=True)
         chosen = [(one, candidate.weight) for one, candidate in pairs if candidate.weight]
@@ -195,6 +197,10 @@ class AutoTrainer:
                     on_progress(done, len(recipes) * len(shifts), found[0].validation)
             if not found:
                 return
+            if failure := next((one.failure for one in found if one.failure), ""):
+                text = f"model '{recipe.name}' is left out: {failure}"
+                warnings.warn(text, InputWarning, stacklevel=2)
+                continue
             names = [shift.name for shift in shifts if shift]
             candidate = Candidate(
                 name=recipe.name,
@@ -273,6 +279,7 @@ class AutoTrainer:
         alone = copy(self)
         alone.pool = None
         waiting: list[_Job] = []
+        over: set[Path | None] = set()
 
         def start(job: _Job) -> Future[dict[str, bytes]]:
             waiting.append(job)
@@ -289,29 +296,41 @@ class AutoTrainer:
                 files = pool.submit(alone.train_elsewhere, job).result()
             if files:
                 job.place.write_finished(files)
-            while waiting and waiting[0].place.finished:
+            over.add(job.folder)
+            while waiting and waiting[0].folder in over:
                 yield waiting.pop(0)
 
     def train_elsewhere(self, job: _Job) -> dict[str, bytes]:
-        """The files of a training's run folder, made on a machine that need not share our disk."""
+        """The files of a training's run folder, made on a machine that need not share our disk.
+
+        None where the training failed: it will fail here, too, and say why.
+        """
         with tempfile.TemporaryDirectory(prefix="canet-") as folder:
             place = RunFolder(Path(folder) / job.place.path.name)
-            self._train(job._replace(folder=place.path))
+            if self._train(job._replace(folder=place.path)).failure:
+                return {}
             return {name: (place.path / name).read_bytes() for name in place.files}
 
     def _train(self, job: _Job) -> _Training:
         """Train a model, without what a shift holds out."""
         begin = time.monotonic()
         trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "interventions move", InputWarning)
-            run = trainer.run(job.seed, job.folder)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "interventions move", InputWarning)
+                run = trainer.run(job.seed, job.folder)
+        except WriteError:
+            raise
+        except CanetError as error:
+            return _Training(failure=str(error))
         scores, method, logits = run.result.scores, None, {}
         if not job.shift:
             with seeded(0, self.device, self.threads):
                 logits = _on_cpu(trainer.fields.logits(run.method.eval()))
             method = run.method.cpu()
-        held_out = scores.get(f"{OOD}{HELD_OUT}", math.nan)
+        held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
+        if not math.isfinite(held_out):
+            return _Training(failure="its output is not finite on a part that was held out")
         return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,27 +11,24 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from canet.choice import AutoTrainer, Ensemble, EnsembleReader, Reader
+from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
-from canet.data.task import ShiftTask
 from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
+from canet.estimator.fitting import class_weights, settings_of
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, Auto, AutoSettings, Settings, check_backbone
+from canet.methods import METHODS, Auto
 from canet.nn.model import Prediction
-from canet.presets import changed
 from canet.settings import describe_settings
-from canet.training import METRICS, Run, Trainer
+from canet.training import METRICS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
-from canet.util.processes import open_pool
-from canet.util.progress import Display, fit_display
+from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -161,7 +157,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             time: Numbers or dates $[N]$.
             graph: Number or name $[N]$ of each node's graph, where several come in one.
         """
-        settings = self._settings()
+        settings = settings_of(self, self._given_settings())
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared = prepare_graph(data, graph, bool(self.undirected))
@@ -170,17 +166,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             given = (train, valid, environment, time)
             own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
             task = own.task
-            weights = self._class_weights(own.classes, task.data.y[task.train])
+            weights = class_weights(self.class_weight, own.classes, task.data.y[task.train])
             display.stage("training")
-            if isinstance(settings, AutoSettings):
-                run = self._choose(task, settings, weights, seed, display)
-            else:
-                how = self.backbone_name, settings, self.device
-                threads = torch.get_num_threads()
-                trainer = Trainer(task, self.method, *how, class_weight=weights, threads=threads)
-                report = display.of_training(f"{self.method}-{self.backbone_name}")
-                run = trainer.run(seed, on_progress=report)
-                prepared.graphs[run.method.model.operators] = trainer.fields.graph()
+            run = train(self, task, settings, weights, seed, display, prepared)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
             reference = build_reference(task, reader, seed, data.get("node_id"))
@@ -342,39 +330,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         save_classifier(self, Path(path))
 
-    def _settings(self) -> Settings:
-        """The settings of the method, with those that were given."""
-        changes = self._given_settings()
-        if self.epochs is not None:
-            changes["epochs"] = self.epochs
-        if self.method != Auto.name:
-            check_backbone(self.backbone_name)
-            return changed(self.method, changes)
-        if self.backbone is not None:
-            raise InputError("method 'auto' chooses the backbone: leave it out, or name a method")
-        return changed(self.method, changes | {"preset": self.preset})
-
-    def _choose(
-        self,
-        task: ShiftTask,
-        settings: AutoSettings,
-        weights: Tensor | None,
-        seed: int,
-        display: Display,
-    ) -> Run:
-        """The ensemble of `auto`."""
-        pool = open_pool(self.n_jobs, self.ray, self.device)
-        threads = torch.get_num_threads() if pool is None else 1
-        with pool or nullcontext():
-            limits = self.time_limit, pool
-            trainer = AutoTrainer(task, settings, self.device, weights, threads, *limits)
-            folder = None
-            if self.checkpoints is not None:
-                folder = Path(self.checkpoints) / trainer.config(seed).name / f"seed-{seed}"
-            return trainer.run(
-                seed, folder, on_progress=display.of_training("auto", unit="training")
-            )
-
     @staticmethod
     def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
         several = isinstance(method, Ensemble)
@@ -386,22 +341,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             self.feature_names_in_ = np.array(encoding.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
-
-    def _class_weights(self, classes: np.ndarray, y: Tensor) -> Tensor | None:
-        """Weights $[C]$ for class ids $[n]$ of the training nodes."""
-        if self.class_weight is None:
-            return None
-        try:
-            weights = compute_class_weight(self.class_weight, classes=classes, y=classes[y.numpy()])
-            tensor = torch.tensor(weights, dtype=torch.float32)
-        except (ValueError, TypeError) as error:
-            raise InputError(
-                f"class_weight {str(self.class_weight)[:60]!r} does not fit ({error}): give "
-                "'balanced' or {class: weight}"
-            ) from error
-        if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
-            raise InputError("class_weight must have numbers from 0 on, not all of them 0")
-        return tensor
 
     def _seed(self) -> int:
         if self.random_state is None or isinstance(self.random_state, np.random.RandomState):

@@ -30,7 +30,7 @@ class Auto:
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
     summary = "the average of the models that do best on parts of the training data held out"
-    paper = "no paper: docs/results/choice.md"
+    paper = "No paper: measured in docs/results/choice.md"
     needs_environments = False
     capturable = False
     settings_type = AutoSettings

@@ -19,7 +19,7 @@ def _warn(error: OSError) -> None:
 
 
 def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> Iterator[Path]:
-    """`root` and the folders below it by name, links followed, each folder once.
+    """`root` and the folders below it by name, links followed, each folder once; no hidden ones.
 
     Args:
         root: Where to begin; a file or a missing folder gives nothing.
@@ -37,5 +37,5 @@ def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> 
             names.clear()
             continue
         seen.add(place)
-        names.sort()
+        names[:] = sorted(name for name in names if not name.startswith("."))
         yield Path(path)

@@ -1,0 +1,97 @@
+"""`auto` on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canet.training import Trainer
+from tests.choice.small import few_models
+from tests.cli.commands import Canet, call
+from tests.cli.test_graphs import write_folder
+
+__all__ = ["few_models"]
+FIT = ("fit", "graph", "--label", "topic", "--undirected", "--epochs", 3, "--set", "hidden=8")
+
+
+@pytest.fixture
+def place(tmp_path: Path, few_models: None) -> Path:
+    write_folder(tmp_path / "graph", 120, 0)
+    return tmp_path
+
+
+def test_fit_says_what_was_chosen_and_why(place: Path) -> None:
+    answer = call(place, *FIT, "--device", "cpu", "--out", "model")
+    assert answer.code == 0
+    for words in ("erm-mlp", "best 2 of 3 models", "group 1", "validation"):
+        assert words in answer.out
+    assert not (place / "model" / ".checkpoints").exists()
+    assert call(place, "predict", "model", "graph", "--out", "p.csv").code == 0
+    assert "auto, 3 classes" in call(place, "diagnose", "model", "graph").out
+
+
+def test_a_fit_that_was_stopped_continues(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = call(place, *FIT, "--device", "cpu", "--out", "whole", "--json").content
+    real, calls = Trainer._train, list[int]()
+
+    def counted(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    monkeypatch.setattr(Trainer, "_train", counted)
+    stopped = call(place, *FIT, "--device", "cpu", "--out", "half", "--quiet")
+    assert stopped.code == 130
+    assert (place / "half" / ".checkpoints").is_dir()
+    half = call(place, *FIT, "--device", "cpu", "--out", "half", "--json").content
+    assert len(calls) == 16  # 15 trainings, one of them begun twice
+    for content in (whole, half):
+        del content["model"]
+        for row in content["leaderboard"]:
+            del row["seconds"]
+    assert half == whole
+
+
+def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    one, two = (
+        call(place, *FIT, "--device", "cpu", "--jobs", jobs, "--out", f"m{jobs}", "--json").content
+        for jobs in (1, 2)
+    )
+    assert one["scores"] == two["scores"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--backbone", "sage"), "--backbone"),
+        (("--preset", "slow"), "robust"),
+        (("--set", "tau=2"), "canet"),
+    ],
+)
+def test_what_auto_cannot_take_is_refused(
+    place: Path, options: tuple[str, ...], words: str
+) -> None:
+    answer = call(place, *FIT, *options, "--out", "model")
+    assert answer.code == 2
+    assert words in answer.err
+    assert not (place / "model").exists()
+
+
+def test_a_run_of_auto_is_scored_again_and_reported(
+    canet: Canet, work: Path, few_models: None
+) -> None:
+    how = ("--epochs", 2, "--set", "hidden=8", "--device", "cpu", "--json")
+    content = canet("train", "synthetic", "--method", "auto", *how).content
+    assert (content["method"], content["backbone"]) == ("auto", "auto")
+    assert content["selection"] == "best rating"
+    again = canet("evaluate", "runs", "--device", "cpu", "--json").content
+    assert again["scores"] == content["scores"]
+    canet("train", "synthetic", "--method", "erm", *how)
+    assert canet("report", "runs", "-o", "report.html").code == 0
+    page = (work / "report.html").read_text(encoding="utf-8")
+    assert ">Auto<" in page

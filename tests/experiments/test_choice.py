@@ -1,0 +1,47 @@
+"""The comparison of what `auto` chooses: the page shows what it gave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canet.choice import auto
+from experiments import choice
+from tests.choice.small import FEW
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_shows_what_the_cases_gave() -> None:
+    text = (ROOT / "results/choice/cases.jsonl").read_text(encoding="utf-8")
+    page = (ROOT / "docs/results/choice.md").read_text(encoding="utf-8")
+    for line in choice.tables([json.loads(line) for line in text.splitlines()]).splitlines()[1:]:
+        assert line in page
+
+
+def test_regret_is_to_the_best_model_of_each_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(choice.PRESETS, "robust", FEW)
+    models = {recipe.name: {"x": 10.0 * i} for i, recipe in enumerate(FEW)}
+    shared = {"protocol": "paper", "generator": "shared", "draw": 0, "rankings": {}}
+    cases = [
+        {**shared, "task": task, "models": models, "ways": {"auto": {"x": score}}}
+        for task, score in (("cora", 15.0), ("webkb", 19.0))
+    ]
+    halves = {"all": choice._by_transfer(cases)}
+    assert choice._regret_row("auto", halves) == ["auto", "3.0", "4.6", "5.0"]
+    assert choice._best_everywhere(halves["all"]) == FEW[-1].name
+
+
+@pytest.mark.slow
+def test_a_case_is_examined(monkeypatch: pytest.MonkeyPatch, data_root: Path) -> None:
+    monkeypatch.setenv("CANET_DATA_ROOT", str(data_root))
+    monkeypatch.setitem(auto.PRESETS, "robust", FEW)
+    monkeypatch.setattr(choice, "ERM", FEW[0].name)
+    case = choice.Case("webkb", "texas", "shared", 0)
+    found = choice.examine(case, "cpu", ["features", "degree", "communities"])
+    assert {"groups", "degree", "communities", "features", "validation", "rating"} == set(
+        found["rankings"]
+    )
+    assert set(found["ways"]["auto"]) == {"cornell", "wisconsin"}
