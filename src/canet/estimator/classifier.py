@@ -168,7 +168,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             task = own.task
             weights = class_weights(self.class_weight, own.classes, task.data.y[task.train])
             display.stage("training")
-            run = train(self, task, settings, weights, seed, display, prepared)
+            run = train_model(self, task, settings, weights, seed, display, prepared)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
             reference = build_reference(task, reader, seed, data.get("node_id"))

@@ -33,7 +33,7 @@ def settings_of(model: Any, given: dict[str, Any]) -> Settings:
     return changed(model.method, changes | {"preset": model.preset})
 
 
-def train(
+def train_model(
     model: Any,
     task: ShiftTask,
     settings: Settings,
