@@ -19,7 +19,7 @@ from canet.data.checks import check_features, check_nodes
 from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
-from canet.estimator.fitting import class_weights, settings_of
+from canet.estimator.fitting import class_weights, settings_of, train_model
 from canet.estimator.reference import build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, Auto
