@@ -245,7 +245,8 @@ def _ways(scores: Mapping[Transfer, Mapping[str, float]]) -> list[str]:
     """Other ways to choose that every transfer has."""
     first = next(iter(scores.values()))
     common = [name for name in first if all(name in own for own in scores.values())]
-    return [name for name in common if ", " in name and not name.startswith("rating, best 5")]
+    repeated = {"rating, best 5", "groups, all", "validation, all"}
+    return [name for name in common if ", " in name and name not in repeated]
 
 
 def _means(

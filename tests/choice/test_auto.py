@@ -68,7 +68,7 @@ def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None
 
 
 def test_presets_grow_and_no_model_is_there_twice() -> None:
-    assert PRESETS["fast"] == PRESETS["robust"][:4]
+    assert PRESETS["fast"] == PRESETS["robust"][:3]
     assert PRESETS["robust"] == PRESETS["best"][: len(PRESETS["robust"])]
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
 

@@ -53,7 +53,7 @@ RECIPES = (
     Recipe("erm", "sage", {**NORM, "features": "rows"}),
 )
 PRESETS: dict[PresetName, tuple[Recipe, ...]] = {
-    "fast": RECIPES[:4],
+    "fast": RECIPES[:3],
     "robust": RECIPES[:12],
     "best": RECIPES,
 }

@@ -31,7 +31,7 @@ DATA_SEEDS = (0, 1)
 EPOCHS, AUTO_EPOCHS = 200, 20
 MOST_JOBS = 4
 NOTE = """\
-Epoch selected on validation data, which is in distribution; Auto rates four models also on
+Epoch selected on validation data, which is in distribution; Auto rates three models also on
 parts of the training data that it holds out, and averages the best two. Protocol of the paper:
 users under shift have copies in the training domains. For users never seen before:
     canet train synthetic --protocol disjoint"""
