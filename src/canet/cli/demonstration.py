@@ -28,7 +28,7 @@ from canet.util.console import print_table
 from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1)
-EPOCHS, AUTO_EPOCHS = 200, 20
+EPOCHS, AUTO_EPOCHS = 200, 30
 MOST_JOBS = 4
 NOTE = """\
 Epoch selected on validation data, which is in distribution; Auto rates three models also on
