@@ -231,13 +231,13 @@ def _by_transfer(cases: Sequence[Mapping[str, Any]]) -> dict[Transfer, dict[str,
                 found[*_source(case), test][name].append(score)
     means = {t: {name: mean(of) for name, of in names.items()} for t, names in found.items()}
     for names in means.values():
-        names[HINDSIGHT] = max(names[recipe.name] for recipe in PRESETS["robust"])
+        names[HINDSIGHT] = max(names[recipe.name] for recipe in PRESETS["robust-1"])
     return means
 
 
 def _best_everywhere(scores: Mapping[Transfer, Mapping[str, float]]) -> str:
     """The single model with the best mean over all transfers."""
-    names = [recipe.name for recipe in PRESETS["robust"]]
+    names = [recipe.name for recipe in PRESETS["robust-1"]]
     return max(names, key=lambda name: mean(own[name] for own in scores.values()))
 
 

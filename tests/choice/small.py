@@ -13,7 +13,11 @@ from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 
 INSIDE, ALL = 240, 300
-FEW = (Recipe("erm", "sage"), Recipe("erm", "mlp"), Recipe("erm", "gcn", {"norm": "layer"}))
+FEW = (
+    Recipe("erm", "sage"),
+    Recipe("erm", "mlp"),
+    Recipe("erm", "gcn", {"norm": "layer", "features": "standardised"}),
+)
 
 
 def small_task(**changes: Any) -> ShiftTask:
@@ -46,4 +50,4 @@ def small_task(**changes: Any) -> ShiftTask:
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """`robust` tries three models."""
-    monkeypatch.setitem(auto.PRESETS, "robust", FEW)
+    monkeypatch.setitem(auto.PRESETS, "robust-1", FEW)

@@ -20,6 +20,7 @@ from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import AutoSettings
+from canet.methods.auto import PRESET_NAMES
 from canet.store.result import Candidate
 from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
@@ -68,9 +69,15 @@ def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None
 
 
 def test_presets_grow_and_no_model_is_there_twice() -> None:
-    assert PRESETS["fast"] == PRESETS["robust"][:3]
-    assert PRESETS["robust"] == PRESETS["best"][: len(PRESETS["robust"])]
+    assert PRESETS["fast-1"] == PRESETS["robust-1"][:3]
+    assert PRESETS["robust-1"] == PRESETS["best-1"][: len(PRESETS["robust-1"])]
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+
+
+def test_a_preset_is_kept_with_its_number() -> None:
+    assert AutoSettings().preset == "robust-1"
+    assert AutoSettings(preset="fast") == AutoSettings(preset="fast-1")
+    assert set(PRESETS) == set(PRESET_NAMES.values())
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
@@ -80,7 +87,7 @@ def test_every_model_trains_with_its_own_settings_and_those_of_all(
     settings = recipe.settings(QUICK)
     assert (settings.epochs, settings.hidden) == (4, 8)
     assert all(getattr(settings, name) == value for name, value in recipe.own.items())
-    monkeypatch.setitem(PRESETS, "robust", (recipe,))
+    monkeypatch.setitem(PRESETS, "robust-1", (recipe,))
     (found,) = trainer().run(0).result.candidates
     assert (found.method, found.backbone, found.settings) == (
         recipe.method,
@@ -94,7 +101,7 @@ def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) ->
     from canet.choice.shifts import HELD_OUT, simulate_shifts
 
     task, chosen = small_task(), trainer().run(3)
-    for recipe, found in zip(PRESETS["robust"], chosen.result.candidates, strict=True):
+    for recipe, found in zip(PRESETS["robust-1"], chosen.result.candidates, strict=True):
 
         def score(part: ShiftTask, split: str, recipe: Any = recipe) -> float:
             how = recipe.method, recipe.backbone, recipe.settings(QUICK), "cpu"
@@ -112,7 +119,7 @@ def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
     members = [c for c in chosen.result.candidates if c.weight]
     parts = []
     for member in members:
-        (recipe,) = [recipe for recipe in PRESETS["robust"] if recipe.name == member.name]
+        (recipe,) = [recipe for recipe in PRESETS["robust-1"] if recipe.name == member.name]
         alone = trainer().trainer(task, recipe)
         method = alone.run(0).method.eval()
         with torch.no_grad():
@@ -196,13 +203,13 @@ def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.Monke
     one_column = replace(
         task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
     )
-    monkeypatch.setitem(PRESETS, "robust", (moved, Recipe("erm", "mlp")))
+    monkeypatch.setitem(PRESETS, "robust-1", (moved, Recipe("erm", "mlp")))
     with pytest.warns(InputWarning, match="two or more columns"):
         found = trainer(one_column).run(0).result.candidates
     assert [one.name for one in found] == ["erm-mlp"]
     with Processes(1) as pool, pytest.warns(InputWarning, match="two or more columns"):
         assert len(trainer(one_column, pool=pool).run(0).result.candidates) == 1
-    monkeypatch.setitem(PRESETS, "robust", (moved,))
+    monkeypatch.setitem(PRESETS, "robust-1", (moved,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
         trainer(one_column).run(0)
 
@@ -234,7 +241,7 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     assert [row["rating"] for row in board] == sorted((r["rating"] for r in board), reverse=True)
     assert {"without north", "without south"} <= set(board[0])
     assert sum(row["weight"] for row in board) == pytest.approx(1)
-    assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust"])
+    assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust-1"])
     assert model.predict_proba(own_graph()).shape == (60, 3)
     assert model.embed(own_graph()).shape == (60, 16)
     assert fitted(method="erm").leaderboard() == []
@@ -292,7 +299,6 @@ def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None)
     assert np.allclose(found, expected, atol=1e-5)
     fewer = data.clone()
     fewer.edge_index = graph.edge_index[:, ::2]
-    fewer.batch = torch.from_numpy(graph.graph)
     found = torch.from_numpy(graph.predict_edges(fewer.edge_index)).softmax(dim=1).numpy()
     assert np.allclose(found, model.predict_proba(fewer), atol=1e-5)
     assert canet.diagnose(model, None, data).model.method == "auto"

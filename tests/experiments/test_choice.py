@@ -22,7 +22,7 @@ def test_the_page_shows_what_the_cases_gave() -> None:
 
 
 def test_regret_is_to_the_best_model_of_each_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(choice.PRESETS, "robust", FEW)
+    monkeypatch.setitem(choice.PRESETS, "robust-1", FEW)
     models = {recipe.name: {"x": 10.0 * i} for i, recipe in enumerate(FEW)}
     shared = {"protocol": "paper", "generator": "shared", "draw": 0, "rankings": {}}
     cases = [
@@ -37,7 +37,7 @@ def test_regret_is_to_the_best_model_of_each_transfer(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_a_case_is_examined(monkeypatch: pytest.MonkeyPatch, data_root: Path) -> None:
     monkeypatch.setenv("CANET_DATA_ROOT", str(data_root))
-    monkeypatch.setitem(auto.PRESETS, "robust", FEW)
+    monkeypatch.setitem(auto.PRESETS, "robust-1", FEW)
     monkeypatch.setattr(choice, "ERM", FEW[0].name)
     case = choice.Case("webkb", "texas", "shared", 0)
     found = choice.examine(case, "cpu", ["features", "degree", "communities"])

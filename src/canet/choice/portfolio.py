@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from canet.methods import AutoSettings, Settings, get_method
-from canet.methods.auto import PresetName
 from canet.settings import override
 
 
@@ -52,8 +51,8 @@ RECIPES = (
     Recipe("erm", "sage", {**NORM, "features": "centred"}),
     Recipe("erm", "sage", {**NORM, "features": "rows"}),
 )
-PRESETS: dict[PresetName, tuple[Recipe, ...]] = {
-    "fast": RECIPES[:3],
-    "robust": RECIPES[:12],
-    "best": RECIPES,
+PRESETS: dict[str, tuple[Recipe, ...]] = {
+    "fast-1": RECIPES[:3],
+    "robust-1": RECIPES[:12],
+    "best-1": RECIPES,
 }
