@@ -27,7 +27,7 @@ from canet.data.task import ShiftTask
 from canet.methods import Settings
 from canet.training import Trainer
 from canet.training.fields import TaskFields
-from canet.training.loop import EPOCHS_BETWEEN_LOOKS
+from canet.training.loop import EPOCHS_BETWEEN_CHECKS
 from canet.util.memory import keep_freed_memory
 
 SAME_NODES = "erm on the same nodes"
@@ -36,8 +36,8 @@ CONTENDERS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
 PUBLISHED_EPOCHS = 500
 LOOKS = 3  # on a GPU, of the run that warms up: recorded before the first, timed after
 FEWEST = {"cpu": 3, "cuda": 60}
-MOST = {"cpu": 50, "cuda": PUBLISHED_EPOCHS - EPOCHS_BETWEEN_LOOKS}
-FEWEST_PLAIN, MOST_PLAIN = 2, 100
+MOST = {"cpu": 50, "cuda": PUBLISHED_EPOCHS - EPOCHS_BETWEEN_CHECKS}
+MIN_PLAIN, MAX_PLAIN = 2, 100
 
 
 class Clock:
@@ -91,7 +91,7 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
         return time.perf_counter() - begin
 
     epoch()
-    while len(times) < FEWEST_PLAIN or (sum(times) < seconds and len(times) < MOST_PLAIN):
+    while len(times) < MIN_PLAIN or (sum(times) < seconds and len(times) < MAX_PLAIN):
         times.append(epoch())
     return {"times": times}
 
@@ -125,7 +125,7 @@ def _engine(
     The process keeps freed memory, as those of the command line do.
     """
     keep_freed_memory()
-    between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
+    between = EPOCHS_BETWEEN_CHECKS if device.type == "cuda" else 1
     short = _trainer(case, contender, task, device, LOOKS * between)
     clock = Clock()
     short.run(on_progress=clock)

@@ -20,7 +20,7 @@ from benchmarks.memory import Meter, out_of_memory
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph
-from canet.training.loop import EPOCHS_BETWEEN_LOOKS, Loop, train_loops
+from canet.training.loop import EPOCHS_BETWEEN_CHECKS, Loop, train_loops
 from canet.training.metrics import accuracy
 from canet.util.torch_state import seeded
 
@@ -77,7 +77,7 @@ def measure_point(backbone: str, axis: str, value: int, device: torch.device) ->
 def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, Any]:
     """Times per epoch and peak memory on a random graph, or that it died for memory."""
     meter = Meter(device)
-    between = EPOCHS_BETWEEN_LOOKS if device.type == "cuda" else 1
+    between = EPOCHS_BETWEEN_CHECKS if device.type == "cuda" else 1
     settings = CaNetSettings(
         hidden=size.hidden,
         num_layers=size.layers,

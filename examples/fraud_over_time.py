@@ -78,7 +78,7 @@ def main() -> None:
 
     newest = steps(graphs["local"], 46, 49)
     suspects = torch.from_numpy(model.predict_proba(newest)[:, 1]).topk(3)
-    unlike = model.unlike_training(newest)
+    unlike = model.novelty_score(newest)
     print(
         "\nmost suspicious of steps 46-49, to the last model (node, probability, unlike training):"
     )

@@ -83,7 +83,7 @@ def main() -> None:
     print(f"validation accuracy: {model.scores_['valid']:.1%}")
 
     probability = model.predict_proba(new_data)
-    unlike = model.unlike_training(new_data)
+    unlike = model.novelty_score(new_data)
     print(f"\n{new.name}: {new_data.num_nodes:,} nodes, the first of them")
     for i, prediction in enumerate(model.predict(new_data)[:3]):
         print(

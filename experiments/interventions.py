@@ -372,7 +372,7 @@ def _found(finished: Finished, jobs: list[RunConfig]) -> Iterator[tuple[int, int
     for place in finished.places(jobs):
         findings = place.read_result().findings
         assert findings is not None
-        columns = findings.moved_columns
+        columns = findings.shifted_columns
         first = findings.num_columns - NUM_SPURIOUS
         of_block = sum(column >= first for column in columns)
         yield of_block, len(columns) - of_block

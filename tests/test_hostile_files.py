@@ -22,8 +22,8 @@ from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_files
-from tests.own_graphs import own_graph
-from tests.own_tables import write_folder
+from tests.user_graphs import own_graph
+from tests.user_tables import write_folder
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 import canet
 from canet.data.graph_files.arrays import write_npz
 from canet.errors import InputError
-from tests.own_graphs import own_graph
-from tests.own_tables import ROLES, write_folder
+from tests.user_graphs import own_graph
+from tests.user_tables import ROLES, write_folder
 
 TIMES = 200
 MEGABYTES = 48

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 import canet
 from canet.data.user_graph import read_user_graph
 from canet.errors import CanetError
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 
 QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
 CAREFUL = settings(
@@ -159,7 +159,7 @@ def check_predictions(model: canet.NodeClassifier, data: Data, nodes: Any = None
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
         assert len(model.predict(data, nodes=nodes)) == len(probabilities)
         assert np.isfinite(model.embed(data, nodes=nodes)).all()
-        assert np.isfinite(model.unlike_training(data, nodes=nodes)).all()
+        assert np.isfinite(model.novelty_score(data, nodes=nodes)).all()
 
 
 @pytest.fixture(scope="module")

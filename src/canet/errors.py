@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-MOST_LISTED = 5
+MAX_LISTED = 5
 """How many names a message lists."""
-LONGEST_NAME = 60
+MAX_NAME_LENGTH = 60
 """Letters of an unknown name that a message shows."""
 NEAR = 0.65
 """Least similarity of a suggested name: one wrong letter in three is 0.67."""
@@ -50,7 +50,7 @@ class InputWarning(UserWarning):
 
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
     """An error for a `name` that is not `valid`; it suggests the nearest valid one."""
-    names, shown = list(valid), " ".join(str(name).split())[:LONGEST_NAME]
+    names, shown = list(valid), " ".join(str(name).split())[:MAX_NAME_LENGTH]
     nearest = get_close_matches(shown, names, n=1, cutoff=NEAR)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return CanetError(f"unknown {kind} '{shown}': {hint}valid are {', '.join(names)}")
@@ -65,9 +65,9 @@ def check_name(kind: str, name: Any, valid: Iterable[str]) -> None:
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:
     """The first items and how many more there are; `count` is their number, where it is known."""
-    texts = [str(item) for item in (items if count is None else islice(items, MOST_LISTED))]
-    more = (len(texts) if count is None else count) - MOST_LISTED
-    return ", ".join(texts[:MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    texts = [str(item) for item in (items if count is None else islice(items, MAX_LISTED))]
+    more = (len(texts) if count is None else count) - MAX_LISTED
+    return ", ".join(texts[:MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def plain(text: object) -> str:

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from canet.errors import CanetError, check_name
 
 S = TypeVar("S")
-LARGEST = 10**6
+MAX_NUMBER = 10**6
 """What a number is at most unless a setting says otherwise: beyond it nothing can be trained."""
-LONGEST_SHOWN = 40
+MAX_VALUE_LENGTH = 40
 
 
 def setting(
@@ -24,7 +24,7 @@ def setting(
     minimum: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    maximum: float = LARGEST,
+    maximum: float = MAX_NUMBER,
     search: Sequence[Any] = (),
 ) -> Any:
     """A dataclass field that knows what it is for, which values are valid and which to search."""
@@ -141,7 +141,7 @@ def _shown(value: Any) -> str:
         text = " ".join(str(value).split())
     except ValueError:  # Python writes no integer with thousands of digits
         text = type(value).__name__
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
 def _parsed(value: Any, hint: Any) -> Any:

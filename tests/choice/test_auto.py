@@ -26,7 +26,7 @@ from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
 from canet.util.processes import Processes
 from tests.choice.small import INSIDE, few_models, small_task
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 from tests.ray_cluster import cluster
 
 __all__ = ["cluster", "few_models"]
@@ -267,7 +267,7 @@ def test_what_auto_cannot_take_is_an_error(params: dict[str, Any], words: str) -
 
 PREDICT = """
 import sys, numpy, canet
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(own_graph()))
 """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from canet.choice.shifts import HELD_OUT, MOST_SHIFTS, simulate_shifts, training_part
+from canet.choice.shifts import HELD_OUT, MAX_SHIFTS, simulate_shifts, training_part
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from tests.choice.small import ALL, INSIDE, small_task
@@ -47,7 +47,7 @@ def test_environments_are_held_out_and_groups_too() -> None:
 def test_many_environments_are_held_out_several_at_a_time() -> None:
     task = small_task(environment=torch.arange(ALL) % 12)
     assert names(task)[:2] == ["without 0, 5, 10", "without 1, 6, 11"]
-    assert len(names(task)) == MOST_SHIFTS + len(GROUPS)
+    assert len(names(task)) == MAX_SHIFTS + len(GROUPS)
 
 
 def test_the_latest_nodes_are_held_out() -> None:

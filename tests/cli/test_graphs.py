@@ -123,7 +123,7 @@ def test_predictions_of_another_month_have_a_row_a_node(place: Path, tmp_path: P
         "probability_blue",
         "probability_green",
         "probability_red",
-        "unlike_training",
+        "novelty_score",
     ]
     assert content["nodes"] == 70
     assert content["labelled"] == 56

@@ -12,7 +12,7 @@ import torch
 from canet.cli.verification import verify
 from canet.errors import CanetError
 from canet.methods import METHODS
-from canet.paper.reproduce import features_at_hand
+from canet.paper.reproduce import available_features
 from canet.report.results import find_results
 from canet.store import RunFolder
 from canet.store.model_folder import write_model
@@ -131,4 +131,4 @@ def test_runs_that_were_swapped_are_problems_of_verify_report_and_reproduce(tmp_
     with pytest.raises(CanetError, match="seed-0"):
         find_results(tmp_path)
     with pytest.raises(CanetError, match="seed-0"):
-        features_at_hand(tmp_path)
+        available_features(tmp_path)

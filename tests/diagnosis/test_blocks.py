@@ -72,7 +72,7 @@ def test_few_columns_without_names_are_a_block_each(model: Planted) -> None:
     assert numbered(feature_blocks(model)) == expected
 
 
-MOST_BLOCKS = 28
+MAX_BLOCKS = 28
 
 
 def blocks_of(x: Any, names: list[str] | None = None, read: int = 0) -> Blocks:
@@ -102,7 +102,7 @@ def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
     words[0], words[:, 7] = 1, 0
     x = sp.csr_matrix(np.hstack([words, factors(random, 300)]))
     blocks = blocks_of(x)
-    assert len(blocks) <= MOST_BLOCKS
+    assert len(blocks) <= MAX_BLOCKS
     for columns in blocks.values():
         assert (columns < 1000).all() or (columns >= 1000).all()
     assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 1030)]
@@ -111,7 +111,7 @@ def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
 def test_thousands_of_columns_are_clustered_all_the_same() -> None:
     x = sp.random(200, 5000, 0.02, "csr", np.float32, random_state=0)
     blocks = blocks_of(x)
-    assert 1 < len(blocks) <= MOST_BLOCKS
+    assert 1 < len(blocks) <= MAX_BLOCKS
     assert np.unique(np.concatenate(list(blocks.values()))).size > 4900
 
 
@@ -141,7 +141,7 @@ def test_of_many_unrelated_columns_the_one_that_is_read_is_alone(sparse: bool) -
     x = sp.csr_matrix(words) if sparse else random.normal(size=(300, 50))
     blocks = blocks_of(x, read=33)
     assert blocks["column 33"].tolist() == [33]
-    assert 20 < len(blocks) <= MOST_BLOCKS
+    assert 20 < len(blocks) <= MAX_BLOCKS
     assert np.unique(np.concatenate(list(blocks.values()))).size == x.shape[1]
 
 

@@ -17,7 +17,7 @@ from torch_geometric.utils import coalesce
 
 import canet
 from canet.errors import CanetError, InputError
-from tests.own_graphs import NAMES, own_graph
+from tests.user_graphs import NAMES, own_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
 
@@ -106,7 +106,7 @@ def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
     assert [layer.shape for layer in layers] == [(31, 3), (31, 3)]
     np.testing.assert_allclose(layers[0].sum(axis=1), 1, rtol=1e-5)
     assert model.embed(new).shape == (31, 8)
-    unlike = model.unlike_training(new)
+    unlike = model.novelty_score(new)
     assert unlike.shape == (31,)
     assert ((unlike >= 0) & (unlike <= 1)).all()
     with pytest.raises(InputError, match="erm"):
@@ -116,7 +116,7 @@ def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
 def test_nodes_far_from_training_are_unlike_it(model: canet.NodeClassifier) -> None:
     near, far = own_graph(30, seed=1), own_graph(30, seed=1)
     far.x = 3 * torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
-    assert model.unlike_training(far).mean() > model.unlike_training(near).mean() + 0.2
+    assert model.novelty_score(far).mean() > model.novelty_score(near).mean() + 0.2
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_other_ones() -> None:
@@ -308,7 +308,7 @@ import sys, torch
 torch.set_num_threads(1)
 import numpy as np
 import canet
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 new = own_graph(41, seed=3)
 for folder in sys.argv[2:]:
     model = canet.load(folder)
@@ -324,12 +324,12 @@ def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> 
         model = fitted(method=method, backbone=backbone, epochs=3)
         folder = tmp_path / f"{method}-{backbone}"
         model.save(folder)
-        expected[folder] = model.predict_proba(new), model.unlike_training(new)
+        expected[folder] = model.predict_proba(new), model.novelty_score(new)
     folders = map(str, expected)
     subprocess.run([sys.executable, "-c", CODE, "x", *folders], check=True)
     for folder, (probabilities, unlike) in expected.items():
         np.testing.assert_array_equal(np.load(f"{folder}.npy"), probabilities)
-        np.testing.assert_array_equal(canet.load(folder).unlike_training(new), unlike)
+        np.testing.assert_array_equal(canet.load(folder).novelty_score(new), unlike)
 
 
 def test_a_loaded_model_is_what_was_saved(model: canet.NodeClassifier, tmp_path: Path) -> None:

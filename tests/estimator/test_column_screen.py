@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.estimator.column_screen import MOST_ENVIRONMENTS, ColumnScreen, screen_columns, view_of
+from canet.estimator.column_screen import MAX_ENVIRONMENTS, ColumnScreen, screen_columns, view_of
 from canet.methods import InterventionSettings, Settings
 from canet.methods.interventions import infer_groups, spread_between
 
@@ -74,7 +74,7 @@ def test_environments_that_are_no_groups_are_not_read(environment: str) -> None:
     numbers = {
         "some": world - 1,
         "one": torch.zeros_like(world),
-        "many": torch.arange(400) % (MOST_ENVIRONMENTS + 1),
+        "many": torch.arange(400) % (MAX_ENVIRONMENTS + 1),
     }
     found = screen_columns(x, y, numbers[environment], PLAIN)
     plain = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)

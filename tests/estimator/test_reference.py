@@ -8,7 +8,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.data.user_graph import UserGraph
 from canet.estimator.reference import (
-    MOST_NODES,
+    MAX_NODES,
     ROWS_AT_ONCE,
     Reference,
     build_reference,
@@ -54,7 +54,7 @@ def tenth_nearest(rows: Tensor, known: Tensor) -> np.ndarray:
 def test_unlike_training_is_the_rank_of_the_tenth_nearest_distance(known: int) -> None:
     torch.manual_seed(0)
     train, valid, new = torch.randn(known, 4), torch.randn(40, 4), torch.randn(30, 4)
-    found = reference(train, valid).unlike_training(new)
+    found = reference(train, valid).novelty_score(new)
     of_valid, of_new = tenth_nearest(valid, train), tenth_nearest(new, train)
     expected = [sum(u < d for u in of_valid) / 40 for d in of_new]
     assert found.dtype == torch.double
@@ -66,19 +66,19 @@ def test_unlike_training_is_zero_next_to_training_and_one_beyond_all_validation_
     train = torch.stack([angle.cos(), angle.sin()], dim=1)
     there = reference(train, train[::2])
     away = torch.tensor([[-1.0, 0.0], [-5.0, 0.1]])
-    assert there.unlike_training(away).tolist() == [1, 1]
+    assert there.novelty_score(away).tolist() == [1, 1]
     middle = torch.tensor([[0.5, 0.5]]).cos() * torch.tensor([[1.0, np.tan(0.5)]])
-    assert there.unlike_training(middle).item() < 0.2
+    assert there.novelty_score(middle).item() < 0.2
 
 
 def test_unlike_training_does_not_depend_on_lengths_or_on_the_other_nodes() -> None:
     torch.manual_seed(1)
     there = reference(torch.randn(50, 3), torch.randn(50, 3))
     new = torch.randn(ROWS_AT_ONCE + 7, 3)
-    found = there.unlike_training(new)
+    found = there.novelty_score(new)
     assert found.shape == (ROWS_AT_ONCE + 7,)
-    assert there.unlike_training(100 * new[-20:]).tolist() == found[-20:].tolist()
-    assert there.unlike_training(new[:1]).tolist() == found[:1].tolist()
+    assert there.novelty_score(100 * new[-20:]).tolist() == found[-20:].tolist()
+    assert there.novelty_score(new[:1]).tolist() == found[:1].tolist()
 
 
 def test_nodes_that_are_equally_far_have_the_same_rank_however_many_are_asked_for() -> None:
@@ -86,17 +86,17 @@ def test_nodes_that_are_equally_far_have_the_same_rank_however_many_are_asked_fo
     few = torch.randn(4, 16).relu()
     for train, valid in ((few.repeat(15, 1), few.repeat(9, 1)), torch.randn(2, 60, 16)):
         there = reference(train, valid)
-        found = there.unlike_training(valid)
-        alone = [there.unlike_training(row[None]).item() for row in valid]
+        found = there.novelty_score(valid)
+        alone = [there.novelty_score(row[None]).item() for row in valid]
         assert found.tolist() == alone
     assert found.sort().values.tolist() == pytest.approx([i / 60 for i in range(60)])
 
 
 def test_unlike_training_of_no_node_or_of_a_node_without_direction_is_defined() -> None:
     there = reference(torch.randn(5, 3), torch.randn(4, 3))
-    assert there.unlike_training(torch.empty(0, 3)).shape == (0,)
-    assert there.unlike_training(torch.zeros(1, 3)).isfinite().all()
-    assert reference(torch.randn(5, 3), torch.empty(0, 3)).unlike_training(
+    assert there.novelty_score(torch.empty(0, 3)).shape == (0,)
+    assert there.novelty_score(torch.zeros(1, 3)).isfinite().all()
+    assert reference(torch.randn(5, 3), torch.empty(0, 3)).novelty_score(
         torch.ones(2, 3)
     ).tolist() == [0, 0]
 
@@ -120,8 +120,8 @@ def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:
     assert sample_of(torch.tensor([5, 1, 3]), 0).tolist() == [1, 3, 5]
     many = torch.arange(0, 30_000, 3).flip(0)
     sample = sample_of(many, 0)
-    assert sample.numel() == MOST_NODES
-    assert sample.unique().numel() == MOST_NODES
+    assert sample.numel() == MAX_NODES
+    assert sample.unique().numel() == MAX_NODES
     assert sample.equal(sample.sort().values)
     assert torch.isin(sample, many).all()
     assert sample.equal(sample_of(many, 0))

@@ -9,7 +9,7 @@ from canet.errors import VersionError
 from canet.estimator.reference import Reference
 from canet.store.model_folder import ModelFolder
 from canet.store.sealed import CONTENT
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 
 
 @pytest.fixture

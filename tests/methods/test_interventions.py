@@ -328,7 +328,7 @@ def test_a_result_names_the_columns_that_were_moved(method: str) -> None:
     run = Trainer(replace(task, data=data), method, "gcn", settings, "cpu").run(0)
     found = run.result.findings
     assert found.num_columns == data.x.shape[1]
-    assert found.moved_columns[0] == 5
+    assert found.shifted_columns[0] == 5
     assert found.share == sorted(found.share, reverse=True)
     assert found.share[-1] >= LARGE_EFFECT
     assert Trainer(task, method, "gcn", None, "cpu", 2).run(0).result.findings is None
@@ -368,7 +368,7 @@ def test_interventions_that_do_nothing_or_too_much_are_told(
 
 
 def test_groups_of_many_nodes_are_inferred_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canet.methods.interventions.MOST_NODES", 100)
+    monkeypatch.setattr("canet.methods.interventions.MAX_NODES", 100)
     view = two_worlds()
     group = infer_groups(view, 6)
     assert view.environment is not None

@@ -142,7 +142,7 @@ def test_a_tight_tolerance_gives_the_optimum_of_sequential_quadratic_programming
 def test_weights_that_are_not_the_optimum_are_never_returned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mean_matching, "MOST_STEPS", 2)
+    monkeypatch.setattr(mean_matching, "MAX_STEPS", 2)
     source = torch.randn(30, 2).double()
     with pytest.raises(CanetError, match="did not converge in 2 steps"):
         mean_matching_weights(source, source + 1, one_class(source), 0.2, 10.0)

@@ -38,7 +38,7 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
         scores |= dict.fromkeys(LEFT_OUT, 50.0)
     curves = {name: [10.0, 30.0, 20.0] for name in ("train", *DATASETS[config.task].ood_sets)}
     history = {"loss": [3.0, 2.0, 1.0], "valid": [40.0, 30.0, 20.0], **curves}
-    found = Findings(num_columns=40, moved_columns=[39, 30, 29], share=[0.9, 0.8, 0.2])
+    found = Findings(num_columns=40, shifted_columns=[39, 30, 29], share=[0.9, 0.8, 0.2])
     findings = None if config.settings.get("interventions", "none") == "none" else found
     place = write_run(root, config, scores, history, findings)
     if config.method == "canet":

@@ -14,7 +14,7 @@ from benchmarks.markdown import interventions
 from benchmarks.results import Results
 from canet.paper import EXPERIMENTS, Finished, Scope
 from canet.paper.paper_report import write_report
-from canet.paper.reproduce import RUNS, choose, features_at_hand
+from canet.paper.reproduce import RUNS, choose, available_features
 from canet.report.tables import Table
 from canet.store import unpack_archive
 
@@ -57,7 +57,7 @@ def test_an_archive_gives_the_committed_tables_and_has_no_other_run(
 ) -> None:
     """On a machine without any data file."""
     runs = unpacked[name]
-    scope, finished = Scope(features_at_hand=features_at_hand(runs)), Finished(runs)
+    scope, finished = Scope(available_features=available_features(runs)), Finished(runs)
     chosen = [experiment for what in MADE_OF[name] for experiment in choose(KNOWN, what, scope)]
     configs = [config for experiment in chosen for config in experiment.configs()]
     places = {place.path for place in finished.places(configs)}

@@ -48,7 +48,7 @@ def test_a_graph_without_its_features_file_runs_with_structural_ones(small_root:
 
 def test_without_files_finished_runs_tell_the_features(fresh_cache: Path) -> None:
     at_hand = frozenset({("arxiv", "structural"), ("cora", "original")})
-    (subject,) = Scope(features_at_hand=at_hand).subjects(["arxiv"], [])
+    (subject,) = Scope(available_features=at_hand).subjects(["arxiv"], [])
     assert subject.features == "structural"
 
 

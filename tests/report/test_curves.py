@@ -6,7 +6,7 @@ import pytest
 
 from canet.report.comparison import compare
 from canet.report.curves import (
-    MOST_POINTS,
+    MAX_POINTS,
     Chart,
     draw_chart,
     nice_ticks,
@@ -56,7 +56,7 @@ def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
     chart = chart_of(tmp_path, a=[50 + i / 50 for i in range(1000)])
     assert chart
     line = points(chart.lines[0].points)
-    assert len(line) == MOST_POINTS
+    assert len(line) == MAX_POINTS
     assert (line[0][0], line[-1][0]) == (Chart.left, Chart.right)
 
 

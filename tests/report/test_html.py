@@ -85,7 +85,7 @@ def test_everything_of_a_reproduction_is_on_the_page(page: str) -> None:
 
 def test_notes_are_shown_where_they_apply(search_canet: SearchCaNet, tmp_path: Path) -> None:
     search_canet("cora", hidden=128)
-    findings = {"num_columns": 20, "moved_columns": [7, 3], "share": [0.9, 0.5]}
+    findings = {"num_columns": 20, "shifted_columns": [7, 3], "share": [0.9, 0.5]}
     config = make_config(method="canet", interventions="inferred", epochs=40)
     write_run(tmp_path, config, {"ood/far": 70.0, "test_id": 90.0}, findings=findings)
     for settings in ({}, {"hidden": 128}):

@@ -215,12 +215,12 @@ def test_a_sparse_file_takes_no_memory(pax: bool, tmp_path: Path) -> None:
 def test_an_archive_that_grows_without_end_is_rejected(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archives, "MOST_BYTES", 2**20)
+    monkeypatch.setattr(archives, "MAX_BYTES", 2**20)
     unpack_archive(archive, tmp_path / "fits")
     archive.write_bytes(lzma.compress(bytes(2**20 + 1)))
     with pytest.raises(CanetError, match="GiB"):
         unpack_archive(archive, tmp_path / "out")
-    monkeypatch.setattr(archives, "MOST_FILES", 3)
+    monkeypatch.setattr(archives, "MAX_FILES", 3)
     with pytest.raises(CanetError, match="files"):
         write_archive(find_runs(tmp_path / "fits"), archive)
 

@@ -25,7 +25,7 @@ from canet.training import Trainer
 from canet.training.features import prepare_features
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.own_graphs import own_graph
+from tests.user_graphs import own_graph
 
 from ..methods.test_conformance import disconnected_task, same_bits, with_other_test_nodes
 from .tiny import NUM_ID, NUM_NODES, tiny_task

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from canet.errors import InputError
-from canet.util.seeds import LARGEST_SEED, checked_seed
+from canet.util.seeds import MAX_SEED, checked_seed
 
 
 @pytest.mark.parametrize("seed", [1, np.int64(1), np.uint8(1), np.array(1), torch.tensor(1)])
@@ -20,11 +20,11 @@ def test_a_whole_number_of_any_kind_becomes_pythons(seed: Any) -> None:
 
 def test_the_smallest_and_the_largest_seed_are_taken() -> None:
     assert checked_seed(0) == 0
-    assert checked_seed(np.uint32(LARGEST_SEED)) == 2**32 - 1
+    assert checked_seed(np.uint32(MAX_SEED)) == 2**32 - 1
 
 
 @pytest.mark.parametrize(
-    "seed", [-1, LARGEST_SEED + 1, 1.0, np.float64(1), True, np.bool_(True), None, "1"], ids=str
+    "seed", [-1, MAX_SEED + 1, 1.0, np.float64(1), True, np.bool_(True), None, "1"], ids=str
 )
 def test_anything_else_is_rejected(seed: Any) -> None:
     with pytest.raises(InputError, match="data_seed"):

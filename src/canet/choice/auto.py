@@ -36,7 +36,7 @@ from canet.util.processes import Pool, run_all
 from canet.util.seeds import checked_seed
 from canet.util.torch_state import seeded
 
-MOST_MEMBERS = 5
+MAX_MEMBERS = 5
 WORK = ".candidates"
 """Folder of a run's trainings, while it is not finished."""
 Logits: TypeAlias = dict[str, Tensor]
@@ -336,7 +336,7 @@ class AutoTrainer:
 
 def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The same weight for those with the best rating: half of them, at most five."""
-    count = min(MOST_MEMBERS, math.ceil(len(candidates) / 2))
+    count = min(MAX_MEMBERS, math.ceil(len(candidates) / 2))
     members = sorted(range(len(candidates)), key=lambda i: (-candidates[i].rating, i))[:count]
     return [
         replace(one, weight=1 / count if i in members else 0.0) for i, one in enumerate(candidates)

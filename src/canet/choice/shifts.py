@@ -18,10 +18,10 @@ from canet.util.sparse import select_rows, to_scipy
 NUM_GROUPS = 4
 NUM_COMPONENTS = 16
 """Principal components of the features that groups are inferred from."""
-MOST_ROWS = 20_000
+MAX_ROWS = 20_000
 """Labelled nodes that components and groups are computed from."""
-MOST_SHIFTS = 5
-FEWEST_NODES = 10
+MAX_SHIFTS = 5
+MIN_NODES = 10
 """Labelled nodes that a group needs to be held out, and that must remain."""
 VALIDATION_SHARE = 0.2
 LATEST = {"latest quarter": 0.75, "latest half": 0.5}
@@ -96,7 +96,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     labelled = torch.cat([task.train, task.valid])
     held = labelled[mask[labelled]]
     train, valid = task.train[~mask[task.train]], task.valid[~mask[task.valid]]
-    if valid.numel() < FEWEST_NODES:
+    if valid.numel() < MIN_NODES:
         train = torch.cat([train, valid])
         cut = round(VALIDATION_SHARE * train.numel())
         order = torch.randperm(train.numel(), generator=torch.Generator().manual_seed(0))
@@ -104,7 +104,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     y = task.data.y
     one_class = [y[nodes].unique().numel() < 2 for nodes in (train, valid, held)]
     undefined = any(one_class) if task.metric == "roc_auc" else one_class[0]
-    if min(held.numel(), train.numel()) < FEWEST_NODES or not valid.numel() or undefined:
+    if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
     columns = task.data.to_dict()
     edges = columns["edge_index"]
@@ -156,10 +156,10 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
     from sklearn.metrics.pairwise import euclidean_distances
 
     labelled = torch.cat([task.train, task.valid])
-    if labelled.numel() < NUM_GROUPS * FEWEST_NODES:
+    if labelled.numel() < NUM_GROUPS * MIN_NODES:
         return
     order = torch.randperm(labelled.numel(), generator=torch.Generator().manual_seed(0))
-    known = labelled[order[:MOST_ROWS]].sort().values.numpy()
+    known = labelled[order[:MAX_ROWS]].sort().values.numpy()
     z = _components(task.data.x, known)
     y = task.data.y.numpy()
     classes = np.unique(y[known])
@@ -188,5 +188,5 @@ def _components(x: Tensor, rows: np.ndarray) -> np.ndarray:
 def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:
     """Each group by its id, or several at once where there are many."""
     if ids.numel() > 1:
-        for i in range(min(MOST_SHIFTS, ids.numel())):
-            yield listed(names[i::MOST_SHIFTS]), torch.isin(group, ids[i::MOST_SHIFTS])
+        for i in range(min(MAX_SHIFTS, ids.numel())):
+            yield listed(names[i::MAX_SHIFTS]), torch.isin(group, ids[i::MAX_SHIFTS])

@@ -29,7 +29,7 @@ from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1)
 EPOCHS, AUTO_EPOCHS = 200, 30
-MOST_JOBS = 4
+MAX_JOBS = 4
 NOTE = """\
 Epoch selected on validation data, which is in distribution; Auto rates three models also on
 parts of the training data that it holds out, and averages the best two. Protocol of the paper:
@@ -69,7 +69,7 @@ CONTENDERS = (
 def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table, draw the picture."""
     configs = {one: [_config(one, seed) for seed in DATA_SEEDS] for one in CONTENDERS}
-    jobs = 1 if pick_device(device).type == "cuda" else min(MOST_JOBS, os.cpu_count() or 1)
+    jobs = 1 if pick_device(device).type == "cuda" else min(MAX_JOBS, os.cpu_count() or 1)
     every = [config for own in configs.values() for config in own]
     if failed := run_jobs(every, out, jobs, device, retry=True, quiet=quiet):
         raise CanetError(f"{failed[0].config.model} failed: {failed[0].lines[-1]}")

@@ -13,10 +13,10 @@ import typer
 
 from canet.cli import options
 from canet.cli.app import app
-from canet.util.seeds import LARGEST_SEED
+from canet.util.seeds import MAX_SEED
 
 CHECKPOINTS = ".checkpoints"
-MOST_SECONDS = 10**7
+MAX_SECONDS = 10**7
 
 
 @app.command()
@@ -65,7 +65,7 @@ def fit(
     ] = "robust",
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0, max=MOST_SECONDS, help="Seconds after which auto tries no more."),
+        typer.Option(min=0, max=MAX_SECONDS, help="Seconds after which auto tries no more."),
     ] = None,
     epochs: options.Epochs = None,
     metric: Annotated[
@@ -77,7 +77,7 @@ def fit(
     set_: options.Assignments = None,
     settings_file: options.SettingsFile = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of training and of a random split.")
+        int, typer.Option(min=0, max=MAX_SEED, help="Seed of training and of a random split.")
     ] = 0,
     device: options.Device = "auto",
     jobs: options.Jobs = 1,
@@ -157,7 +157,7 @@ def predict(
         rows = [(name, f"{count:,}") for name, count in summary["predictions"].items()]
         print_table(f"{summary['nodes']:,} nodes predicted", ["class", "nodes"], rows)
         print(f"mean confidence {summary['mean_confidence']:.2f}")
-        print(f"mean score of being unlike training {summary['unlike_training']:.2f} (usual: 0.50)")
+        print(f"mean score of being unlike training {summary['novelty_score']:.2f} (usual: 0.50)")
         if summary["score"] is not None:
             name = METRIC_NAMES[summary["metric"]]
             print(f"{name} {summary['score']:.2f} % on {summary['labelled']:,} labelled nodes")
@@ -179,7 +179,7 @@ def diagnose(
         int | None,
         typer.Option(
             min=1,
-            max=options.MOST_REPEATS,
+            max=options.MAX_REPEATS,
             help="Draws of each random change. Default: 10, or 3 for more than 20,000 nodes.",
         ),
     ] = None,
@@ -225,7 +225,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
     moved = None
     if model.findings_ is not None:
         names = getattr(model, "feature_names_in_", range(model.n_features_in_))
-        moved = [str(names[column]) for column in model.findings_.moved_columns]
+        moved = [str(names[column]) for column in model.findings_.shifted_columns]
     return {
         "model": str(out),
         "method": model.method,
@@ -237,7 +237,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "selection": "best rating" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
-        "moved_columns": moved,
+        "shifted_columns": moved,
         "settings": model.settings_,
         "leaderboard": model.leaderboard(),
     }
@@ -257,7 +257,7 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
     rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
-    if (moved := summary["moved_columns"]) is not None:
+    if (moved := summary["shifted_columns"]) is not None:
         count = f"{len(moved):,} of {summary['features']:,} columns"
         say(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
     print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")

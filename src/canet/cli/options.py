@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 import typer
 
 from canet.errors import CanetError
-from canet.settings import LARGEST
-from canet.util.seeds import LARGEST_SEED
+from canet.settings import MAX_NUMBER
+from canet.util.seeds import MAX_SEED
 
-MOST_SEEDS = 1000
-MOST_JOBS = 1024
-MOST_TRIALS = 100_000
-MOST_REPEATS = 1000
+MAX_SEEDS = 1000
+MAX_JOBS = 1024
+MAX_TRIALS = 100_000
+MAX_REPEATS = 1000
 """Larger numbers are typing errors: they would take years, or all memory."""
 
 
@@ -48,7 +48,7 @@ BackboneName = Annotated[
     typer.Option(help="Name of a backbone, see `canet backbones`. Default: gcn; auto chooses it."),
 ]
 DataSeed = Annotated[
-    int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of splits and generated features.")
+    int, typer.Option(min=0, max=MAX_SEED, help="Seed of splits and generated features.")
 ]
 Protocol = Annotated[
     str | None,
@@ -73,10 +73,10 @@ Features = Annotated[
 Inductive = Annotated[
     bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
 ]
-Jobs = Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="Worker processes, also on one GPU.")]
+Jobs = Annotated[int, typer.Option(min=1, max=MAX_JOBS, help="Worker processes, also on one GPU.")]
 Threads = Annotated[
     int,
-    typer.Option(min=1, max=MOST_JOBS, help="CPU threads of a run; results depend on them."),
+    typer.Option(min=1, max=MAX_JOBS, help="CPU threads of a run; results depend on them."),
 ]
 RayAddress = Annotated[
     str | None,
@@ -112,7 +112,8 @@ Assignments = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
 ]
 Epochs = Annotated[
-    int | None, typer.Option(min=1, max=LARGEST, help="Epochs of each run. Default: the method's.")
+    int | None,
+    typer.Option(min=1, max=MAX_NUMBER, help="Epochs of each run. Default: the method's."),
 ]
 SettingsFile = Annotated[
     Path | None,

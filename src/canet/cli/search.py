@@ -21,7 +21,7 @@ def search(
     trials: Annotated[
         int,
         typer.Option(
-            min=1, max=options.MOST_TRIALS, help="Trials in all, those of earlier calls included."
+            min=1, max=options.MAX_TRIALS, help="Trials in all, those of earlier calls included."
         ),
     ] = 32,
     sampler: Annotated[
@@ -31,7 +31,7 @@ def search(
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, max=options.MOST_SEEDS, help="Runs of each trial; their mean score counts."
+            min=1, max=options.MAX_SEEDS, help="Runs of each trial; their mean score counts."
         ),
     ] = 1,
     data_seed: options.DataSeed = 0,

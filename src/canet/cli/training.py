@@ -37,7 +37,7 @@ def train(
     method: options.MethodName = "canet",
     backbone: options.BackboneName = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=options.MOST_SEEDS, help="Number of runs, with seeds 0, 1, …")
+        int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs, with seeds 0, 1, …")
     ] = 1,
     data_seed: options.DataSeed = 0,
     protocol: options.Protocol = None,

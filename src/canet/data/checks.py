@@ -23,7 +23,7 @@ from canet.util.sparse import from_scipy
 
 FEW_BOTH_WAYS = 0.1
 """Share of edges with their reverse below which a graph looks as if stored one way."""
-FEWEST_ONE_WAY_EDGES = 8  # with fewer it may be chance that no edge has its reverse
+MIN_ONE_WAY_EDGES = 8  # with fewer it may be chance that no edge has its reverse
 
 
 def check_features(x: Any) -> Tensor:
@@ -220,7 +220,7 @@ def one_way(edge_index: Tensor) -> bool:
     """Whether there are several edges in $[2, E]$ and few, self-loops aside, have their reverse."""
     source, target = edge_index.numpy()
     proper = source != target
-    if proper.sum() < FEWEST_ONE_WAY_EDGES:
+    if proper.sum() < MIN_ONE_WAY_EDGES:
         return False
     shape = [int(edge_index.max()) + 1] * 2
     counts = sp.coo_matrix((proper.astype(np.int32), (source, target)), shape).tocsr()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from canet.data.arrays import as_array, word_for
 from canet.errors import InputError, first_line
 
-LARGEST_WHOLE = 2**53  # from here on a float skips whole numbers
+MAX_INTEGER = 2**53  # from here on a float skips whole numbers
 
 
 class Labels(NamedTuple):
@@ -41,7 +41,7 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
     known &= ~np.isnan(values)
-    limit = LARGEST_WHOLE if values.dtype.kind == "f" else 2**63
+    limit = MAX_INTEGER if values.dtype.kind == "f" else 2**63
     wrong = known & ((values >= limit) | (values < -limit) | (values != np.round(values)))
     if wrong.any():
         raise InputError(

@@ -31,7 +31,7 @@ from canet.errors import InputError, InputWarning, listed
 from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
-MOST_STORED = 0.1
+MAX_STORED = 0.1
 """Share of dense features that are not zero, up to which they are read as sparse ones."""
 
 
@@ -183,7 +183,7 @@ def sparse_if_faster(x: Tensor) -> Tensor:
 
     Products are then at least twice as fast, and a saved model is smaller.
     """
-    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MOST_STORED * x.numel():
+    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MAX_STORED * x.numel():
         return x
     return from_scipy(csr_matrix(x.numpy()))
 

@@ -16,13 +16,13 @@ from canet.estimator.classifier import NodeClassifier
 Blocks = dict[str, np.ndarray]
 """Name of a block → its columns, ascending."""
 
-MOST_ENCODED = 40  # columns of a table; more are grouped like columns without names
+MAX_ENCODED = 40  # columns of a table; more are grouped like columns without names
 FEW = 12  # columns without names, which are a block each
-MOST_RELATED = 20  # blocks of the columns with the strongest relation to the predictions
-MOST_OTHERS = 8  # blocks of all other columns
+MAX_RELATED = 20  # blocks of the columns with the strongest relation to the predictions
+MAX_OTHERS = 8  # blocks of all other columns
 ALIKE = 0.7  # correlation of two columns that say nearly the same
-MOST_COMPONENTS = 20
-MOST_LEAVES = 3000  # of the tree of columns
+MAX_COMPONENTS = 20
+MAX_LEAVES = 3000  # of the tree of columns
 OTHERS = "all other columns"
 
 
@@ -36,7 +36,7 @@ def feature_blocks(model: NodeClassifier, given: Mapping[str, Any] | None = None
     if given is not None:
         return _given(given, names)
     encoding = getattr(model, "encoding_", None)
-    if encoding is not None and len(encoding.blocks) <= MOST_ENCODED:
+    if encoding is not None and len(encoding.blocks) <= MAX_ENCODED:
         return _given(encoding.blocks, names)
     kept = model.reference_
     source = np.arange(len(names)) if encoding is None else np.array(encoding.sources)
@@ -72,7 +72,7 @@ def found_blocks(
     strength = np.abs(_correlation(scaled, probabilities)).max(axis=1)
     left = np.ones(varying.size, dtype=bool)
     groups: list[np.ndarray] = []
-    while left.any() and len(groups) < MOST_RELATED:
+    while left.any() and len(groups) < MAX_RELATED:
         strongest = int(np.where(left, strength, -1).argmax())
         values = scaled[:, [strongest]]
         values = values.toarray() if sp.issparse(values) else values
@@ -84,7 +84,7 @@ def found_blocks(
     filled = np.asarray((scaled != 0).mean(axis=0)).ravel() > 0.5
     kinds = [kind for kind in (left & filled, left & ~filled) if kind.any()]
     for kind in kinds:
-        number, most = np.arange(kind.sum()), MOST_OTHERS // len(kinds)
+        number, most = np.arange(kind.sum()), MAX_OTHERS // len(kinds)
         if number.size > most:
             number = _ward(_loadings(scaled[:, kind]), most)
         groups += [varying[kind][number == i] for i in np.unique(number)]
@@ -112,11 +112,11 @@ def _loadings(scaled: Matrix) -> np.ndarray:
     """Correlation $[D, k]$ of each column with the principal components."""
     from sklearn.decomposition import PCA
 
-    count = min(MOST_COMPONENTS, min(scaled.shape) - 1)
+    count = min(MAX_COMPONENTS, min(scaled.shape) - 1)
     if count < 1:
         return np.zeros((scaled.shape[1], 1))
     # Very many columns are joined by k-means first, for which single precision is enough.
-    precise = sp.issparse(scaled) or scaled.shape[1] <= MOST_LEAVES
+    precise = sp.issparse(scaled) or scaled.shape[1] <= MAX_LEAVES
     values = scaled.astype(np.float64 if precise else np.float32)
     pca = PCA(count, svd_solver="arpack", random_state=0).fit(values)
     return np.asarray(pca.components_.T * np.sqrt(pca.explained_variance_))
@@ -132,8 +132,8 @@ def _ward(rows: np.ndarray, most: int) -> np.ndarray:
     from sklearn.cluster import MiniBatchKMeans
 
     leaf = np.arange(len(rows))
-    if len(rows) > MOST_LEAVES:
-        means = MiniBatchKMeans(MOST_LEAVES // 3, random_state=0, n_init=1).fit(rows)
+    if len(rows) > MAX_LEAVES:
+        means = MiniBatchKMeans(MAX_LEAVES // 3, random_state=0, n_init=1).fit(rows)
         rows, leaf = means.cluster_centers_, means.labels_
     square = (rows**2).sum(axis=1)
     distance = square[:, None] + square[None] - 2 * np.abs(rows @ rows.T)

@@ -18,7 +18,7 @@ from canet.diagnosis.sections.confidence import Calibration
 # Colours that matplotlib writes → variables of the page's style sheet, for light and dark.
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
-LONGEST = 24  # letters of a label
+MAX_LENGTH = 24  # letters of a label
 DOT = 5  # points across
 AWAY = (6, 16, 28, 40, 56, 72)  # points from a dot to its label
 SIDES = [(1, 0, "left"), (-1, 0, "right")]  # of the dot, and how a label there is aligned
@@ -72,7 +72,7 @@ def _label(
     dots = axes.transData.transform(list(places.values()))
     taken = [Bbox([dot - around, dot + around]) for dot in dots]
     for name, place in places.items():
-        text = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+        text = name if len(name) <= MAX_LENGTH else f"{name[: MAX_LENGTH - 1]}…"
         for away, (x, y, side) in product(AWAY if name in first else AWAY[:1], SIDES):
             options: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
             if away > AWAY[0]:

@@ -14,11 +14,11 @@ from canet.diagnosis.columns import moments
 from canet.diagnosis.estimate import Estimate, auc, auc_variance, normal
 from canet.diagnosis.graph import Matrix, sample
 
-MOST_ROWS = 2000  # of each sample
-MOST_COLUMNS = 64
+MAX_ROWS = 2000  # of each sample
+MAX_COLUMNS = 64
 FOLDS = 5
-FEWEST_ROWS = 4 * FOLDS
-MOST_COPIES = 5  # as many equal rows are one node seen several times; more are values that repeat
+MIN_ROWS = 4 * FOLDS
+MAX_COPIES = 5  # as many equal rows are one node seen several times; more are values that repeat
 DIRECTIONS = 64  # that rows are projected on to find those that are alike
 CLEARLY_BELOW = 0.99  # p-value of an AUC that is below one half for another reason than chance
 
@@ -42,7 +42,7 @@ def two_sample_test(
     first: Matrix,
     second: Matrix,
     seed: int = 0,
-    most: int = MOST_ROWS,
+    most: int = MAX_ROWS,
     nodes: np.ndarray | None = None,
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
@@ -63,7 +63,7 @@ def two_sample_test(
     from scipy.stats import norm
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-    if min(first.shape[0], second.shape[0]) < FEWEST_ROWS:
+    if min(first.shape[0], second.shape[0]) < MIN_ROWS:
         return None
     random = np.random.default_rng(seed)
     rows = [sample(part.shape[0], most, random) for part in (first, second)]
@@ -73,7 +73,7 @@ def two_sample_test(
     else:
         nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
     x, fold = _stacked(*chosen), _folds(nodes, random)
-    if sp.issparse(x) and x.shape[1] <= MOST_COLUMNS:
+    if sp.issparse(x) and x.shape[1] <= MAX_COLUMNS:
         x = x.toarray()
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
     both = [i for i in range(FOLDS) if np.unique(y[fold == i]).size == 2]
@@ -138,10 +138,10 @@ def _classifier(x: Matrix, seed: int) -> Any:
     trees = HistGradientBoostingClassifier(
         max_iter=60, max_leaf_nodes=15, early_stopping=False, random_state=seed
     )
-    if x.shape[1] <= MOST_COLUMNS:
+    if x.shape[1] <= MAX_COLUMNS:
         return trees
     scaler = StandardScaler(with_mean=not sp.issparse(x))
-    return make_pipeline(scaler, TruncatedSVD(MOST_COLUMNS, random_state=seed), trees)
+    return make_pipeline(scaler, TruncatedSVD(MAX_COLUMNS, random_state=seed), trees)
 
 
 def _stacked(first: Matrix, second: Matrix) -> Matrix:
@@ -154,4 +154,4 @@ def _folds(nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
     _, node, sizes = np.unique(nodes, return_inverse=True, return_counts=True)
     alone = random.permutation(nodes.size) % FOLDS
     together = random.permutation(sizes.size) % FOLDS
-    return np.where(sizes[node] <= MOST_COPIES, together[node], alone)
+    return np.where(sizes[node] <= MAX_COPIES, together[node], alone)

@@ -72,7 +72,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
           `auto` they are empty and 0
         - `environments_seen_`: names of the environments that the method was given, or None
         - `findings_`: the columns that interventions shift, where there are any
-        - `reference_`: the sample of the training graph that `unlike_training` compares with
+        - `reference_`: the sample of the training graph that `novelty_score` compares with
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.selected_epoch_ = run.result.selected_epoch
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
-        self._remember_columns(data.get("encoding"))
+        self._set_encoding(data.get("encoding"))
         self.reference_ = reference
         return self
 
@@ -305,14 +305,14 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """Representation $[n, H]$ that the last linear map reads; arguments as `predict`."""
         return self.forward(data, nodes, graph).embedding.numpy()
 
-    def unlike_training(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
+    def novelty_score(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
         """How unlike the training nodes each node is $[n]$; arguments as `predict`.
 
         The share of validation nodes that are nearer to training nodes than it is, by their
         representations: 0.5 is the usual, 1 further than all.
         """
         embedding = self.forward(data, nodes, graph).embedding
-        return self.reference_.unlike_training(embedding).numpy()
+        return self.reference_.novelty_score(embedding).numpy()
 
     def column_screen(self) -> ColumnScreen | None:
         """Which columns shift between groups of training nodes, computed from the sample of them.
@@ -335,7 +335,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         several = isinstance(method, Ensemble)
         return (EnsembleReader if several else GraphReader)(method, prepared, y)
 
-    def _remember_columns(self, encoding: Encoding | None) -> None:
+    def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
         if encoding is not None:
             self.feature_names_in_ = np.array(encoding.names, dtype=object)

@@ -13,7 +13,7 @@ from torch import Tensor
 from canet.errors import CanetError
 from canet.methods import InterventionSettings, Settings, TrainingView
 from canet.methods.interventions import (
-    FEWEST_OF_A_CLASS,
+    MIN_OF_A_CLASS,
     LARGE_EFFECT,
     Matrix,
     Moved,
@@ -24,7 +24,7 @@ from canet.methods.interventions import (
 )
 from canet.nn import Features, SparseMatrix
 
-MOST_ENVIRONMENTS = 50
+MAX_ENVIRONMENTS = 50
 """Given environments that are groups of a screen; more have few nodes each."""
 FOLDS = 8
 """Parts that columns are left out in, to group the nodes by the others."""
@@ -87,7 +87,7 @@ def screen_columns(
     except (CanetError, RuntimeError, ValueError):
         return None
     sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
-    compared = (sizes.view(-1, count) >= FEWEST_OF_A_CLASS).sum(dim=1) >= 2
+    compared = (sizes.view(-1, count) >= MIN_OF_A_CLASS).sum(dim=1) >= 2
     if not compared.any() or not torch.stack(moved).isfinite().all():
         return None
     return ColumnScreen(
@@ -121,7 +121,7 @@ def _group_settings(settings: Settings | None, environment: Tensor) -> Intervent
     if settings.interventions != "none":
         return settings
     ids = environment.unique()
-    given = 2 <= ids.numel() <= MOST_ENVIRONMENTS and bool(ids[0] >= 0)
+    given = 2 <= ids.numel() <= MAX_ENVIRONMENTS and bool(ids[0] >= 0)
     return replace(settings, interventions="given" if given else "inferred")
 
 

@@ -22,7 +22,7 @@ def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
     """Columns of a graph's predictions, each $[N]$, in the order of its nodes.
 
     `id`; `prediction`, the likeliest class; `probability_CLASS` of each class; and
-    `unlike_training`, as `NodeClassifier.unlike_training` says.
+    `novelty_score`, as `NodeClassifier.novelty_score` says.
     """
     found = model.forward(data)
     probabilities = probabilities_of(found.logits)
@@ -32,8 +32,8 @@ def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
         "prediction": model.classes_[probabilities.argmax(axis=1)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
-    unlike = model.reference_.unlike_training(found.embedding)
-    return table | {"unlike_training": unlike.numpy()}
+    unlike = model.reference_.novelty_score(found.embedding)
+    return table | {"novelty_score": unlike.numpy()}
 
 
 def summarise(
@@ -46,7 +46,7 @@ def summarise(
         "nodes": len(table["id"]),
         "predictions": dict(zip(map(str, names), counts.tolist(), strict=True)),
         "mean_confidence": float(np.max(probabilities, axis=0).mean()),
-        "unlike_training": float(np.mean(table["unlike_training"])),
+        "novelty_score": float(np.mean(table["novelty_score"])),
         "metric": model.metric,
         "score": None,
         "labelled": 0,

@@ -15,7 +15,7 @@ from canet.choice import Reader
 from canet.data.task import ShiftTask
 from canet.util.sparse import select_rows
 
-MOST_NODES = 5_000
+MAX_NODES = 5_000
 NEIGHBOURS = 10
 ROWS_AT_ONCE = 4_096
 PARTS = ("crow_indices", "col_indices", "values")  # of sparse features
@@ -45,7 +45,7 @@ class Reference:
     node_ids: Tensor
     valid_node_ids: Tensor
 
-    def unlike_training(self, embedding: Tensor) -> Tensor:
+    def novelty_score(self, embedding: Tensor) -> Tensor:
         r"""How unlike training each node is $[n]$, for representations $[n, H]$.
 
         The distance $d(v)$ to the tenth nearest training node, of representations scaled to length
@@ -119,10 +119,10 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:
     """At most 5,000 of some node ids, ascending."""
-    if nodes.numel() <= MOST_NODES:
+    if nodes.numel() <= MAX_NODES:
         return nodes.sort().values
     chosen = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))
-    return nodes[chosen[:MOST_NODES]].sort().values
+    return nodes[chosen[:MAX_NODES]].sort().values
 
 
 def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:

@@ -75,7 +75,7 @@ def load_classifier(
     model.n_features_in_ = file.num_features
     for name in LEARNED:
         setattr(model, f"{name}_", getattr(file, name))
-    model._remember_columns(None if file.encoding is None else _read_encoding(file.encoding))
+    model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
     model.reference_ = Reference.from_tensors(tensors["reference"])
     model.method_ = method.to(pick_device(model.device)).eval()
     return model

@@ -18,7 +18,7 @@ from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
 Preparation = Literal["raw", "rows", "centred", "standardised", "quantile"]
-WIDEST = 2**14
+MAX_WIDTH = 2**14
 """Of a layer: its square matrix takes a gigabyte."""
 
 
@@ -33,7 +33,7 @@ class Settings:
         choices=get_args(Preparation),
     )
     hidden: int = setting(
-        64, "width of the hidden layers", minimum=1, maximum=WIDEST, search=(32, 64, 128)
+        64, "width of the hidden layers", minimum=1, maximum=MAX_WIDTH, search=(32, 64, 128)
     )
     num_layers: int = setting(
         2, "layers of propagation", minimum=1, maximum=100, search=(2, 3, 4, 5)
@@ -87,12 +87,12 @@ class Findings:
 
     Args:
         num_columns: Of all features.
-        moved_columns: The most moved first.
+        shifted_columns: The most moved first.
         share: By moved column, how much of its variance is between the groups.
     """
 
     num_columns: int
-    moved_columns: list[int]
+    shifted_columns: list[int]
     share: list[float]
 
 

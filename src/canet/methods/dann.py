@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.methods.base import WIDEST, Batch, Method, Settings
+from canet.methods.base import MAX_WIDTH, Batch, Method, Settings
 from canet.settings import setting
 from canet.util.colour import Colour
 
@@ -30,7 +30,7 @@ class DANNSettings(Settings):
         256,
         "width of the discriminator's hidden layer",
         minimum=1,
-        maximum=WIDEST,
+        maximum=MAX_WIDTH,
         search=(64, 128, 256),
     )
 

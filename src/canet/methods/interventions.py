@@ -34,14 +34,14 @@ NUM_COMPONENTS = 8
 LARGE_EFFECT = 0.14
 """Share of a column's variance between groups, given the class, from which on it is moved. The
 number is that from which Cohen calls η² large; here each group counts the same, however small."""
-MOST_MOVED = 0.25
+MAX_SHIFTED_SHARE = 0.25
 """Share of the columns that may move without a remark: interventions held where one in thirty or
 fewer moved, and cost 3 to 7 points where half did (docs/results/interventions.md)."""
-FEWEST_OF_A_CLASS = 3
+MIN_OF_A_CLASS = 3
 """Nodes of a class that a group needs for a mean that counts."""
-MOST_TIMES = 1e15
+MAX_TIMES = 1e15
 """How much larger than training nodes others count when they are given their group."""
-MOST_NODES = 20_000
+MAX_NODES = 20_000
 """Training nodes that groups are inferred from."""
 COLUMNS_AT_ONCE = 256
 """Columns of an array that are in double precision at one time."""
@@ -107,7 +107,7 @@ class InterveningMethod(Method):
         columns = order[moved.large[order]]
         return Findings(
             num_columns=moved.share.numel(),
-            moved_columns=columns.tolist(),
+            shifted_columns=columns.tolist(),
             share=[round(share, 4) for share in moved.share[columns].tolist()],
         )
 
@@ -144,9 +144,9 @@ class Interventions:
         return self.scale * torch.randn(shape, device=self.scale.device)
 
 
-def too_many_move(count: int, every: int) -> bool:
+def too_many_shift(count: int, every: int) -> bool:
     """Whether so many of all columns move that interventions leave little to learn from."""
-    return count > MOST_MOVED * every
+    return count > MAX_SHIFTED_SHARE * every
 
 
 def _remark(moved: Moved) -> None:
@@ -155,7 +155,7 @@ def _remark(moved: Moved) -> None:
     remark = ""
     if not count:
         remark = "no column, as none moves within a class between groups: training is as without"
-    elif too_many_move(count, every):
+    elif too_many_shift(count, every):
         remark = f"{count:,} of {every:,} columns: compare with interventions=none"
     if remark:
         warnings.warn(f"interventions move {remark}", InputWarning, stacklevel=3)
@@ -183,8 +183,8 @@ def infer_groups(view: TrainingView, count: int) -> Tensor:
     """
     random = np.random.default_rng(0)
     chosen = view.train
-    if chosen.numel() > MOST_NODES:
-        chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MOST_NODES]))]
+    if chosen.numel() > MAX_NODES:
+        chosen = chosen[torch.from_numpy(np.sort(random.permutation(chosen.numel())[:MAX_NODES]))]
     nodes = torch.cat([view.train, view.field()]).unique()
     x = as_matrix(rows_of(view.x, chosen))
     every = x if nodes.equal(chosen) else as_matrix(rows_of(view.x, nodes))
@@ -225,7 +225,7 @@ def _divided(rows: Matrix, exponent: np.int32) -> Matrix:
     """Rows over $2^e$: squares of float32 must neither overflow nor vanish."""
     values = rows.data if sp.issparse(rows) else rows
     with np.errstate(over="ignore"):
-        values = np.ldexp(values, -exponent).clip(-MOST_TIMES, MOST_TIMES)
+        values = np.ldexp(values, -exponent).clip(-MAX_TIMES, MAX_TIMES)
     if sp.issparse(rows):
         return sp.csr_matrix((values, rows.indices, rows.indptr), rows.shape)
     return values
@@ -246,7 +246,7 @@ def spread_of_rows(rows: Matrix, y: Tensor, group: Tensor, num_groups: int) -> M
     """The same of the features $[n, D]$ of these nodes."""
     cell = (y * num_groups + group).numpy()
     counts = np.bincount(cell)
-    counted = np.flatnonzero(counts >= FEWEST_OF_A_CLASS)
+    counted = np.flatnonzero(counts >= MIN_OF_A_CLASS)
     sums, squares = _sums(rows, counted, cell)
     n = counts[counted, None]
     mean = sums / n

@@ -15,7 +15,7 @@ INVERSE_WIDTHS = (1.0, 0.1, 0.001)
 """Of the Gaussian kernels that are averaged, per median squared distance."""
 TOLERANCE = 1e-3  # share of the squared discrepancy that may lie between it and its minimum
 ZERO = 1e-9  # a squared discrepancy that counts as none; kernels are at most 1
-MOST_STEPS = 100
+MAX_STEPS = 100
 
 
 class Discrepancy(NamedTuple):
@@ -87,7 +87,7 @@ def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: f
     beta, y = np.ones(n), np.zeros(len(classes))
     slope = np.abs(discrepancy.quadratic @ beta - discrepancy.linear).max()
     u = v = np.full(n, slope + ZERO / n)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         here = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
         allowed = TOLERANCE * max(discrepancy(beta), ZERO)
         if here.gap <= allowed and np.abs(here.residual).sum() * (high - low) <= allowed:
@@ -104,7 +104,7 @@ def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: f
         beta, y = beta + share * to_beta, y + share * to_y
         u, v = u + share * to_u, v + share * to_v
     raise CanetError(
-        f"kernel mean matching did not converge in {MOST_STEPS} steps: set min_weight and "
+        f"kernel mean matching did not converge in {MAX_STEPS} steps: set min_weight and "
         "max_weight further from one"
     )
 

@@ -19,7 +19,7 @@ from canet.util.console import print_table
 
 ALL = "all"
 RUNS, TABLES, FIGURES, REPORT = "runs", "tables", "figures", "report.html"
-WIDEST = 9
+MAX_WIDTH = 9
 """Columns of numbers that a printed table has at most; a file has them all."""
 
 
@@ -54,7 +54,7 @@ def reproduce(
     """
     if archive:
         unpack_archive(archive, out / RUNS)
-    scope = replace(scope or Scope(), features_at_hand=features_at_hand(out / RUNS))
+    scope = replace(scope or Scope(), available_features=available_features(out / RUNS))
     chosen = choose(experiments, what, scope)
     wanted = {job_folder(out / RUNS, config).path: config for config in jobs_of(chosen)}
     serving = {path: serving_folder(out / RUNS, config) for path, config in wanted.items()}
@@ -71,7 +71,7 @@ def reproduce(
             table.write(out / TABLES)
         experiment.draw(finished, out / FIGURES)
         if not quiet:
-            for part in tables[0].parts(WIDEST):
+            for part in tables[0].parts(MAX_WIDTH):
                 print_table(part.title, *part.texts())
     if what == ALL and any(finished.places(wanted.values())):
         write_report(out, out / REPORT)
@@ -82,7 +82,7 @@ def reproduce(
     return failed
 
 
-def features_at_hand(root: Path) -> frozenset[tuple[str, str]]:
+def available_features(root: Path) -> frozenset[tuple[str, str]]:
     """Task and features of the finished runs below a folder."""
     places = (RunFolder(folder) for folder in folders_below(root))
     configs = (place.read_config() for place in places if place.finished)

@@ -67,7 +67,7 @@ class Scope:
     methods: tuple[str, ...] = ()  # none for those of the paper
     tasks: tuple[str, ...] = ()  # none for all of the experiment
     data_root: Path | None = None  # folder with raw data, as in `load_task`
-    features_at_hand: frozenset[tuple[str, str]] = frozenset()  # tasks of finished runs
+    available_features: frozenset[tuple[str, str]] = frozenset()  # tasks of finished runs
 
     def check(self) -> None:
         """Refuse names of methods and tasks that do not exist."""
@@ -101,7 +101,7 @@ class Scope:
         if "missing" not in states:
             return "original"
         for features in ("original", "structural"):
-            if (task, features) in self.features_at_hand:
+            if (task, features) in self.available_features:
                 return features
         some = any(state != "missing" for state in states)
         return "structural" if some and "structural" in DATASETS[task].features else "absent"

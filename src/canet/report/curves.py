@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from canet.report.comparison import Contender
 from canet.store.summary import OOD
 
-MOST_POINTS = 80
+MAX_POINTS = 80
 WARM_UP = 0.1  # the share of epochs whose low scores do not set the scale
 
 
@@ -88,7 +88,7 @@ def draw_chart(
 
     lines = []
     for contender, (centre, deviation) in stacks:
-        epoch = np.unique(np.linspace(0, len(centre) - 1, MOST_POINTS).round().astype(int))
+        epoch = np.unique(np.linspace(0, len(centre) - 1, MAX_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
         places, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
         upper, lower = _points(places, y(means + spread)), _points(places, y(means - spread))

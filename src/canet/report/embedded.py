@@ -18,7 +18,7 @@ from canet.util.files import read_json, read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 STARTS = {".png": re.compile(rb"\x89PNG\r\n\x1a\n"), ".svg": re.compile(rb"\s*<(\?xml|svg)\b")}
-MOST_BYTES = 2**25  # of a picture
+MAX_BYTES = 2**25  # of a picture
 
 
 class Figure(NamedTuple):
@@ -46,7 +46,7 @@ def figures(folder: Path) -> list[Figure]:
     found = []
     for name, path in sorted(paths.items()):
         title = name.replace("_", "-").replace("-", ": ", 1).replace("-", " ")
-        content = read_regular(path, MOST_BYTES) if path.resolve().parent == inside else b""
+        content = read_regular(path, MAX_BYTES) if path.resolve().parent == inside else b""
         if STARTS[path.suffix].match(content):
             uri = f"data:{TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
             found.append(Figure(title[0].upper() + title[1:], uri))

@@ -110,7 +110,7 @@ def _moved(contender: Contender) -> list[tuple[int, float]]:
     """Columns that interventions found to shift between groups, by how many runs and how much."""
     shares: dict[int, list[float]] = {}
     for found in filter(None, (run.result.findings for run in contender.runs)):
-        for column, share in zip(found.moved_columns, found.share, strict=True):
+        for column, share in zip(found.shifted_columns, found.share, strict=True):
             shares.setdefault(column, []).append(share)
     ranked = sorted(shares, key=lambda c: (-len(shares[c]), -mean(shares[c]), c))
     return [(column, 100 * mean(shares[column])) for column in ranked]

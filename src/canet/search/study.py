@@ -23,7 +23,7 @@ from canet.methods import get_method
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 
-MOST_REPEATS = 10  # draws of settings that were tried before, until others are looked up
+MAX_REPEATS = 10  # draws of settings that were tried before, until others are looked up
 ERROR = "error"  # the attribute of a trial whose settings cannot be trained
 DATA = "data"  # the attribute of a study with the digest of what it is searched on
 
@@ -134,7 +134,7 @@ def next_trial(
     if _key(plan, plan.start) not in tried:
         study.enqueue_trial(plan.start)
         return study.ask(space)
-    for _ in range(0 if plan.sampler == "grid" else MOST_REPEATS):
+    for _ in range(0 if plan.sampler == "grid" else MAX_REPEATS):
         trial = study.ask(space)
         if _key(plan, trial.params) not in tried:
             return trial

@@ -27,7 +27,7 @@ SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"\w[\w .,+=()-]*/seed-\d{1,10}/\w[\w-]*\.(json|safetensors)")
 """What a file in an archive may be called."""
-MOST_BYTES, MOST_FILES = 2**30, 100_000
+MAX_BYTES, MAX_FILES = 2**30, 100_000
 """Of an archive when it is unpacked; the largest of ours has 3 % and 5 % of these."""
 DECODER_BYTES = 2**27  # what we write takes half of that
 
@@ -104,14 +104,14 @@ def _header(name: str, size: int) -> bytes:
 
 def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
     """Path → content of the files in a tar that has nothing else, checked against its manifest."""
-    if len(packed) > MOST_BYTES:
-        raise _unknown(archive, f"it has more than {MOST_BYTES / 2**30:g} GiB")
+    if len(packed) > MAX_BYTES:
+        raise _unknown(archive, f"it has more than {MAX_BYTES / 2**30:g} GiB")
     found: dict[str, bytes] = {}
     for name, content in _members(packed, archive):
         if name in found or not (MEMBER.fullmatch(name) or (name == MANIFEST and not found)):
             raise _unknown(archive, f"{name[:80]!r} is not a file of a run, or is in it twice")
-        if len(found) > MOST_FILES:
-            raise _unknown(archive, f"more than {MOST_FILES:,} files")
+        if len(found) > MAX_FILES:
+            raise _unknown(archive, f"more than {MAX_FILES:,} files")
         found[name] = content
     manifest = found.pop(MANIFEST, b"")
     if manifest != _with_manifest(found)[MANIFEST]:
@@ -144,9 +144,9 @@ def _members(packed: bytes, archive: Path) -> Iterator[tuple[str, bytes]]:
 def _decompressed(archive: Path) -> bytes:
     """The whole content: at its end xz compares it with a checksum."""
     try:
-        raw = read_regular(archive, MOST_BYTES)
+        raw = read_regular(archive, MAX_BYTES)
         unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, DECODER_BYTES)
-        content = unpacker.decompress(raw, MOST_BYTES + 1)
+        content = unpacker.decompress(raw, MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise MissingFileError(
             f"no archive at '{archive}': give the file that `canet archive` wrote"
@@ -155,7 +155,7 @@ def _decompressed(archive: Path) -> bytes:
         raise ChecksumError(
             f"checksum mismatch: '{archive}' was changed, or is not a {SUFFIX} file"
         ) from error
-    if len(content) <= MOST_BYTES and (not unpacker.eof or unpacker.unused_data):
+    if len(content) <= MAX_BYTES and (not unpacker.eof or unpacker.unused_data):
         raise ChecksumError(f"checksum mismatch: '{archive}' was cut, or something was added")
     return content
 

@@ -31,7 +31,7 @@ from canet.util.signals import received
 
 CHECKPOINT_SECONDS = 30.0
 USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
-EPOCHS_BETWEEN_LOOKS = 20  # on a GPU, where looking at a number waits for the device
+EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, where looking at a number waits for the device
 EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the optimiser's state
 
 _compiled: set[str] = set()
@@ -362,7 +362,7 @@ def train_loops(
         for loop in running:
             loop.advance()
         first = running[0]
-        if first.device.type == "cpu" or first.ended or first.epoch % EPOCHS_BETWEEN_LOOKS == 0:
+        if first.device.type == "cpu" or first.ended or first.epoch % EPOCHS_BETWEEN_CHECKS == 0:
             for loop in running:
                 loop.look(on_progress if loop is first else None)
         for loop in running:

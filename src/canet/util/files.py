@@ -18,7 +18,7 @@ from typing import Any
 from canet.errors import CanetError, InputError
 from canet.util.memory import check_memory
 
-MOST_JSON = 2**28
+MAX_JSON = 2**28
 """Bytes of a JSON file that is read."""
 LEFTOVER, LEFTOVER_SECONDS = ".canet.tmp", 24 * 3600
 """How names of temporaries end, and the age at which their process must have ended."""
@@ -122,7 +122,7 @@ def read_regular(path: Path, limit: int | None = None) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    return json.loads(read_regular(path, MOST_JSON))
+    return json.loads(read_regular(path, MAX_JSON))
 
 
 def sha256(path: Path) -> str:

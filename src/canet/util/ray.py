@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 from ray.exceptions import RayError, RayTaskError
 
 T = TypeVar("T")
-MOST_RETRIES = 3  # of a task whose node or process died
+MAX_RETRIES = 3  # of a task whose node or process died
 SECONDS_TO_ANSWER = 5.0
 
 
@@ -43,7 +43,7 @@ class Cluster:
         self._task: Any = ray.remote(_call).options(
             num_cpus=0 if gpus else 1,
             num_gpus=min(1.0, gpus / self.size),
-            max_retries=MOST_RETRIES,
+            max_retries=MAX_RETRIES,
         )
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:

@@ -7,7 +7,7 @@ from typing import SupportsIndex
 
 from canet.errors import InputError
 
-LARGEST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 
 
 def checked_seed(seed: SupportsIndex, name: str = "seed") -> int:
@@ -19,6 +19,6 @@ def checked_seed(seed: SupportsIndex, name: str = "seed") -> int:
         number = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:
         number = -1
-    if not 0 <= number <= LARGEST_SEED:
-        raise InputError(f"{name} must be a whole number from 0 to {LARGEST_SEED:,}")
+    if not 0 <= number <= MAX_SEED:
+        raise InputError(f"{name} must be a whole number from 0 to {MAX_SEED:,}")
     return number

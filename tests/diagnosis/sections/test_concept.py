@@ -82,7 +82,7 @@ def test_without_labels_there_is_nothing_to_compare() -> None:
 
 
 def test_the_number_of_columns_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concept, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(concept, "MAX_COLUMNS", 2)
     training, new = graph(1.5, 0), graph(0.0, 1)
     for data in (training, new):
         data.x[::2, 2:] = 0

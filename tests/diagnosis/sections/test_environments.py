@@ -33,9 +33,9 @@ def test_a_method_that_infers_none_has_none(data: Data) -> None:
 
 def test_the_given_environments_are_recognised(data: Data) -> None:
     found = layer(np.eye(3)[np.arange(60) % 3], data)
-    assert next(iter(found.goes_with)) == "given environment"
-    assert found.goes_with["given environment"] == pytest.approx(1)
-    assert abs(found.goes_with["label"]) < 0.2
+    assert next(iter(found.agreement)) == "given environment"
+    assert found.agreement["given environment"] == pytest.approx(1)
+    assert abs(found.agreement["label"]) < 0.2
     assert found.best_match == "given environment"
     assert found.distinguishes
     assert found.used == pytest.approx(3)
@@ -45,15 +45,15 @@ def test_the_given_environments_are_recognised(data: Data) -> None:
 
 def test_time_and_degree_go_by_quarters(data: Data) -> None:
     found = layer(np.eye(4)[np.arange(60) // 15], data)
-    assert found.goes_with["time"] == pytest.approx(1)
-    assert set(found.goes_with) == {"label", "prediction", "given environment", "time", "degree"}
+    assert found.agreement["time"] == pytest.approx(1)
+    assert set(found.agreement) == {"label", "prediction", "given environment", "time", "degree"}
 
 
 def test_equal_posteriors_distinguish_nothing_though_all_are_used(data: Data) -> None:
     found = layer(np.full((60, 3), 1 / 3), data)
     assert found.used == pytest.approx(3)
     assert found.distinguished == pytest.approx(1)
-    assert set(found.goes_with.values()) == {0.0}
+    assert set(found.agreement.values()) == {0.0}
     assert not found.distinguishes
     assert found.best_match is None
 
@@ -72,8 +72,8 @@ def test_nodes_without_label_and_environment_are_left_out(data: Data) -> None:
     data.environment = torch.where(torch.arange(60) < 30, torch.arange(60) % 2, -1)
     posterior = np.eye(2)[np.where(np.arange(60) < 30, np.arange(60) % 2, 0)]
     found = layer(posterior, data)
-    assert found.goes_with["given environment"] == pytest.approx(1)
-    assert "label" not in found.goes_with
+    assert found.agreement["given environment"] == pytest.approx(1)
+    assert "label" not in found.agreement
 
 
 def test_quarters_keep_equal_values_together() -> None:

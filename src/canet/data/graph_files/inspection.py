@@ -23,7 +23,7 @@ from canet.errors import InputError, listed
 from canet.util.sparse import to_scipy
 
 FEW_LABELS = 5  # a class with fewer labelled nodes can hardly be learned
-MOST_ROWS = 20  # of a table in the terminal
+MAX_ROWS = 20  # of a table in the terminal
 LARGE = 1e4  # a feature with larger values dominates the others
 KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
 SETS = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
@@ -96,9 +96,9 @@ class Inspection:
                 rows = [[name, f"{count:,}"] for name, count in counts.items()]
                 tables.append((title, [title[:-1].lower(), "nodes"], rows))
         for _, heads, rows in tables:
-            if len(rows) > MOST_ROWS:
-                rest = f"… {len(rows) - MOST_ROWS:,} more"
-                rows[MOST_ROWS:] = [[rest, *[""] * (len(heads) - 1)]]
+            if len(rows) > MAX_ROWS:
+                rest = f"… {len(rows) - MAX_ROWS:,} more"
+                rows[MAX_ROWS:] = [[rest, *[""] * (len(heads) - 1)]]
         return tables
 
 

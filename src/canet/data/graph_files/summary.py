@@ -22,7 +22,7 @@ KINDS = {
     pa.bool_(): "boolean",
     INSTANT: "date",
 }
-MOST_CATEGORIES = 10_000
+MAX_CATEGORIES = 10_000
 """A text column with more different values than this is never a feature."""
 FEW_CATEGORIES = 50
 """A text column with more than this, and than half as many as nodes, is more like a name."""
@@ -129,7 +129,7 @@ def check_learnable(
     columns = list(found.values())
     for column in columns:
         name, count = column.name, len(column.words)
-        if count > max(FEW_CATEGORIES, min(kept / 2, MOST_CATEGORIES)):
+        if count > max(FEW_CATEGORIES, min(kept / 2, MAX_CATEGORIES)):
             refuse(
                 f"'{path}' has text with {count:,} different values in column '{name}'"
                 f"{stray_hint(table[name])}: correct it, remove it, or name it as id"

@@ -10,7 +10,7 @@ import numpy as np
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.sections.reliance import Effect, exchanged
 from canet.methods import METHODS, InterventionSettings
-from canet.methods.interventions import too_many_move
+from canet.methods.interventions import too_many_shift
 
 VARYING = "columns that shift between groups"
 CLEAR_RELIANCE = 5.0  # percent of the predictions that flip
@@ -65,7 +65,7 @@ class BetweenGroups:
     @property
     def too_many(self) -> bool:
         """Whether interventions on so many columns leave the model little to learn from."""
-        return too_many_move(len(self.clear), len(self.columns))
+        return too_many_shift(len(self.clear), len(self.columns))
 
     @property
     def relies(self) -> bool:

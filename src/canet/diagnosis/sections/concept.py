@@ -11,9 +11,9 @@ from canet.diagnosis.estimate import auc_variance
 from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
 
-MOST_NODES = 5000  # of the new graph
-MOST_COLUMNS = 1000
-FEWEST_NODES = 10  # of a class, and of all others
+MAX_NODES = 5000  # of the new graph
+MAX_COLUMNS = 1000
+MIN_NODES = 10  # of a class, and of all others
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ def examine(exam: Examination) -> Concept | None:
         return None
     new, classes = exam.new, exam.model.classes_
     known = np.flatnonzero((new.y >= 0) & (new.y < len(classes)))
-    nodes = known[sample(known.size, MOST_NODES, np.random.default_rng(exam.seed))]
+    nodes = known[sample(known.size, MAX_NODES, np.random.default_rng(exam.seed))]
     samples = (as_matrix(exam.reference.x), exam.reference.y.numpy()), (new.x[nodes], new.y[nodes])
     sizes = np.stack([np.bincount(y, minlength=len(classes)) for _, y in samples])
     others = sizes.sum(axis=1, keepdims=True) - sizes
-    enough = np.flatnonzero((np.minimum(sizes, others) >= FEWEST_NODES).all(axis=0))
+    enough = np.flatnonzero((np.minimum(sizes, others) >= MIN_NODES).all(axis=0))
     if len(classes) == 2:
         enough = enough[1:]  # the other class has the same AUC
     if not enough.size:
@@ -76,7 +76,7 @@ def examine(exam: Examination) -> Concept | None:
 def _columns(x: Matrix) -> np.ndarray:
     """The numbers of the columns to test, ascending."""
     filled = np.asarray((x != 0).sum(axis=0)).ravel()
-    return np.sort(np.argsort(-filled, kind="stable")[:MOST_COLUMNS])
+    return np.sort(np.argsort(-filled, kind="stable")[:MAX_COLUMNS])
 
 
 def _aucs(x: Matrix, columns: np.ndarray, y: np.ndarray, classes: np.ndarray) -> np.ndarray:

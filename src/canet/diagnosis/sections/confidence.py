@@ -134,8 +134,8 @@ def unlike(exam: Examination) -> Unlike | None:
     kept, graph = exam.reference, exam.new
     if graph is None:
         return None
-    valid = kept.unlike_training(kept.valid_embedding).numpy()
-    new = kept.unlike_training(torch.from_numpy(graph.embedding)).numpy()
+    valid = kept.novelty_score(kept.valid_embedding).numpy()
+    new = kept.novelty_score(torch.from_numpy(graph.embedding)).numpy()
     right, distance = graph.right, new[graph.scored]
     some = bool(right.any() and not right.all())
     return Unlike(

@@ -12,7 +12,7 @@ from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import DiagnosedGraph, sample
 from canet.training.environments import effective_number
 
-MOST_NODES = 20_000  # of which agreement is computed
+MAX_NODES = 20_000  # of which agreement is computed
 EXAMPLES = 3
 CLEAR_SEPARATION, CLEAR_AGREEMENT = 1.05, 0.1
 
@@ -39,7 +39,7 @@ class Layer:
     # What the likeliest environment agrees with, the best first: adjusted mutual information with
     # the node's class, prediction, given environment, degree and time (quartiles), 0 by chance and
     # 1 at best.
-    goes_with: dict[str, float]
+    agreement: dict[str, float]
     examples: list[list[Example]]  # of each environment $[K]$, the nodes with the highest posterior
 
     @property
@@ -50,8 +50,8 @@ class Layer:
     @property
     def best_match(self) -> str | None:
         """What the environments agree with best; None where nothing clearly agrees."""
-        name = next(iter(self.goes_with), None)
-        return name if name and self.goes_with[name] >= CLEAR_AGREEMENT else None
+        name = next(iter(self.agreement), None)
+        return name if name and self.agreement[name] >= CLEAR_AGREEMENT else None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def examine(exam: Examination) -> dict[str, Environments]:
 def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> Environments:
     """The environments of one graph."""
     traits = _traits(graph)
-    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(seed))
+    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(seed))
     layers = []
     for posterior in graph.posteriors:
         mode = posterior.argmax(axis=1)
@@ -88,7 +88,7 @@ def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> En
                 used=effective_number(torch.from_numpy(posterior)),
                 distinguished=distinguished(posterior),
                 mean_posterior=posterior.mean(axis=0).tolist(),
-                goes_with=dict(sorted(agreement.items(), key=lambda pair: -pair[1])),
+                agreement=dict(sorted(agreement.items(), key=lambda pair: -pair[1])),
                 examples=[_examples(graph, column, classes) for column in posterior.T],
             )
         )

@@ -25,8 +25,8 @@ from canet.diagnosis.sections.reliance import Effect, exchanged
 from canet.diagnosis.two_sample import same_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
 
-MOST_NODES = 5000  # that are compared, of each graph
-MOST_OF_BLOCKS = 1000  # nodes, for the test of one block
+MAX_NODES = 5000  # that are compared, of each graph
+MAX_OF_BLOCKS = 1000  # nodes, for the test of one block
 SHIFTED = "columns that shifted"
 FEATURES, REPRESENTATIONS = "features", "representations"
 
@@ -147,7 +147,7 @@ def training_sample(exam: Examination) -> Sample:
 def new_sample(exam: Examination) -> Sample:
     """The same of the new graph, at most 5,000 nodes; counts and homophily are of all nodes."""
     graph, classes = exam.graphs[NEW], len(exam.model.classes_)
-    nodes = sample(graph.num_nodes, MOST_NODES, np.random.default_rng(exam.seed))
+    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(exam.seed))
     ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],
@@ -188,7 +188,7 @@ def examine(exam: Examination) -> Shift | None:
         found, furthest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
         if numbers.size > 1:
             pair = before.x[:, numbers], after.x[:, numbers]
-            found = two_sample_test(*pair, exam.seed, MOST_OF_BLOCKS, nodes)
+            found = two_sample_test(*pair, exam.seed, MAX_OF_BLOCKS, nodes)
         blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
     shifted, stressed = [column.number for column in columns if column.shifted], None
     if shifted and TRAINING in exam.graphs:
