@@ -26,8 +26,8 @@ from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
 from canet.util.processes import Processes
 from tests.choice.small import INSIDE, few_models, small_task
-from tests.user_graphs import own_graph
 from tests.ray_cluster import cluster
+from tests.user_graphs import own_graph
 
 __all__ = ["cluster", "few_models"]
 QUICK = AutoSettings(epochs=4, hidden=8)

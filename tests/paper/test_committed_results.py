@@ -14,7 +14,7 @@ from benchmarks.markdown import interventions
 from benchmarks.results import Results
 from canet.paper import EXPERIMENTS, Finished, Scope
 from canet.paper.paper_report import write_report
-from canet.paper.reproduce import RUNS, choose, available_features
+from canet.paper.reproduce import RUNS, available_features, choose
 from canet.report.tables import Table
 from canet.store import unpack_archive
 

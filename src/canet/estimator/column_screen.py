@@ -13,8 +13,8 @@ from torch import Tensor
 from canet.errors import CanetError
 from canet.methods import InterventionSettings, Settings, TrainingView
 from canet.methods.interventions import (
-    MIN_OF_A_CLASS,
     LARGE_EFFECT,
+    MIN_OF_A_CLASS,
     Matrix,
     Moved,
     as_matrix,
