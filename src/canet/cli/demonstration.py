@@ -23,7 +23,7 @@ from canet.settings import override
 from canet.store import RunConfig, RunFolder
 from canet.store.summary import OOD, ood_mean
 from canet.training.trainer import pick_device
-from canet.util.colour import BLIND
+from canet.util.colour import WITHOUT_SPURIOUS_COLOUR
 from canet.util.console import print_table
 from canet.util.files import atomic_path
 
@@ -62,7 +62,9 @@ CONTENDERS = (
     Contender("GCN (ERM)", "erm", "original", METHODS["erm"].colour.light),
     Contender("CaNet-GCN", "canet", "original", METHODS["canet"].colour.light),
     Contender("Auto", "auto", "original", Auto.colour.light),
-    Contender("GCN without the spurious columns", "erm", WITHOUT_SPURIOUS, BLIND.light),
+    Contender(
+        "GCN without the spurious columns", "erm", WITHOUT_SPURIOUS, WITHOUT_SPURIOUS_COLOUR.light
+    ),
 )
 
 

@@ -31,7 +31,7 @@ def inspect(
 ) -> None:
     """Show what is read from a graph: counts, columns, missing values, possible problems."""
     from canet.data.graph_files import inspect_graph
-    from canet.util.console import print_table, say
+    from canet.util.console import print_table, print_text
 
     found = inspect_graph(
         graph, label=label, split=split, environment=environment, time=time, id=id_
@@ -40,7 +40,7 @@ def inspect(
         print(json.dumps(found.to_json(), indent=2))
         return
     for line in found.lines():
-        say(line)
+        print_text(line)
     for table in found.tables():
         print_table(*table)
 
@@ -160,7 +160,9 @@ def predict(
         print(f"mean score of being unlike training {summary['novelty_score']:.2f} (usual: 0.50)")
         if summary["score"] is not None:
             name = METRIC_NAMES[summary["metric"]]
-            print(f"{name} {summary['score']:.2f} % on {summary['labelled']:,} labelled nodes")
+            print(
+                f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
+            )
         again = shlex.join(["canet", "diagnose", str(model), str(graph)])
         print(f"Kept in {out}. What the predictions rely on: {again}")
 
@@ -194,7 +196,7 @@ def diagnose(
     """Show what a model relies on, what shifted since training, and what score to expect."""
     from canet.diagnosis import diagnose as run
     from canet.diagnosis.rendering import render_text, write_page
-    from canet.util.console import say
+    from canet.util.console import print_text
 
     data, classifier = _open(model, graph, device, label, id_)
     before = None if training is None else _open(model, training, device, label, id_)[0]
@@ -205,7 +207,7 @@ def diagnose(
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
     elif not quiet:
-        say(render_text(found))
+        print_text(render_text(found))
         if out is not None:
             print(f"Page: {out}")
 
@@ -233,7 +235,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
         "metric": model.metric,
-        "scores": {name: 100 * score for name, score in model.scores_.items()},
+        "scores": model.scores_,
         "selection": "best rating" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
@@ -246,27 +248,27 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     from canet.data.metrics import METRIC_NAMES
     from canet.errors import listed
-    from canet.util.console import print_table, say
+    from canet.util.console import print_table, print_text
 
     for note in notes:
-        say(f"note: {note}")
+        print_text(f"note: {note}")
     if summary["leaderboard"]:
         _show_choice(summary["leaderboard"])
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"{name}, {len(summary['classes'])} classes"
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
-    rows = [(name, f"{score:.2f}") for name, score in summary["scores"].items()]
+    rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
     if (moved := summary["shifted_columns"]) is not None:
         count = f"{len(moved):,} of {summary['features']:,} columns"
-        say(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
+        print_text(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
     print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")
 
 
 def _show_choice(board: list[dict[str, Any]]) -> None:
     """What was chosen and why."""
     from canet.errors import listed
-    from canet.util.console import print_table, say
+    from canet.util.console import print_table, print_text
 
     parts = [name for name in board[0] if name.startswith("without ")]
     columns = ["model", "rating", "validation", "held out", "weight"]
@@ -277,12 +279,16 @@ def _show_choice(board: list[dict[str, Any]]) -> None:
         rows.append([row["model"], *scores, held_out, f"{row['weight']:.2f}"])
     print_table("Models that were tried, the best first; scores in %", columns, rows)
     members = sum(row["weight"] > 0 for row in board)
-    say(f"The model is the average of the best {members} of {len(board)} models that were tried.")
+    print_text(
+        f"The model is the average of the best {members} of {len(board)} models that were tried."
+    )
     if parts:
         names = listed(name.removeprefix("without ") for name in parts)
-        say(
+        print_text(
             "A model's rating is the mean of two scores: on the validation nodes, and on each part "
             f"of the training data when it was trained without that part ({names})."
         )
     else:
-        say("They were rated on the validation nodes alone: too few nodes have labels for more.")
+        print_text(
+            "They were rated on the validation nodes alone: too few nodes have labels for more."
+        )

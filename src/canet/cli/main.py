@@ -13,9 +13,9 @@ from typing import Any
 import typer
 
 from canet.cli.app import DEBUG, app
-from canet.errors import CanetError, plain
+from canet.errors import CanetError, printable
 from canet.util.memory import keep_freed_memory
-from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received
+from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received_signal
 
 ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's errors
 KEYBOARD_INTERRUPT = 130  # what typer returns for it
@@ -53,14 +53,14 @@ def _run(commands: typer.Typer, name: str) -> Any:
         code = KEYBOARD_INTERRUPT
     except Exception as error:
         message = _message(error)
-        if received() is None and message is None:
+        if received_signal() is None and message is None:
             raise
-        if received() is None:
+        if received_signal() is None:
             return _fail(str(message))
         code = KEYBOARD_INTERRUPT  # an import that a signal interrupts may raise its own error
     if code == KEYBOARD_INTERRUPT:
         ignore_signals()
-        return _fail(INTERRUPTED, 128 + (received() or signal.SIGINT))
+        return _fail(INTERRUPTED, 128 + (received_signal() or signal.SIGINT))
     return code
 
 
@@ -86,12 +86,12 @@ def _message(error: Exception) -> str | None:
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning in one line, without the line of code that gave it."""
-    print(f"canet: warning: {' '.join(plain(message).split())}", file=sys.stderr)
+    print(f"canet: warning: {' '.join(printable(message).split())}", file=sys.stderr)
 
 
 def _fail(message: str, code: int = 2) -> int:
     """Print one line, after the traceback if the user asked for it; gives the exit code."""
     if sys.exc_info()[0] and os.environ.get(DEBUG, "0") not in ("", "0"):
         traceback.print_exc()
-    print(f"canet: {' '.join(plain(message).split())}", file=sys.stderr)
+    print(f"canet: {' '.join(printable(message).split())}", file=sys.stderr)
     return code

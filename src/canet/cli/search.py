@@ -86,7 +86,7 @@ def _show(best: dict[str, Any]) -> None:
     rows = []
     for trial in best["best_trials"]:
         values = [f"{value:g}" for value in trial["settings"].values()]
-        rows.append([str(trial["number"]), f"{trial['valid']:.2f}", *values])
+        rows.append([str(trial["number"]), f"{100 * trial['valid']:.2f}", *values])
     runs = f"mean of {best['seeds']} runs" if best["seeds"] > 1 else "one run"
     print_table(
         f"{best['task']}, {best['method']}-{best['backbone']}: best of {best['trials']} trials "
@@ -96,7 +96,7 @@ def _show(best: dict[str, Any]) -> None:
         rows,
     )
     if best["start"]["valid"] is not None:
-        print(f"The search started at {best['start']['valid']:.2f}.")
+        print(f"The search started at {100 * best['start']['valid']:.2f} %.")
     if best["importances"]:
         shares = (f"{name} {share:.0%}" for name, share in best["importances"].items())
         print(f"Importance: {', '.join(shares)}")

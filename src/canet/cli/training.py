@@ -13,7 +13,7 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.data import GENERATORS
-from canet.errors import CanetError, listed, plain
+from canet.errors import CanetError, listed, printable
 
 if TYPE_CHECKING:
     from canet.runs import FailedJob
@@ -134,7 +134,7 @@ def verify(
 
     found = look_through(path)
     for problem in found.problems:
-        print(" ".join(plain(problem).split()))
+        print(" ".join(printable(problem).split()))
     print(found.count)
     if found.problems:
         raise typer.Exit(2)

@@ -178,7 +178,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.settings_ = asdict(settings)
         self.candidates_ = run.result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
-        self.scores_ = {names[k]: score / 100 for k, score in run.result.scores.items()}
+        self.scores_ = {names[k]: score for k, score in run.result.scores.items()}
         self.history_ = run.history
         self.selected_epoch_ = run.result.selected_epoch
         self.environments_seen_ = run.result.environments_seen
@@ -203,9 +203,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         return [
             {
                 "model": one.name,
-                "rating": one.rating / 100,
-                "validation": one.validation / 100,
-                **{name: score / 100 for name, score in one.shifts.items()},
+                "rating": one.rating,
+                "validation": one.validation,
+                **one.shifts,
                 "weight": one.weight,
                 "seconds": one.seconds,
             }
@@ -291,7 +291,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
                 raise InputError("roc_auc is for the two classes of training: y has another one")
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
-        return float(METRICS[self.metric](logits, y)) / 100
+        return float(METRICS[self.metric](logits, y))
 
     def environments(self, data: Any, nodes: Any = None, graph: Any = None) -> list[np.ndarray]:
         """Posterior $[n, K]$ of the pseudo environments at each layer; arguments as `predict`."""

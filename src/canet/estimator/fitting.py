@@ -54,7 +54,7 @@ def train_model(
         class_weight=weights,
         threads=torch.get_num_threads(),
     )
-    report = display.of_training(f"{model.method}-{model.backbone_name}")
+    report = display.training_callback(f"{model.method}-{model.backbone_name}")
     run = trainer.run(seed, on_progress=report)
     prepared.graphs[run.method.model.operators] = trainer.fields.graph()
     return run
@@ -76,7 +76,7 @@ def _choose(
         folder = None
         if model.checkpoints is not None:
             folder = Path(model.checkpoints) / trainer.config(seed).name / f"seed-{seed}"
-        report = display.of_training(Auto.name, unit="training")
+        report = display.training_callback(Auto.name, unit="training")
         return trainer.run(seed, folder, on_progress=report)
 
 

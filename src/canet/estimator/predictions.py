@@ -54,7 +54,7 @@ def summarise(
     if data.get("y") is not None:
         summary["labelled"] = int(check_labels(data.y, len(table["id"])).known.sum())
         if summary["labelled"]:
-            summary["score"] = 100 * model.score(data)
+            summary["score"] = model.score(data)
     return summary
 
 

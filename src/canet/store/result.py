@@ -28,7 +28,7 @@ class InferredEnvironments:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that `auto` has tried; scores are in percent.
+    """A model that `auto` has tried; scores are between 0 and 1.
 
     Args:
         name: Such as `erm-sage norm=layer`.
@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RunResult:
-    """Scores in percent, the selection rule, timing and versions of a run.
+    """Scores between 0 and 1, the selection rule, timing and versions of a run.
 
     Args:
         scores: Of every split at the selected epoch; NaN if the model's output is not finite.

@@ -27,7 +27,7 @@ from canet.store.tensors import (
     restore_optimizer,
     without_prefix,
 )
-from canet.util.signals import received
+from canet.util.signals import received_signal
 
 CHECKPOINT_SECONDS = 30.0
 USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
@@ -354,7 +354,7 @@ def train_loops(
     compile_kernels(loops[0])
     running = list(loops)
     while running := [loop for loop in running if not loop.ended]:
-        if received() is not None:
+        if received_signal() is not None:
             for loop in running:
                 loop.look()
             checkpoints.save(loops, places)

@@ -1,4 +1,4 @@
-"""Scores in percent, computed on the device where the logits are, without waiting for it."""
+"""Scores between 0 and 1, computed on the device of the logits without a synchronisation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 
 def accuracy(logits: Tensor, y: Tensor) -> Tensor:
-    """Share of nodes whose largest logit $[n, C]$ is their label's $[n]$."""
-    return 100 * (logits.argmax(dim=1) == y).double().mean()
+    """Share of nodes whose largest logit $[n, C]$ belongs to their label $[n]$."""
+    return (logits.argmax(dim=1) == y).double().mean()
 
 
 def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     """Probability that a positive node outranks a negative one, ties counting half.
 
-    For two classes; a node's rank is that of its logit difference. NaN where a class is absent.
+    For two classes; a node's rank is that of its logit difference. NaN if a class is absent.
     """
     score = (logits[:, 1] - logits[:, 0]).double()
     ordered = score.sort().values
@@ -26,11 +26,11 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     num_positive, num_negative = positive.double().sum(), (~positive).double().sum()
     rank_sum = (mean_rank * positive).sum()
     wins = rank_sum - num_positive * (num_positive + 1) / 2
-    return 100 * wins / (num_positive * num_negative)
+    return wins / (num_positive * num_negative)
 
 
 def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
-    """Unweighted mean over the classes, present in label or prediction, of the F1 score."""
+    """Mean F1 score over the classes that occur in the labels or the predictions."""
     classes = logits.shape[1]
     pairs = torch.zeros(classes * classes, dtype=torch.double, device=y.device)
     pairs.index_add_(0, y * classes + logits.argmax(dim=1), pairs.new_ones(()).expand(y.numel()))
@@ -38,7 +38,7 @@ def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
     hits, total = confusion.diagonal(), confusion.sum(dim=0) + confusion.sum(dim=1)
     present = total > 0
     f1 = torch.where(present, 2 * hits / total.clamp(min=1), 0.0)
-    return 100 * f1.sum() / present.sum()
+    return f1.sum() / present.sum()
 
 
 METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -1,4 +1,4 @@
-"""Short tables on standard output."""
+"""Text and tables on standard output."""
 
 from __future__ import annotations
 
@@ -9,49 +9,50 @@ from typing import Any
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from canet.errors import plain
+from canet.errors import printable
 
-WIDTH_OF_FILES = 160
+FILE_WIDTH = 160
+"""Characters per line if standard output is not a terminal."""
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output."""
+    """Print a table with a title."""
     screen = console()
-    screen.print(plain(title), style="bold", highlight=False, soft_wrap=True)
+    screen.print(printable(title), style="bold", highlight=False, soft_wrap=True)
     screen.print(make_table(columns, rows))
 
 
-def say(text: object) -> None:
-    """Text of a user's data on standard output."""
-    print(plain(text))
+def print_text(text: object) -> None:
+    """Print a text without control characters, which user data may contain."""
+    print(printable(text))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table whose columns of numbers are flush right, and whose first column never wraps."""
+    """Return a table; columns of numbers are right-aligned and the first column never wraps."""
     table = Table()
     for i, column in enumerate(columns):
         numbers = all(row[i][:1].isdigit() for row in rows)
         justify: JustifyMethod = "right" if numbers else "left"
-        table.add_column(plain(column), justify=justify, no_wrap=i == 0, overflow="fold")
+        table.add_column(printable(column), justify=justify, no_wrap=i == 0, overflow="fold")
     for row in rows:
-        table.add_row(*map(plain, row))
+        table.add_row(*map(printable, row))
     return table
 
 
 def console() -> Console:
-    """Standard output, with texts as they are: a folder may be called `[bold]`."""
-    width = None if sys.stdout.isatty() else WIDTH_OF_FILES
+    """Return a console for standard output that prints markup such as `[bold]` literally."""
+    width = None if sys.stdout.isatty() else FILE_WIDTH
     return Console(width=width, markup=False, emoji=False)
 
 
 def spread_text(spread: dict[str, Any]) -> str:
-    """`{"mean": 96.391, "std": 0.432, "values": […]}` → `96.39 ± 0.43`; no spread of one run."""
-    several = f" ± {spread['std']:.2f}" if len(spread["values"]) > 1 else ""
-    return f"{spread['mean']:.2f}{several}"
+    """`{"mean": 0.96391, "std": 0.00432, "values": […]}` → `96.39 ± 0.43` in percent; no spread of one run."""
+    several = f" ± {100 * spread['std']:.2f}" if len(spread["values"]) > 1 else ""
+    return f"{100 * spread['mean']:.2f}{several}"
 
 
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The scores of a summary, a line each."""
+    """Return a row (name, score) for each score of a summary."""
     scores = summary["scores"]
     rows = [(name, spread_text(scores[name])) for name in ("train", "valid", "test_id")]
     rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]

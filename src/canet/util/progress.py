@@ -1,4 +1,4 @@
-"""How far a command is: one bar on a terminal, a line now and then elsewhere, or nothing."""
+"""Progress of a command: a bar on a terminal, a line every few seconds elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 SECONDS_BETWEEN_LINES = 10.0
 STAGES = {"reading": 0.05, "checking": 0.05, "training": 0.8, "scoring": 0.09, "saving": 0.01}
-"""Stages of a fit → about what share of the time each takes on a large graph."""
+"""Stages of a fit and their approximate share of the time on a large graph."""
 
 
 class Display:
-    """Shows on standard error how many of all are done, running and failed, and the time left.
+    """Progress on standard error: how many items are done, running and failed, and the time left.
 
     Args:
-        total: How many there are.
-        done: How many were done before.
-        unit: What they are.
+        total: Number of items.
+        done: Number of items that were done before.
+        unit: Name of the items, such as `runs`.
         quiet: Show nothing.
     """
 
     def __init__(self, total: int, done: int = 0, unit: str = "runs", quiet: bool = False) -> None:
         self._total, self._unit, self._quiet = total, unit, quiet
-        self._reached = float(done)
+        self._completed = float(done)
         self._stage = ""
-        self._first: tuple[float, float] | None = None  # time and what was done at the first update
+        self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
         if not self._quiet and sys.stderr.isatty():
@@ -47,34 +47,34 @@ class Display:
     def update(
         self, done: int, running: int = 0, failed: int = 0, text: str = "", part: float = 0.0
     ) -> None:
-        """Show new counts; `part` is the finished share of what is running, `text` a remark."""
-        self._reached = done + part
+        """Show new counts and a `text`; `part` is the finished share of the running items."""
+        self._completed = done + part
         if self._stage:
             before = list(STAGES.values())[: list(STAGES).index(self._stage)]
-            self._reached = sum(before) + STAGES[self._stage] * self._reached
+            self._completed = sum(before) + STAGES[self._stage] * self._completed
         if self._first is None:
-            self._first = time.monotonic(), self._reached
+            self._first = time.monotonic(), self._completed
         count = self._stage or self._count(done, running, failed)
         if self._bar:
             task = self._bar.tasks[0].id
-            self._bar.update(task, completed=self._reached, count=count, description=text)
+            self._bar.update(task, completed=self._completed, count=count, description=text)
         elif not self._quiet and time.monotonic() - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = time.monotonic()
             parts = [count, self._time_left(), text]
             print("; ".join(part for part in parts if part), file=sys.stderr)
 
     def stage(self, name: str) -> None:
-        """Show that this one of `STAGES` begins; `update` then says how far it is."""
+        """Show that the next one of `STAGES` begins; `update` then shows its progress."""
         self._stage, self._first = name, None
         self.update(0)
 
-    def of_training(
+    def training_callback(
         self, label: str, done: int = 0, running: int = 0, failed: int = 0, unit: str = "epoch"
     ) -> Callable[[int, int, float], None]:
-        """A callback that shows how far a run is, or `running` runs that are trained together."""
+        """Return a callback that shows the progress of one run or of `running` runs at once."""
 
         def report(epoch: int, total: int, score: float) -> None:
-            text = f"{label}: {unit} {epoch}/{total}, valid {score:.1f}"
+            text = f"{label}: {unit} {epoch}/{total}, valid {100 * score:.1f} %"
             self.update(done, running, failed, text, part=max(1, running) * epoch / total)
             if self._stage and epoch == total:
                 self.stage("scoring")
@@ -97,33 +97,33 @@ class Display:
         return ", ".join(words)
 
     def _time_left(self) -> str:
-        """At the pace since the first update; empty before anything is done."""
-        begin, before = self._first or (0.0, self._reached)
-        here = self._reached - before
-        if here <= 0:
+        """Estimate the time left from the speed since the first update; empty if unknown."""
+        begin, before = self._first or (0.0, self._completed)
+        progress = self._completed - before
+        if progress <= 0:
             return ""
-        minutes = (time.monotonic() - begin) / here * (self._total - self._reached) / 60
+        minutes = (time.monotonic() - begin) / progress * (self._total - self._completed) / 60
         return f"about {max(1, round(minutes))} min left"
 
 
-_shown: ContextVar[Display | None] = ContextVar("shown", default=None)
+_current_display: ContextVar[Display | None] = ContextVar("shown", default=None)
 
 
 @contextmanager
 def fit_display(stage: str, quiet: bool) -> Iterator[Display]:
-    """One bar for all stages of a fit, of which this one begins.
+    """Show one bar for all stages of a fit and begin with `stage`.
 
-    Inside another such context, for instance of a command that calls `fit`, it is the same bar.
+    Inside another `fit_display`, such as that of a command that calls `fit`, use its bar.
     """
-    if (outer := _shown.get()) is not None:
+    if (outer := _current_display.get()) is not None:
         outer.stage(stage)
         yield outer
         return
     display = Display(1, quiet=quiet)
     display.stage(stage)
-    token = _shown.set(display)
+    token = _current_display.set(display)
     try:
         with display:
             yield display
     finally:
-        _shown.reset(token)
+        _current_display.reset(token)
