@@ -7,7 +7,7 @@ from concurrent.futures import BrokenExecutor
 from typing import Any
 
 from benchmarks.worker import Job, Order, work
-from canet.util.processes import Processes, cause_of_death
+from canet.util.processes import Processes, worker_exit_reason
 
 
 def measure_jobs(jobs: list[Job], order: Order) -> Iterator[tuple[Job, dict[str, Any]]]:
@@ -20,4 +20,4 @@ def measure_jobs(jobs: list[Job], order: Order) -> Iterator[tuple[Job, dict[str,
             try:
                 yield job, pool.submit(work, job, order).result()
             except BrokenExecutor as error:
-                yield job, {"died": cause_of_death(error)}
+                yield job, {"died": worker_exit_reason(error)}

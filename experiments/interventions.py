@@ -53,8 +53,8 @@ DRAWN = (
     (CANET, _OWN),
     (CANET_INFERRED, _DARK),
     (CANET_GIVEN, _LIGHT),
-    (CANET_CENTRED, colour.CENTRED.light),
-    (CANET_BLIND, colour.BLIND.light),
+    (CANET_CENTRED, colour.CENTRED_PER_GRAPH_COLOUR.light),
+    (CANET_BLIND, colour.WITHOUT_SPURIOUS_COLOUR.light),
 )
 ABLATED = ("cora", "citeseer", "pubmed")
 NUM_SEEDS = 5

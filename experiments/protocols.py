@@ -24,7 +24,10 @@ from canet.training import SELECTION_RULES
 from canet.util import colour
 from experiments.contender import ERM_BLIND, ERM_CENTRED, Contender
 
-CONTROL_COLOURS = {WITHOUT_SPURIOUS: colour.BLIND, CENTRED: colour.CENTRED}
+CONTROL_COLOURS = {
+    WITHOUT_SPURIOUS: colour.WITHOUT_SPURIOUS_COLOUR,
+    CENTRED: colour.CENTRED_PER_GRAPH_COLOUR,
+}
 
 
 class Protocols(Experiment):

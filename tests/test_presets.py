@@ -16,7 +16,7 @@ from canet.presets import preset
 from canet.util.files import read_json, write_json
 from experiments.collect_searches import collect
 
-# The authors' settings of CaNet. Attention has no propagation; for it the column holds the default.
+# The settings published by CaNet's authors. GAT ignores `propagation`: its rows have the default.
 PUBLISHED = """
 task      backbone  decay  tau  dropout  estimator  propagation  direction  layers  hidden  loss
 cora      gcn       5e-5   1    0.2      graph      symmetric    along      2       64      multi
@@ -83,7 +83,7 @@ def test_methods_on_one_task_share_its_loss_and_direction(task: str, backbone: s
 
 @pytest.fixture
 def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A file of searched settings in place of the package's, empty at first."""
+    """An empty file of searched settings in place of the one in the package."""
     path = tmp_path / "searched.json"
     path.write_text("{}")
     monkeypatch.setattr(presets, "SEARCHED", path)
@@ -95,7 +95,7 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def best(
     task: str = "cora", method: str = "irm", backbone: str = "gcn", **settings: object
 ) -> dict[str, Any]:
-    """What a search of three settings leaves in its folder."""
+    """The content of `best.json` after a search of three settings."""
     command = f"canet search {task} --method {method} --backbone {backbone} --trials 16"
     return {
         "task": task,
@@ -118,7 +118,7 @@ def write_best(folder: Path, **given: Any) -> None:
     write_json(folder / name / "best.json", content)
 
 
-def test_without_a_search_competitors_keep_their_defaults_but_for_what_a_task_shares(
+def test_without_a_search_competitors_have_their_defaults_and_the_shared_settings_of_the_task(
     searched: Path,
 ) -> None:
     assert preset("cora", "erm", "gcn") == InterventionSettings()
@@ -128,7 +128,7 @@ def test_without_a_search_competitors_keep_their_defaults_but_for_what_a_task_sh
     assert preset("elliptic", "erm", "gat") == elliptic
 
 
-def test_searched_settings_are_where_competitors_start(searched: Path, tmp_path: Path) -> None:
+def test_competitors_start_from_searched_settings(searched: Path, tmp_path: Path) -> None:
     write_best(tmp_path, task="arxiv", hidden=128, penalty_weight=10.0)
     write_json(searched, collect([tmp_path]))
     found = preset("arxiv", "irm", "gcn")
@@ -138,7 +138,7 @@ def test_searched_settings_are_where_competitors_start(searched: Path, tmp_path:
     assert presets.searched("arxiv", "erm", "gcn") is None
 
 
-def test_canet_keeps_what_its_authors_published_and_searched_settings_are_separate(
+def test_canet_keeps_the_published_settings_and_searched_settings_are_separate(
     searched: Path, tmp_path: Path
 ) -> None:
     published = preset("arxiv", "canet", "gcn")
@@ -151,7 +151,7 @@ def test_canet_keeps_what_its_authors_published_and_searched_settings_are_separa
     assert presets.searched("arxiv", "canet", "gat") is None
 
 
-def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path) -> None:
+def test_collected_entries_contain_the_changed_settings_and_the_search(tmp_path: Path) -> None:
     write_best(tmp_path, hidden=128, dropout=0.2)
     write_best(tmp_path, task="arxiv", method="erm", backbone="gat", dropout=0.5)
     content = collect([tmp_path])
@@ -170,8 +170,10 @@ def test_collected_entries_hold_what_differs_and_how_it_was_found(tmp_path: Path
     assert (content["date"], content["hardware"]) == ("2026-11-15", "NVIDIA H200")
 
 
-def test_no_search_and_two_searches_of_one_method_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(CanetError, match="no finished search"):
+def test_folder_without_searches_and_two_searches_of_one_method_are_rejected(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(CanetError):
         collect([tmp_path])
     write_best(tmp_path / "a")
     write_best(tmp_path / "b")

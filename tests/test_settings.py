@@ -3,7 +3,7 @@ from typing import Any, Literal
 
 import pytest
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputError
 from canet.methods import METHODS
 from canet.settings import override, parse_assignments, setting, valid_values
 
@@ -44,7 +44,9 @@ class Example:
         ("flag", False, False),
     ],
 )
-def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: Any) -> None:
+def test_value_is_converted_to_the_type_of_its_setting(
+    name: str, given: Any, expected: Any
+) -> None:
     value = getattr(override(Example(), {name: given}), name)
     assert value == expected
     assert type(value) is type(expected)
@@ -55,7 +57,7 @@ def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: An
     [
         (
             "width",
-            "a whole number ≥ 1 and ≤ 100",
+            "an integer ≥ 1 and ≤ 100",
             ["0", "1.5", 1.5, "wide", "", None, True, 101, 10**20, float("inf")],
         ),
         (
@@ -65,15 +67,15 @@ def test_valid_value_takes_its_settings_type(name: str, given: Any, expected: An
         ),
         ("share", "a number ≥ 0 and < 1", ["-0.1", "1"]),
         ("slow_rate", "a number > 0 and ≤ 1,000,000 or none", ["0", "fast"]),
-        ("way", "one of along, against", ["beside", None]),
+        ("way", "one of along, against", ["sideways", None]),
         ("flag", "true or false", ["yes", "2", None]),
     ],
 )
-def test_invalid_value_is_rejected_with_the_valid_ones(
+def test_invalid_value_is_rejected_and_the_message_names_the_valid_values(
     name: str, valid: str, wrong: list[Any]
 ) -> None:
     for given in wrong:
-        with pytest.raises(CanetError) as caught:
+        with pytest.raises(InputError) as caught:
             override(Example(), {name: given})
         assert f"'{name}'" in str(caught.value)
         assert str(caught.value).endswith(valid)
@@ -87,7 +89,7 @@ ABSURD = [
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_setting_of_every_method_refuses_absurd_values_in_one_line(method: str) -> None:
+def test_every_setting_of_every_method_rejects_absurd_values_in_one_line(method: str) -> None:
     settings_type = METHODS[method].settings_type
     tried = 0
     for declared in fields(settings_type):
@@ -106,35 +108,35 @@ def test_every_setting_of_every_method_refuses_absurd_values_in_one_line(method:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_settings_built_directly_take_no_numbers_as_text(method: str) -> None:
+def test_settings_created_directly_do_not_convert_text_to_numbers(method: str) -> None:
     settings_type = METHODS[method].settings_type
     for declared in fields(settings_type):
         if not isinstance(declared.default, str):
-            with pytest.raises(CanetError, match="invalid value"):
+            with pytest.raises(CanetError, match=f"'{declared.name}'"):
                 settings_type(**{declared.name: str(declared.default)})
 
 
-def test_unknown_setting_names_the_nearest_and_lists_all_in_one_line() -> None:
+def test_message_about_an_unknown_setting_suggests_one_and_lists_all() -> None:
     with pytest.raises(CanetError, match=r"'width'.* width, rate, share, slow_rate, way, flag$"):
         override(Example(), {"widht": "3"})
 
 
-def test_override_changes_what_it_is_given_and_leaves_the_given_settings_alone() -> None:
+def test_override_returns_changed_settings_and_leaves_the_original_unchanged() -> None:
     given = Example(rate=0.2)
     assert override(given, {"width": "3", "flag": "true"}) == Example(width=3, rate=0.2, flag=True)
     assert given == Example(rate=0.2)
     assert override(given, {}) == given
 
 
-def test_assignments_are_split_at_the_first_equals_sign_and_the_last_counts() -> None:
+def test_assignments_are_split_at_the_first_equals_sign_and_the_last_one_wins() -> None:
     found = parse_assignments(["tau=2", " hidden = 32 ", "a=b=c", "tau=3"])
     assert found == {"tau": "3", "hidden": "32", "a": "b=c"}
     assert parse_assignments([]) == {}
 
 
 @pytest.mark.parametrize("text", ["tau", "=2", " =2", "", "--tau 2"])
-def test_what_is_not_key_equals_value_is_rejected_in_one_line(text: str) -> None:
-    with pytest.raises(CanetError, match="key=value"):
+def test_text_without_name_and_equals_sign_is_rejected(text: str) -> None:
+    with pytest.raises(InputError, match="name=value"):
         parse_assignments([text])
 
 

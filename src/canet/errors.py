@@ -1,4 +1,4 @@
-"""The exceptions for what a user can fix."""
+"""Exceptions and warnings for problems that the user can fix."""
 
 from __future__ import annotations
 
@@ -9,72 +9,79 @@ from itertools import islice
 from typing import Any
 
 MAX_LISTED = 5
-"""How many names a message lists."""
+"""Number of names that a message lists."""
 MAX_NAME_LENGTH = 60
-"""Letters of an unknown name that a message shows."""
-NEAR = 0.65
-"""Least similarity of a suggested name: one wrong letter in three is 0.67."""
-CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Characters that steer a terminal, except the end of a line."""
+"""Characters of an unknown name that a message shows."""
+MIN_SIMILARITY = 0.65
+"""Smallest similarity of a suggested name; one wrong letter of three gives 0.67."""
+CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that control a terminal, except the line feed."""
 
 
 class CanetError(Exception):
-    """Something the user can fix: one line with the cause and how to fix it.
+    """A problem that the user can fix: its message states the cause and the fix in one line.
 
-    The command line prints the line and exits with code 2; `--debug` adds the traceback.
+    The command line prints the message and exits with code 2; `--debug` adds the traceback.
     """
 
 
 class InputError(CanetError, ValueError):
-    """Data that cannot be used as it is: what is wrong, where, and how to fix it.
+    """Invalid input data or an invalid name: what is wrong, where, and how to fix it.
 
-    Also a `ValueError`, as Python and scikit-learn users expect for bad input.
+    It is also a `ValueError`, as users of Python and scikit-learn expect for invalid input.
     """
 
 
 class ChecksumError(CanetError):
-    """A file is not what was written: cut, changed or damaged."""
+    """A file has another checksum than when it was written, or is incomplete."""
 
 
 class MissingFileError(CanetError):
-    """A file or a folder is not there."""
+    """A file or a folder does not exist."""
 
 
 class VersionError(CanetError):
-    """A file is what was written, but by another version of canet, which this one cannot read."""
+    """A file was written by another version of canet and this version cannot read it."""
 
 
 class InputWarning(UserWarning):
-    """Something in the input may not mean what the user expects."""
+    """The input is valid, but may not mean what the user expects."""
 
 
-def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> CanetError:
-    """An error for a `name` that is not `valid`; it suggests the nearest valid one."""
+def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> InputError:
+    """Return an error for a `name` that is not `valid`; it suggests the most similar valid name."""
     names, shown = list(valid), " ".join(str(name).split())[:MAX_NAME_LENGTH]
-    nearest = get_close_matches(shown, names, n=1, cutoff=NEAR)
+    nearest = get_close_matches(shown, names, n=1, cutoff=MIN_SIMILARITY)
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    return CanetError(f"unknown {kind} '{shown}': {hint}valid are {', '.join(names)}")
+    return InputError(f"unknown {kind} '{shown}': {hint}valid names are {', '.join(names)}")
 
 
 def check_name(kind: str, name: Any, valid: Iterable[str]) -> None:
-    """Raise an error unless `name` is one of the `valid` names."""
+    """Raise an `InputError` unless `name` is one of the `valid` names."""
     names = list(valid)
     if name not in names:
         raise unknown_name(kind, name, names)
 
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:
-    """The first items and how many more there are; `count` is their number, where it is known."""
+    """Return the first items as text and the number of the others: `a, b, c, d, e and 3 more`.
+
+    Args:
+        items: May be a generator.
+        count: Number of items, so that only the first ones are generated; None to count them.
+    """
     texts = [str(item) for item in (items if count is None else islice(items, MAX_LISTED))]
     more = (len(texts) if count is None else count) - MAX_LISTED
     return ", ".join(texts[:MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def plain(text: object) -> str:
-    """A text for the screen: what would steer the terminal is a space."""
-    return CONTROL.sub(" ", str(text))
+def printable(text: object) -> str:
+    """Return a text for the terminal with spaces in place of control characters."""
+    return CONTROL_CHARACTERS.sub(" ", str(text))
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of another package's error, cut to 120 characters."""
+    """Return the first line of an error of another package, cut to 120 characters."""
     return (str(error).splitlines() or [type(error).__name__])[0][:120]

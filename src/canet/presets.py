@@ -1,8 +1,8 @@
-"""The settings that each task, method and backbone start from: published, or found by search.
+"""Presets: the initial settings of each task, method and backbone, published or from a search.
 
-CaNet starts from what its authors published. For its competitors nothing is: they start from
-`searched.json`, which `experiments/collect_searches.py` makes from many searches on validation
-data. It has searches of CaNet too, to compare it on equal terms.
+CaNet uses the settings that its authors published. No such settings are published for the other
+methods, so they use `searched.json`. `experiments/collect_searches.py` writes this file from many
+searches on validation data. It also contains searches for CaNet, for a comparison on equal terms.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from canet.settings import override
 from canet.util.files import read_json
 
 SEARCHED = Path(__file__).with_name("searched.json")
-BEST = "best.json"  # what a search leaves in its folder
+BEST = "best.json"
+"""File in the folder of a search with the best settings."""
 
 
 def preset(task: str, method: str, backbone: str) -> Settings:
-    """The settings that a task, method and backbone start from: published, or else searched."""
+    """Return the initial settings for a task, method and backbone: published, or else searched."""
     found = None if method == "canet" else searched(task, method, backbone)
     return found or unsearched(task, method, backbone)
 
 
 def searched(task: str, method: str, backbone: str) -> Settings | None:
-    """The settings that a search on validation data found, None where there was no search."""
+    """Return the settings that a search on validation data found; None without a search."""
     entry = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
     if entry is None:
         return None
@@ -38,7 +39,7 @@ def searched(task: str, method: str, backbone: str) -> Settings | None:
 
 
 def unsearched(task: str, method: str, backbone: str) -> Settings:
-    """The settings without any search, published or default: where a search itself starts."""
+    """Return the published or default settings, which are the first trial of a search."""
     dataset = DATASETS.get(task)
     if method == "canet" and dataset and backbone in dataset.canet_settings:
         return override(_default(method), dataset.canet_settings[backbone])
@@ -46,25 +47,25 @@ def unsearched(task: str, method: str, backbone: str) -> Settings:
 
 
 def shared(task: str, method: str) -> Settings:
-    """The defaults, and what all methods share on a task, whatever their backbone.
+    """Return the defaults of a method with the settings that all methods share on a task.
 
-    These are the loss for two classes and the direction in which edges are read, as CaNet's authors
-    chose them for the task, so that all methods see the same neighbours.
+    CaNet's authors chose the shared settings for the task: the loss for two classes and the
+    direction of the edges. All methods use them, so that they all see the same neighbours.
     """
     dataset = DATASETS.get(task)
     return override(_default(method), dataset.shared_settings if dataset else {})
 
 
 def changed(method: str, changes: Mapping[str, Any]) -> Settings:
-    """The defaults of a method, or of `auto`, with some changed."""
+    """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
-    of_one = set(changes) - set(asdict(settings))
-    if method == Auto.name and of_one:
-        owners = [m.name for m in METHODS.values() if of_one <= set(asdict(m.settings_type()))]
+    unknown = set(changes) - set(asdict(settings))
+    if method == Auto.name and unknown:
+        owners = [m.name for m in METHODS.values() if unknown <= set(asdict(m.settings_type()))]
         if owners:
             raise InputError(
-                f"setting '{min(of_one)}' is of single methods, and auto tries several: name the "
-                f"method too, such as '{owners[-1]}'"
+                f"method 'auto' has no setting '{min(unknown)}': choose a method that has it, such "
+                f"as '{owners[-1]}'"
             )
     return override(settings, changes)
 
@@ -74,21 +75,25 @@ def _default(method: str) -> Settings:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The `settings` in a JSON file, such as the `best.json` of a search."""
+    """Return the `settings` of a JSON file, such as the `best.json` of a search."""
     try:
         content = read_json(path)
     except InputError:
         raise
     except OSError as error:
         raise CanetError(
-            f"cannot read settings from '{path}' ({error.strerror}): name a file such as the "
-            f"{BEST} of a search"
+            f"cannot read settings from '{path}' ({error.strerror}): pass a JSON file, such as "
+            f"the {BEST} of a search"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise CanetError(f"'{path}' is not JSON: settings are read from JSON") from error
+        raise CanetError(
+            f"'{path}' is not a JSON file: pass a JSON file, such as the {BEST} of a search"
+        ) from error
     settings = content.get("settings") if isinstance(content, dict) else None
     if not isinstance(settings, dict):
-        raise CanetError(f"'{path}' has no settings: it needs {{\"settings\": {{NAME: VALUE, …}}}}")
+        raise CanetError(
+            f"'{path}' contains no settings: write them as {{\"settings\": {{NAME: VALUE, …}}}}"
+        )
     return settings
 
 

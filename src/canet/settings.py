@@ -1,4 +1,4 @@
-"""Settings: declared once as dataclass fields with help, valid values and search range."""
+"""Settings: dataclass fields with help, valid values and search range."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from canet.errors import CanetError, check_name
+from canet.errors import InputError, check_name
 
 S = TypeVar("S")
 MAX_NUMBER = 10**6
-"""What a number is at most unless a setting says otherwise: beyond it nothing can be trained."""
+"""Largest value of a numeric setting that declares no maximum."""
 MAX_VALUE_LENGTH = 40
 
 
@@ -27,7 +27,7 @@ def setting(
     maximum: float = MAX_NUMBER,
     search: Sequence[Any] = (),
 ) -> Any:
-    """A dataclass field that knows what it is for, which values are valid and which to search."""
+    """Return a dataclass field with its help, its valid values and the values to search."""
     metadata = {
         "help": help,
         "choices": tuple(choices),
@@ -41,27 +41,27 @@ def setting(
 
 
 def override(settings: S, changes: Mapping[str, Any]) -> S:
-    """`settings` with some changed; values may be strings as typed on a command line.
+    """Return `settings` with some values changed; values may be strings from the command line.
 
     Raises:
-        CanetError: An unknown name or an invalid value, with the valid ones.
+        InputError: A name is unknown or a value is invalid.
     """
     declared = {f.name: f for f in fields(settings)}  # type: ignore[arg-type]
     hints = get_type_hints(type(settings))
     parsed = {}
     for name, value in changes.items():
         check_name("setting", name, declared)
-        parsed[name] = _checked(declared[name], hints[name], value)
+        parsed[name] = _checked_value(declared[name], hints[name], value)
     return replace(settings, **parsed)  # type: ignore[type-var]
 
 
 def check(settings: Any) -> None:
-    """Refuse invalid values in settings that were built directly."""
+    """Reject invalid values in a settings object that was created directly."""
     hints = get_type_hints(type(settings))
     for declared in fields(settings):
         hint, value = hints[declared.name], getattr(settings, declared.name)
-        if type(_checked(declared, hint, value)) is not str and isinstance(value, str):
-            raise _refused(declared, hint, value)
+        if type(_checked_value(declared, hint, value)) is not str and isinstance(value, str):
+            raise _invalid_value(declared, hint, value)
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
@@ -70,13 +70,13 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     for text in assignments:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise CanetError(f"cannot read '{text}': settings are given as key=value")
+            raise InputError(f"cannot read '{text}': write a setting as name=value")
         parsed[name] = value
     return parsed
 
 
 def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
-    """Help, default, valid values and search range of each setting of a settings class."""
+    """Return help, default, valid values and search range of each setting of a settings class."""
     hints = get_type_hints(settings_type)
     return {
         declared.name: {
@@ -90,26 +90,26 @@ def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
 
 
 def valid_values(declared: Field[Any], hint: Any) -> str:
-    """The valid values of a setting, in words."""
+    """Describe the valid values of a setting."""
     rule = declared.metadata
     if rule["choices"]:
         return "one of " + ", ".join(map(str, rule["choices"]))
     kind, optional = _plain_type(hint)
     if kind is bool:
         return "true or false"
-    words = "a whole number" if kind is int else "a number"
+    words = "an integer" if kind is int else "a number"
     bounds = [("≥", rule["minimum"]), (">", rule["above"]), ("<", rule["below"])]
     bounds += [("≤", rule["maximum"])] if rule["below"] is None else []
     limits = " and ".join(f"{sign} {bound:,.9g}" for sign, bound in bounds if bound is not None)
     return f"{words} {limits}".strip() + (" or none" if optional else "")
 
 
-def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
+def _checked_value(declared: Field[Any], hint: Any, value: Any) -> Any:
     rule = declared.metadata
     try:
-        parsed = _parsed(value, hint)
+        parsed = _parsed_value(value, hint)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _refused(declared, hint, value) from error
+        raise _invalid_value(declared, hint, value) from error
     if parsed is None:
         return None
     if rule["choices"]:
@@ -124,27 +124,27 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     else:
         valid = True
     if not valid:
-        raise _refused(declared, hint, value)
+        raise _invalid_value(declared, hint, value)
     return parsed
 
 
-def _refused(declared: Field[Any], hint: Any, value: Any) -> CanetError:
-    return CanetError(
-        f"invalid value '{_shown(value)}' for setting '{declared.name}': "
-        f"it takes {valid_values(declared, hint)}"
+def _invalid_value(declared: Field[Any], hint: Any, value: Any) -> InputError:
+    return InputError(
+        f"invalid value '{_short_text(value)}' for setting '{declared.name}': "
+        f"it must be {valid_values(declared, hint)}"
     )
 
 
-def _shown(value: Any) -> str:
-    """A value in a message: one line that is not too long."""
+def _short_text(value: Any) -> str:
+    """Return a value as one short line."""
     try:
         text = " ".join(str(value).split())
-    except ValueError:  # Python writes no integer with thousands of digits
+    except ValueError:  # Python does not convert integers with thousands of digits
         text = type(value).__name__
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
-def _parsed(value: Any, hint: Any) -> Any:
+def _parsed_value(value: Any, hint: Any) -> Any:
     kind, optional = _plain_type(hint)
     if optional and (value is None or str(value).lower() == "none"):
         return None

@@ -1,4 +1,4 @@
-"""A terminal and a clock for tests of what commands show."""
+"""A terminal and a clock for tests of the output of commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
         return True
 
     def lines(self) -> list[str]:
-        """What is shown, without colours and movements of the cursor."""
+        """The printed lines, without escape sequences for colours and the cursor."""
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.getvalue()).splitlines()
 
     def last_bar(self) -> str:
@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 @contextmanager
 def terminal() -> Iterator[Terminal]:
-    """A block in which standard output and error are a terminal of 80 columns."""
+    """Make standard output and standard error a terminal of 80 columns during the block."""
     screen = Terminal()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(screen), redirect_stderr(screen):
         for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):

@@ -1,4 +1,4 @@
-"""A method has one colour in every figure: the one that is declared with it."""
+"""Every figure shows a method or backbone in its declared colour."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from experiments.interventions import Interventions
 from experiments.protocols import Protocols
 from tests.paper.made_up import write_runs
 
-OF_METHODS = {method.label: method.colour.light for method in METHODS.values()}
-OF_BACKBONES = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}
+METHOD_COLOURS = {method.label: method.colour.light for method in METHODS.values()}
+BACKBONE_COLOURS = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are saved, which nobody needs to see."""
+    """The figures that a test saves, in place of files."""
     figures: list[Figure] = []
 
-    def remember(self: Figure, target: Path, **_: Any) -> None:
+    def collect_figure(self: Figure, target: Path, **_: Any) -> None:
         target.touch()
         if self not in figures:
             figures.append(self)
 
-    monkeypatch.setattr(Figure, "savefig", remember)
+    monkeypatch.setattr(Figure, "savefig", collect_figure)
     return figures
 
 
 def colours(figures: list[Figure]) -> dict[str, set[str]]:
-    """The colours of all that has a label."""
+    """The colours of each label in the legends."""
     found: dict[str, set[str]] = {}
     for figure in figures:
         for axes in figure.axes:
@@ -61,9 +61,9 @@ def test_an_experiment_draws_methods_and_backbones_in_their_colours(
     experiment = kind(Scope(quick=True))
     experiment.draw(write_runs(experiment, tmp_path / "runs"), tmp_path / "figures")
     found = colours(drawn)
-    declared = OF_BACKBONES if kind is Backbones else OF_METHODS
+    declared = BACKBONE_COLOURS if kind is Backbones else METHOD_COLOURS
     assert drawn
     for label in found.keys() & declared.keys():
         assert found[label] == {declared[label]}
     if kind.methods and kind is not Backbones:
-        assert found["CaNet"] == {OF_METHODS["CaNet"]}
+        assert found["CaNet"] == {METHOD_COLOURS["CaNet"]}

@@ -10,7 +10,7 @@ from canet.util.console import print_table, summary_rows
 from tests.util.terminal import terminal
 
 
-def test_a_table_has_every_cell_as_it_is_and_numbers_flush_right(
+def test_a_table_prints_markup_literally_and_aligns_numbers_to_the_right(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     title = "[bold] A title that is longer than the table"
@@ -22,7 +22,9 @@ def test_a_table_has_every_cell_as_it_is_and_numbers_flush_right(
     assert "│ :smile: │ 10.25 ± 0.00 │" in lines
 
 
-def test_a_table_fits_the_terminal_and_loses_no_letter(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_fits_the_terminal_without_cutting_text(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     path = "/a/long/folder" * 9
     with terminal() as screen:
         print_table("Files", ["file", "place"], [("name", path)])
@@ -30,7 +32,7 @@ def test_a_table_fits_the_terminal_and_loses_no_letter(capsys: pytest.CaptureFix
     cells = [line.split("│")[2].strip() for line in screen.lines() if line.startswith("│")]
     assert "".join(cells) == path
     print_table("Files", ["file", "place"], [("name", path)])
-    assert path in capsys.readouterr().out  # in a file the line is wider
+    assert path in capsys.readouterr().out  # without a terminal, lines are wider
 
 
 def test_rows_of_a_summary_follow_the_protocol() -> None:

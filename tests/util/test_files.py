@@ -20,7 +20,7 @@ from canet.util.files import (
 )
 
 
-def test_a_file_appears_or_changes_only_when_the_block_ends(tmp_path: Path) -> None:
+def test_file_is_created_or_replaced_only_when_the_block_ends(tmp_path: Path) -> None:
     target = tmp_path / "new" / "folder" / "file.txt"
     with atomic_path(target) as temporary:
         temporary.write_text("old and longer")
@@ -33,7 +33,7 @@ def test_a_file_appears_or_changes_only_when_the_block_ends(tmp_path: Path) -> N
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_failed_block_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_block_leaves_no_file(tmp_path: Path) -> None:
     def write_half() -> None:
         with atomic_path(tmp_path / "file.txt") as temporary:
             temporary.write_text("half")
@@ -53,7 +53,7 @@ def test_old_content_survives_a_failed_block(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_json_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_json_is_read_back_without_changes(tmp_path: Path) -> None:
     content = {
         "text": "τ = 1, Veličković",
         "exact": [0.1, 1 / 3, 5e-324, -1.7976931348623157e308],
@@ -66,7 +66,7 @@ def test_json_comes_back_as_it_was(tmp_path: Path) -> None:
     assert math.isnan(read_json(tmp_path / "file.json")[0])
 
 
-def test_cache_is_where_the_variable_says_or_in_the_home_folder(
+def test_cache_folder_is_set_by_the_variable_or_in_the_home_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANET_CACHE", str(tmp_path / "here"))
@@ -77,7 +77,7 @@ def test_cache_is_where_the_variable_says_or_in_the_home_folder(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_with_a_write_a_day_later(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed_after_a_day(tmp_path: Path) -> None:
     with atomic_path(tmp_path / "a.svg") as temporary:
         temporary.write_text("new")
     old, young, foreign = temporary, temporary.with_name(f".b{temporary.name}"), tmp_path / ".c.tmp"
@@ -91,7 +91,7 @@ def test_what_a_killed_process_left_goes_with_a_write_a_day_later(tmp_path: Path
     assert foreign.exists()
 
 
-def test_two_writers_with_the_same_host_name_and_pid_do_not_share_a_temporary(
+def test_two_writers_with_the_same_host_name_and_pid_do_not_share_a_temporary_file(
     tmp_path: Path,
 ) -> None:
     with atomic_path(tmp_path / "a") as first, atomic_path(tmp_path / "a") as second:
@@ -118,14 +118,14 @@ def test_only_regular_files_up_to_a_limit_are_read(tmp_path: Path) -> None:
         read_regular(tmp_path / "file")
 
 
-def test_a_written_file_has_the_digest_that_writing_gave(tmp_path: Path) -> None:
+def test_writing_a_file_returns_its_digest(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"content").hexdigest()
     assert write_bytes(tmp_path / "a", b"content") == sha256(tmp_path / "a") == digest
     assert write_json(tmp_path / "b", {"τ": 0.1}) == sha256(tmp_path / "b")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS])
-def test_a_full_disk_is_an_error_with_the_file_and_leaves_nothing(
+def test_a_full_disk_is_an_error_that_names_the_file_and_leaves_no_file(
     code: int, tmp_path: Path
 ) -> None:
     def write() -> None:
@@ -140,11 +140,11 @@ def test_a_full_disk_is_an_error_with_the_file_and_leaves_nothing(
     line = str(caught.value)
     assert str(tmp_path / "file") in line
     assert os.strerror(code) in line
-    assert str(pickle.loads(pickle.dumps(caught.value))) == line  # it comes back from a worker
+    assert str(pickle.loads(pickle.dumps(caught.value))) == line  # as sent by a worker process
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_errors_of_a_block_stay_what_they_are(tmp_path: Path) -> None:
+def test_other_errors_of_a_block_are_raised_unchanged(tmp_path: Path) -> None:
     def read_nothing() -> None:
         with atomic_path(tmp_path / "file"):
             (tmp_path / "absent").read_bytes()

@@ -1,4 +1,4 @@
-"""Memory that a process keeps, and how much it had."""
+"""Reuse of freed memory, and peak memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of glibc")
-def test_freed_memory_is_used_again_without_page_faults() -> None:
-    """Without the setting every page faults, unless torch brings an allocator of its own."""
+def test_freed_memory_is_reused_without_page_faults() -> None:
+    """Without `keep_freed_memory` every page causes a fault, unless torch has its own allocator."""
     program = PROGRAM.format("keep_freed_memory()")
     faults = int(subprocess.check_output([sys.executable, "-c", program], text=True))
     assert faults < 0.01 * 20 * 2**24 * 4 / resource.getpagesize()
 
 
-def test_peak_memory_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_is_reported_or_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 10 < memory.peak_resident_mb() < 2**20
     monkeypatch.setattr(memory, "resource", None)
     assert math.isnan(memory.peak_resident_mb())

@@ -1,4 +1,4 @@
-"""Worker processes: they stay warm, are replaced when one dies, and end with us."""
+"""Worker processes are reused, replaced when one dies, and end with their parent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def test_a_process_has_one_thread_and_survives_an_error_but_not_its_death() -> None:
+def test_a_process_has_one_thread_survives_errors_and_is_replaced_when_it_dies() -> None:
     with Processes(1) as pool:
         assert pool.submit(threads).result() == 1
         first = pool.submit(os.getpid).result()
@@ -45,7 +45,7 @@ def test_a_process_has_one_thread_and_survives_an_error_but_not_its_death() -> N
     wait_until(lambda: not alive(last))
 
 
-def test_tasks_are_taken_only_when_there_is_room() -> None:
+def test_tasks_are_generated_only_when_the_pool_can_start_them() -> None:
     with Processes(2, threads=None) as pool:
         taken: list[int] = []
 
@@ -62,7 +62,7 @@ def test_tasks_are_taken_only_when_there_is_room() -> None:
     assert sorted(ended) == [*range(10)]
 
 
-def test_the_end_of_a_pool_kills_processes_in_the_middle_of_a_task(tmp_path: Path) -> None:
+def test_closing_a_pool_kills_processes_with_running_tasks(tmp_path: Path) -> None:
     with Processes(1, threads=None) as pool:
         pool.submit(write_pid_and_sleep, tmp_path / "pid")
         wait_until((tmp_path / "pid").exists)

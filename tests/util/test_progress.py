@@ -1,4 +1,4 @@
-"""What a command shows while it works on many things."""
+"""Progress bars and progress lines of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canet.util.progress import SECONDS_BETWEEN_LINES, STAGES, Display, fit_disp
 from tests.util.terminal import Clock, terminal
 
 
-def test_without_a_terminal_a_line_has_counts_time_left_and_what_runs(
+def test_without_a_terminal_a_line_shows_counts_time_left_and_the_running_task(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock(monkeypatch)
@@ -27,13 +27,13 @@ def test_without_a_terminal_a_line_has_counts_time_left_and_what_runs(
     ]
 
 
-def test_a_line_about_training_comes_now_and_then(
+def test_progress_lines_about_training_are_printed_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = Clock(monkeypatch)
     with Display(2) as shown:
         for done, run in enumerate(("first", "second")):
-            report = shown.of_training(run, done)
+            report = shown.training_callback(run, done)
             for epoch in range(1, 101):
                 clock.now += 0.3
                 report(epoch, 100, 50 + epoch / 10)
@@ -42,7 +42,7 @@ def test_a_line_about_training_comes_now_and_then(
     assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
 
 
-def test_a_terminal_shows_one_bar_with_counts_and_wipes_it() -> None:
+def test_a_terminal_shows_one_bar_with_counts_and_removes_it_at_the_end() -> None:
     with terminal() as screen, Display(3, done=1, unit="trials") as shown:
         shown.update(2, running=1, text="best valid 81.2", part=0.5)
         assert shown._bar is not None
@@ -70,7 +70,7 @@ def test_a_line_about_a_fit_names_its_stage(
             shown.stage(stage)
         for epoch in (1, 2, 3):
             clock.now += 60
-            shown.of_training("erm-gcn")(epoch, 3, 80.0)
+            shown.training_callback("erm-gcn")(epoch, 3, 80.0)
         clock.now += 15
         shown.stage("saving")
     assert capsys.readouterr().err.splitlines() == [
@@ -83,14 +83,14 @@ def test_a_line_about_a_fit_names_its_stage(
     ]
 
 
-def test_a_fit_inside_a_command_moves_the_bar_of_the_command() -> None:
+def test_a_fit_inside_a_command_updates_the_bar_of_the_command() -> None:
     with terminal() as screen, fit_display("reading", quiet=False) as outer:
         with fit_display("checking", quiet=False) as inner:
             assert inner is outer
-            assert outer._reached == STAGES["reading"]
+            assert outer._completed == STAGES["reading"]
             inner.stage("training")
-            inner.of_training("erm-gcn")(10, 10, 80.0)  # what follows the last epoch is scoring
-            assert outer._reached == pytest.approx(sum(list(STAGES.values())[:3]))
+            inner.training_callback("erm-gcn")(10, 10, 80.0)  # then scoring begins
+            assert outer._completed == pytest.approx(sum(list(STAGES.values())[:3]))
         assert outer._stage == "scoring"
         outer.stage("saving")
     assert screen.last_bar().startswith("saving ━")

@@ -1,4 +1,4 @@
-"""Signals raise at once, or wait until a run can stop."""
+"""Signals raise `KeyboardInterrupt` at once, or at the end of a `deferred` block."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from canet.util.signals import SIGNALS, deferred, interrupt_on_signals, received
+from canet.util.signals import SIGNALS, deferred, interrupt_on_signals, received_signal
 from tests.cli.commands import usual_signals
 
 
 @pytest.fixture(autouse=True)
-def signals_as_usual() -> Iterator[None]:
+def default_signals() -> Iterator[None]:
     with usual_signals():
         yield
 
@@ -23,11 +23,11 @@ def send(number: int) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_a_keyboard_interrupt(number: int) -> None:
+def test_a_signal_raises_a_keyboard_interrupt(number: int) -> None:
     interrupt_on_signals()
     with pytest.raises(KeyboardInterrupt):
         send(number)
-    assert received() == number
+    assert received_signal() == number
 
 
 def test_the_first_signal_waits_for_the_end_of_a_block_and_the_second_does_not() -> None:
@@ -37,13 +37,13 @@ def test_the_first_signal_waits_for_the_end_of_a_block_and_the_second_does_not()
     def work() -> None:
         with deferred():
             send(signal.SIGTERM)
-            seen.append(received())
+            seen.append(received_signal())
 
     with pytest.raises(KeyboardInterrupt):
         work()
     assert seen == [signal.SIGTERM]
     with deferred():
-        assert received() is None  # of an earlier block
+        assert received_signal() is None  # the signal of the previous block is forgotten
         send(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
@@ -54,10 +54,10 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     interrupt_on_signals()
     send(signal.SIGHUP)
-    assert received() is None
+    assert received_signal() is None
 
 
-def test_a_library_that_installs_no_handler_keeps_its_own() -> None:
+def test_deferred_does_not_change_the_handlers() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with deferred():
         assert [signal.getsignal(number) for number in SIGNALS] == before

@@ -19,5 +19,5 @@ def test_unique_edges_are_a_sorted_set_of_pairs(seed: int, both_ways: bool) -> N
     assert found.t().tolist() == [list(pair) for pair in sorted(pairs)]
 
 
-def test_no_edges_are_no_edges() -> None:
+def test_a_graph_without_edges_has_no_unique_edges() -> None:
     assert unique_edges(torch.empty(2, 0, dtype=torch.long), 4, both_ways=True).shape == (2, 0)

@@ -17,7 +17,7 @@ from canet.report.score import number
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
 from canet.store import runs_at
-from canet.util.colour import BLIND, CENTRED
+from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
 from canet.util.files import atomic_path
 
 
@@ -64,7 +64,7 @@ def _render(
         standings=standings,
         axis=axis,
         legend=legend(contenders),
-        controls={"blind": BLIND, "centred": CENTRED},
+        controls={"blind": WITHOUT_SPURIOUS_COLOUR, "centred": CENTRED_PER_GRAPH_COLOUR},
         methods={name: one for name, one in EVERY_METHOD.items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from canet.errors import CanetError
 from canet.report.score import GAP, Score, rank
-from canet.util.files import MAX_JSON, atomic_path, read_regular
+from canet.util.files import MAX_JSON_BYTES, atomic_path, read_regular
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
@@ -49,7 +49,7 @@ class Table:
         """The table whose JSON `write` left at `path`."""
         from pydantic import TypeAdapter
 
-        content = read_regular(path, MAX_JSON)
+        content = read_regular(path, MAX_JSON_BYTES)
         try:
             return TypeAdapter(cls).validate_json(content)
         except ValueError as error:

@@ -26,7 +26,7 @@ from canet.store import RunConfig, RunFolder
 from canet.training.trainer import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
-from canet.util.processes import Pool, cause_of_death, open_pool, run_all
+from canet.util.processes import Pool, worker_exit_reason, open_pool, run_all
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5  # on a GPU, which one run of most tasks leaves idle
@@ -87,7 +87,7 @@ def run_jobs(
                 for batch in batches:
                     counts = runs.num_over, len(batch), len(runs.failed)
                     unit = "training" if batch[0].method == Auto.name else "epoch"
-                    report = display.of_training(label(batch), *counts, unit)
+                    report = display.training_callback(label(batch), *counts, unit)
                     runs.settle(batch, worker.train(batch, root, report))
     return [*runs.failed.values()]
 
@@ -170,7 +170,7 @@ class _Runs:
             try:
                 self.settle([config], start([config]).result())
             except BrokenExecutor as error:
-                lines = ["a worker died twice at this run", cause_of_death(error)]
+                lines = ["a worker died twice at this run", worker_exit_reason(error)]
                 self.settle([config], Outcome({config.seed: lines}))
 
     def settle(self, batch: Sequence[RunConfig], outcome: Outcome) -> None:

@@ -37,7 +37,7 @@ from canet.search.study import (
 from canet.search.worker import Ended, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
 from canet.util.files import read_json, write_json
-from canet.util.processes import cause_of_death, open_pool, run_all
+from canet.util.processes import worker_exit_reason, open_pool, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
@@ -138,7 +138,7 @@ def _train(
                 yield trial, future.result()
         except BrokenExecutor as error:
             raise CanetError(
-                f"a worker died ({cause_of_death(error)}): lower --jobs if memory is short; the "
+                f"a worker died ({worker_exit_reason(error)}): lower --jobs if memory is short; the "
                 "same command continues where it stopped"
             ) from error
 

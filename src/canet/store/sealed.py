@@ -17,7 +17,7 @@ from torch import Tensor
 
 from canet._version import __version__
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
-from canet.util.files import MAX_JSON, digest_of, read_regular, write_bytes
+from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
 
 T = TypeVar("T")
 FILES, CONTENT, SEAL = "files", "content", "sha256"
@@ -144,7 +144,7 @@ def mismatch(path: Path) -> ChecksumError:
 def read_file(path: Path) -> bytes:
     """The content of a file, or an error if there is none; only tensors may fill the memory."""
     try:
-        return read_regular(path, None if path.suffix == ".safetensors" else MAX_JSON)
+        return read_regular(path, None if path.suffix == ".safetensors" else MAX_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(f"'{path}' is missing") from error
     except OSError as error:

@@ -1,1 +1,1 @@
-"""Files, locks, memory, seeds, signals, progress: what knows nothing about graphs or models."""
+"""Utilities that are independent of graphs and models: files, locks, memory, seeds, signals."""

@@ -1,4 +1,4 @@
-"""One process at a time in a folder."""
+"""A lock that lets one process at a time use a folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LOCK = ".lock"
 
 @contextmanager
 def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
-    """Wait until no other process holds the lock of a folder, then hold it during the block.
+    """Hold the lock of a folder during the block; wait while another process holds it.
 
-    The operating system frees the lock when its owner ends, however it ends.
+    The operating system releases the lock when its process ends, even if it is killed.
 
     Args:
         folder: Created if missing.
-        quiet: Do not print that another process is waited for.
+        quiet: Do not print that this process is waiting.
     """
     lock = FileLock(folder / LOCK)
     try:
@@ -31,7 +31,7 @@ def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
             lock.acquire(timeout=0)
     except Timeout:
         if not quiet:
-            print(f"another process uses '{folder}': waiting for it", file=sys.stderr)
+            print(f"another process is using '{folder}': waiting for it to end", file=sys.stderr)
         lock.acquire()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Memory: keep what is freed, the largest use so far, and what is still free."""
+"""Memory of the process and the machine: peak use, free memory, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ try:
 except ModuleNotFoundError:  # on Windows
     resource = None  # type: ignore[assignment]
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # of glibc's mallopt
-_KEPT_BYTES = 2**31 - 1
-_STEP_BYTES = 2**28
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
+_MAX_KEPT_BYTES = 2**31 - 1
+_GROWTH_BYTES = 2**28
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep the memory that it frees, so that it need not ask the system again.
+    """Let the process keep freed memory instead of returning it to the operating system.
 
-    Each epoch makes and frees the same large tensors. By default glibc gives each back to the
-    system and gets fresh pages, cleared one by one, for the next, which takes longer than most
-    operations on them. For whole processes only, so commands call it and the library does not;
-    without glibc nothing happens.
+    Each epoch allocates and frees the same large tensors. By default, glibc returns their memory
+    to the system and gets new pages, which the system clears first. This takes longer than most
+    operations on the tensors. The setting applies to the whole process, so the commands call this
+    function and the library does not. Without glibc it has no effect.
     """
     if not sys.platform.startswith("linux"):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_MAX, 0)
-        mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_TOP_PAD, _STEP_BYTES)
+        mallopt(_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
+        mallopt(_TOP_PAD, _GROWTH_BYTES)
 
 
 def peak_resident_mb() -> float:
-    """Largest resident memory of this process so far; NaN if the system does not report it."""
+    """Return the peak resident memory of this process in MiB; NaN if the system has no figure."""
     if resource is None:
         return math.nan
     unit = 1 if sys.platform == "darwin" else 1024
@@ -47,7 +47,7 @@ def peak_resident_mb() -> float:
 
 
 def free_memory() -> int | None:
-    """Bytes that a process can still get; all of the machine's if the system does not say."""
+    """Return the free memory in bytes, or else the total memory; None if both are unknown."""
     try:
         available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
         if available:
@@ -58,10 +58,10 @@ def free_memory() -> int | None:
 
 
 def check_memory(size: int, what: str) -> None:
-    """Refuse `what` if its `size` in bytes is more than the memory that is free."""
+    """Raise an `InputError` about `what` if its `size` in bytes exceeds the free memory."""
     free = free_memory()
     if free is not None and size > free:
         raise InputError(
-            f"{what} takes {size / 2**30:,.1f} GiB and {free / 2**30:,.1f} GiB of memory are free: "
-            "use less data, or more memory"
+            f"{what} needs {size / 2**30:,.1f} GiB of memory, but only {free / 2**30:,.1f} GiB are "
+            "free: use a smaller graph or a machine with more memory"
         )

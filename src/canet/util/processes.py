@@ -1,4 +1,4 @@
-"""Worker processes of this machine, by loky."""
+"""Pools of worker processes on this machine (loky)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ SECONDS_BETWEEN_CHECKS = 1.0
 
 
 class Pool(Protocol):
-    """Runs functions elsewhere, `size` at a time.
+    """Runs functions in other processes, `size` at a time.
 
-    A function whose process or machine died ends with a `BrokenExecutor`. `remote`: functions may
-    run on another machine, which does not see the files of this one.
+    If the process or machine of a function dies, its future raises a `BrokenExecutor`. If `remote`,
+    functions may run on another machine, which cannot read the files of this machine.
     """
 
     size: int
@@ -40,13 +40,14 @@ class Pool(Protocol):
 
 
 class Processes:
-    """A pool of worker processes, replaced by a new one after one of them died.
+    """A pool of worker processes, which is created again if one of them dies.
 
-    The end of the context kills the processes, also in the middle of a task.
+    When the context ends, the processes are killed, even if a task is running.
 
     Args:
         size: Number of processes.
-        threads: Threads of torch in each, which then also keep freed memory; None: as usual.
+        threads: Torch threads of each process, which then also keeps freed memory. None leaves
+            the defaults.
     """
 
     remote = False
@@ -55,7 +56,7 @@ class Processes:
         self.size = size
         self._threads = threads
         self._executor = self._new_executor()
-        # loky replaces a process that has grown much, as after a larger graph.
+        # loky restarts a process whose memory has grown, for example after a large graph.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -75,20 +76,20 @@ class Processes:
 
     def _new_executor(self) -> Any:
         return ProcessPoolExecutor(
-            self.size, initializer=_begin, initargs=(os.getpid(), self._threads)
+            self.size, initializer=_initialise_worker, initargs=(os.getpid(), self._threads)
         )
 
 
 def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
-    """Where so many tasks run at a time: worker processes or a Ray cluster; None: this process.
+    """Return a pool of worker processes or of a Ray cluster; None if this process does the work.
 
     Args:
-        jobs: Tasks at a time; 1 without a cluster means this process.
-        ray: Address of a Ray cluster, or `auto`; None for this machine alone.
-        device: `auto`, `cpu` or `cuda`, of which a cluster gives each task its share.
+        jobs: Number of tasks that run at the same time. With 1 and no cluster, no pool is needed.
+        ray: Address of a Ray cluster, or `auto`; None for worker processes on this machine.
+        device: `auto`, `cpu` or `cuda`; a cluster reserves a share of it for each task.
     """
     if jobs < 1:
-        raise CanetError(f"jobs is {jobs}: give 1 or more")
+        raise CanetError(f"jobs is {jobs}, but it must be 1 or more")
     if ray is not None:
         from canet.util.ray import Cluster
 
@@ -99,14 +100,14 @@ def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool |
 def run_all(
     pool: Pool, tasks: Iterable[Task], start: Callable[[Task], Future[T]]
 ) -> Iterator[tuple[Task, Future[T]]]:
-    """Each task with its finished future, in the order in which they end.
+    """Yield each task with its finished future, in the order in which the tasks finish.
 
-    The next task is taken from `tasks` only when the pool has room for it.
+    The next task is taken from `tasks` only when the pool can start it.
     """
-    left = iter(tasks)
+    remaining = iter(tasks)
     running: dict[Future[T], Task] = {}
     while True:
-        for task in islice(left, pool.size - len(running)):
+        for task in islice(remaining, pool.size - len(running)):
             running[start(task)] = task
         if not running:
             return
@@ -114,14 +115,14 @@ def run_all(
             yield running.pop(future), future
 
 
-def cause_of_death(error: BrokenExecutor) -> str:
-    """The line that says how a worker ended: `The exit codes of the workers are {SIGKILL(-9)}`."""
+def worker_exit_reason(error: BrokenExecutor) -> str:
+    """Return the line with the exit code: `The exit codes of the workers are {SIGKILL(-9)}`."""
     lines = str(error).splitlines()
     return next((line for line in lines if "exit code" in line), lines[0] if lines else "")
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process as soon as its parent has ended, even in the middle of a task."""
+    """Exit this process when its parent process has ended, even if a task is running."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -131,8 +132,8 @@ def end_with_parent(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _begin(parent: int, threads: int | None) -> None:
-    """The first thing that a worker process does."""
+def _initialise_worker(parent: int, threads: int | None) -> None:
+    """Initialise a worker process."""
     end_with_parent(parent)
     if threads is not None:
         import torch
@@ -145,7 +146,7 @@ def _begin(parent: int, threads: int | None) -> None:
 
 @contextmanager
 def _terminal_signals_blocked() -> Iterator[None]:
-    """Processes that start in the block ignore Ctrl-C and SIGHUP: the parent ends them."""
+    """Let processes started in the block ignore Ctrl-C and SIGHUP, because the parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,4 +1,4 @@
-"""A Ray cluster as a pool: tasks run wherever it has room, on machines that share no disk."""
+"""A Ray cluster as a pool; its machines need no shared disk."""
 
 from __future__ import annotations
 
@@ -13,24 +13,30 @@ from canet.errors import CanetError
 try:
     import ray
 except ModuleNotFoundError as error:
-    raise CanetError("--ray needs Ray: pip install -e '.[ray]' in a clone of canet") from error
+    raise CanetError(
+        "--ray requires Ray: run pip install -e '.[ray]' in a clone of canet"
+    ) from error
 from ray.exceptions import RayError, RayTaskError
 
 T = TypeVar("T")
-MAX_RETRIES = 3  # of a task whose node or process died
-SECONDS_TO_ANSWER = 5.0
+MAX_RETRIES = 3
+"""How often Ray repeats a task whose machine or process died."""
+CONNECT_TIMEOUT = 5.0
+"""Seconds."""
 
 
 class Cluster:
-    """Tasks of a Ray cluster, each with its share of the CPUs or of a GPU.
+    """A pool on a running Ray cluster; each task gets a share of the CPUs or GPUs.
 
-    Ray repeats a task elsewhere when its node dies.
+    If the machine of a task dies, Ray repeats the task on another one. The class never starts a
+    cluster, because the ports of Ray would be open to every network.
 
     Args:
-        address: Address of the cluster. `auto`: the one that RAY_ADDRESS names or that runs here.
-            None is started: the ports of Ray listen on every network.
-        size: Tasks at a time; 1 means as many as the cluster has GPUs or else CPUs.
-        device: `cpu` leaves GPUs alone.
+        address: Address of the cluster, or `auto` for the cluster in the environment variable
+            RAY_ADDRESS or the one that runs on this machine.
+        size: Number of tasks at a time; 1 means the number of GPUs of the cluster, or of CPUs if
+            it has no GPU.
+        device: With `cpu` no GPU is used.
     """
 
     remote = True
@@ -49,7 +55,7 @@ class Cluster:
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         answer: Future[T] = Future()
         reference = self._task.remote(function, arguments)
-        reference.future().add_done_callback(lambda done: _pass_on(done, answer))
+        reference.future().add_done_callback(lambda done: _forward_result(done, answer))
         return answer
 
     def __enter__(self) -> Cluster:
@@ -69,32 +75,32 @@ def _connect(address: str) -> None:
 
 
 def _check(address: str) -> None:
-    """Reject an address where nothing listens; Ray itself would try for minutes."""
+    """Reject an address without a server at once; Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
     try:
-        socket.create_connection((host, int(port)), timeout=SECONDS_TO_ANSWER).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
     except OSError as error:
         raise _no_cluster(address, error) from error
 
 
 def _no_cluster(address: str, error: Exception) -> CanetError:
     return CanetError(
-        f"no Ray cluster at '{address}' ({error}): check its address, start one with "
-        "`ray start --head`, or use --jobs for processes of this machine"
+        f"there is no Ray cluster at '{address}' ({error}): check the address, start a cluster "
+        "with `ray start --head`, or use --jobs to run on this machine"
     )
 
 
 def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    """What a node does: one thread, because its share is one CPU."""
+    """Call a function on a machine of the cluster, with one thread for its one CPU."""
     import torch
 
     torch.set_num_threads(1)
     return function(*arguments)
 
 
-def _pass_on(done: Future[T], answer: Future[T]) -> None:
+def _forward_result(done: Future[T], answer: Future[T]) -> None:
     error = done.exception()
     if isinstance(error, RayTaskError):
         error = error.cause if isinstance(error.cause, Exception) else error

@@ -1,4 +1,4 @@
-"""Seeds: whole numbers that torch, numpy and run folders accept."""
+"""Validation of random seeds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ MAX_SEED = 2**32 - 1
 
 
 def checked_seed(seed: SupportsIndex, name: str = "seed") -> int:
-    """A seed as a Python integer; integers of numpy and torch are accepted.
+    """Return a seed as a Python integer; numpy and torch integers are accepted.
 
-    Anything but a whole number from 0 to the largest seed is an error, which calls it `name`.
+    Raises:
+        InputError: The seed is not an integer from 0 to `MAX_SEED`. The message calls it `name`.
     """
     try:
         number = -1 if isinstance(seed, bool) else operator.index(seed)
     except TypeError:
         number = -1
     if not 0 <= number <= MAX_SEED:
-        raise InputError(f"{name} must be a whole number from 0 to {MAX_SEED:,}")
+        raise InputError(f"{name} must be an integer from 0 to {MAX_SEED:,}")
     return number

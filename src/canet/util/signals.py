@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command where nothing is lost.
+"""Handle Ctrl-C, SIGTERM and SIGHUP so that a command loses no finished work.
 
 A command calls `interrupt_on_signals` once. From then on each of these signals raises
-`KeyboardInterrupt`. Inside `deferred` the first one only sets a flag, so that a run can write a
-checkpoint between two epochs; a second one raises at once.
+`KeyboardInterrupt`. Inside `deferred` the first signal only sets a flag, so that a run can write a
+checkpoint between two epochs. A second signal raises `KeyboardInterrupt` at once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from types import FrameType
 SIGNALS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-"""The signals that this system has."""
-INTERRUPTED = "interrupted; finished work is kept; run the same command again to continue"
+"""The handled signals that exist on this operating system."""
+INTERRUPTED = "interrupted: finished work is kept; run the same command again to resume"
 
 
 class _State:
@@ -25,7 +25,7 @@ class _State:
 
 
 def interrupt_on_signals() -> None:
-    """Raise `KeyboardInterrupt` on these signals, except those that are ignored, as by `nohup`."""
+    """Raise `KeyboardInterrupt` on these signals; a signal ignored by `nohup` stays ignored."""
     _State.received, _State.deferring = None, False
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -33,25 +33,25 @@ def interrupt_on_signals() -> None:
 
 
 def ignore_signals() -> None:
-    """Ignore these signals, as a process does that is about to end."""
+    """Ignore these signals from now on; for a process that is about to end."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Let the first signal wait for the end of the block; the block may ask `received` earlier."""
+    """Defer the first signal to the end of the block, which can check `received_signal` before."""
     _State.received, _State.deferring = None, True
     try:
         yield
     finally:
         _State.deferring = False
-    if received() is not None:
+    if received_signal() is not None:
         raise KeyboardInterrupt
 
 
-def received() -> int | None:
-    """The number of the signal that this process received, if any."""
+def received_signal() -> int | None:
+    """Return the number of the signal that this process received; None without a signal."""
     return _State.received
 
 

@@ -1,4 +1,4 @@
-"""What scipy and numpy do and torch cannot, or slowly: sparse matrices, edges, components."""
+"""Operations on sparse matrices and edges that are faster in scipy than in torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def from_scipy(matrix: sp.csr_matrix) -> Tensor:
-    """Scipy matrix → torch sparse CSR with int64 indices and float32 values; duplicates add up."""
+    """Convert a scipy matrix to torch sparse CSR (int64, float32); duplicate entries are summed."""
     matrix = sp.csr_matrix(matrix, copy=True)
     matrix.sum_duplicates()
     return torch.sparse_csr_tensor(
@@ -23,26 +23,26 @@ def from_scipy(matrix: sp.csr_matrix) -> Tensor:
 
 
 def to_scipy(matrix: Tensor) -> sp.csr_matrix:
-    """Torch sparse CSR on the CPU → scipy matrix that shares its memory."""
+    """Convert a torch sparse CSR matrix on the CPU to a scipy matrix that shares its memory."""
     parts = (matrix.values().numpy(), matrix.col_indices().numpy(), matrix.crow_indices().numpy())
     return sp.csr_matrix(parts, shape=tuple(matrix.shape))
 
 
 def select_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Some rows $[n]$ of a matrix $[N, D]$, in its layout: dense or sparse CSR."""
-    sparse = x.layout == torch.sparse_csr
-    return from_scipy(to_scipy(x)[rows.numpy()]) if sparse else x[rows]
+    """Return the rows $[n]$ of a dense or sparse CSR matrix $[N, D]$ in the same layout."""
+    is_sparse = x.layout == torch.sparse_csr
+    return from_scipy(to_scipy(x)[rows.numpy()]) if is_sparse else x[rows]
 
 
 def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
-    """Which nodes the edges $[2, E]$ link: a boolean matrix $[N, N]$ of sources and targets."""
+    """Return the boolean adjacency matrix $[N, N]$ (source, target) of the edges $[2, E]$."""
     source, target = edge_index.cpu().numpy()
     links = sp.coo_matrix((np.ones(source.size, bool), (source, target)), [num_nodes] * 2)
     return links.tocsr()
 
 
 def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
-    """Each of the edges $[2, E]$, and its reverse with `both_ways`, once, by source and target."""
+    """Return the edges $[2, E]$ without duplicates, sorted; `both_ways` adds the reverse edges."""
     links = adjacency(edge_index, num_nodes)
     if both_ways:
         links = links + links.T
@@ -51,6 +51,6 @@ def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) ->
 
 
 def components(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Number $[N]$ of the weakly connected component of each node, for edges $[2, E]$."""
+    """Return the weakly connected component $[N]$ of each node, given the edges $[2, E]$."""
     links = adjacency(edge_index, num_nodes)
     return torch.from_numpy(connected_components(links, directed=False)[1])

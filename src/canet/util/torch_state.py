@@ -1,4 +1,4 @@
-"""Torch's global state, fixed for a block: precision, random generators, number of threads."""
+"""Context managers that set the global state of torch: precision, random generators, threads."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-_ONE_AT_A_TIME = threading.RLock()
+_STATE_LOCK = threading.RLock()
 
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """Make tensors in single precision, whatever the caller's default is."""
+    """Create tensors in single precision, whatever the caller's default is."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -24,17 +24,17 @@ def single_precision() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device, threads: int | None = None) -> Iterator[None]:
-    """Run a block with fixed state, and put the caller's state back afterwards.
+    """Run a block with a fixed seed and precision, and restore the caller's state afterwards.
 
-    The state belongs to the whole process, so blocks in several threads take turns.
+    The state is global, so only one thread at a time can run such a block.
 
     Args:
-        seed: Of torch's generators.
-        device: Where the block computes.
-        threads: Of torch, BLAS and OpenMP; None: as many as the caller has set.
+        seed: Seed of torch's random generators.
+        device: Device on which the block computes.
+        threads: Threads of torch, BLAS and OpenMP; None for the number that the caller has set.
     """
     devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with _ONE_AT_A_TIME, ExitStack() as stack:
+    with _STATE_LOCK, ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=devices))
         stack.enter_context(single_precision())
         if threads is not None:
@@ -45,7 +45,7 @@ def seeded(seed: int, device: torch.device, threads: int | None = None) -> Itera
 
 @contextmanager
 def limited_threads(threads: int) -> Iterator[None]:
-    """Compute with so many threads; results depend on their number in the last bits."""
+    """Limit the number of threads; results depend on it in the last bits."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     before = torch.get_num_threads()
