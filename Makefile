@@ -27,9 +27,10 @@ lint: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
-# The settings' tables are made from the code; pages are checked strictly, also their links.
+# The tables of settings and commands come from the code. The build fails on a broken link.
 docs: $(DEV)
 	$(BIN)/python -m docs.extensions.settings_page
+	$(BIN)/python -m docs.extensions.command_line_page
 	$(BIN)/python -m zensical build --strict --clean
 
 clean:

@@ -1,6 +1,6 @@
 """Every known difference from the paper or its published implementation, held to what it says.
 
-The table of differences stands in docs/paper-to-code.md. Each of its rows has one check here, under
+The table of differences stands in docs/reference/paper-to-code.md. Each of its rows has one check here, under
 the row's name, of what the row's last column says this package does. Most read a model of width
 one, whose hidden states are its features, so that expected numbers are computed by hand.
 """
@@ -38,7 +38,7 @@ from canet.training import Trainer
 from tests.finished import make_config, write_run
 from tests.nn.common import predict
 
-TABLE = Path(__file__).parents[1] / "docs" / "paper-to-code.md"
+TABLE = Path(__file__).parents[1] / "docs" / "reference" / "paper-to-code.md"
 HEADING = "## Where do paper, published implementation and this code differ?"
 LOG3 = math.log(3)  # logits (log 3, 0) give 3/4 and 1/4
 

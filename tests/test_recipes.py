@@ -1,4 +1,4 @@
-"""Every recipe of docs/formats.md gives a graph, where its packages are installed."""
+"""Every recipe of docs/reference/formats.md gives a graph, if its packages are installed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-PAGE = Path(__file__).parents[1] / "docs" / "formats.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "formats.md"
 
 
 def recipes() -> dict[str, str]:
-    """Heading → all Python blocks below it, as one script."""
+    """All Python blocks below each heading, as one script."""
     found = {}
     for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
         blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)

@@ -1,7 +1,7 @@
-"""The notation of pages and docstrings as a Markdown extension: formulas become MathML.
+"""A Markdown extension that converts formulas in pages and docstrings to MathML.
 
-Browsers draw MathML by themselves, so pages need no script and no outside font. Formulas stand as
-`$...$` in a line, as `$$...$$` or in a `.. math::` block on their own; a role such as
+Browsers render MathML without scripts or external fonts. Inline formulas are written `$...$`.
+Displayed formulas are written `$$...$$` or as a `.. math::` block. A role such as
 :class:`Branches` becomes code.
 """
 
@@ -17,7 +17,7 @@ from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
 from markdown.util import AtomicString
 
-# Just below code spans, which keep their dollars, and above backslash escapes.
+# Below code spans, which may contain dollar signs, and above backslash escapes.
 PRIORITY = 185
 BLOCK = re.compile(
     r"^(?P<indent>[ ]*)(?:\.\. math::(?P<block>.*(?:\n(?:(?P=indent)[ ]+\S.*|[ ]*(?=\n)))*)"
@@ -28,14 +28,14 @@ FUNCTION = re.compile(r"\\(log|exp|min|max)(?![a-zA-Z]|\s*[({_^,]|\s*\\left)")
 
 
 def mathml(formula: str, display: str) -> str:
-    """A formula of LaTeX as MathML, `inline` or as a `block`."""
+    """Convert a LaTeX formula to MathML, with display `inline` or `block`."""
     spaced = FUNCTION.sub(r"\\\1\\,", " ".join(formula.split()))
     drawn = convert(spaced, display=display)
     return drawn if display == "inline" else f'<div class="formula">{drawn}</div>'
 
 
 class Blocks(Preprocessor):
-    """Formulas that stand on their own."""
+    """Displayed formulas."""
 
     def run(self, lines: list[str]) -> list[str]:
         def stash(found: re.Match[str]) -> str:
@@ -46,7 +46,7 @@ class Blocks(Preprocessor):
 
 
 class Inline(InlineProcessor):
-    """Formulas within a line."""
+    """Inline formulas."""
 
     def handleMatch(  # type: ignore[override]
         self, found: re.Match[str], data: str
@@ -55,7 +55,7 @@ class Inline(InlineProcessor):
 
 
 class Role(InlineProcessor):
-    """A name in a role of reStructuredText, as code."""
+    """Names in reStructuredText roles, shown as code."""
 
     def handleMatch(  # type: ignore[override]
         self, found: re.Match[str], data: str
@@ -67,7 +67,7 @@ class Role(InlineProcessor):
 
 class Notation(Extension):
     def extendMarkdown(self, md: Markdown) -> None:
-        # After fenced code, which is then out of the way.
+        # After the preprocessor of fenced code, so that code is not changed.
         md.preprocessors.register(Blocks(md), "math_blocks", 24)
         dollars = r"(?<![\\$\w])\$(?![\s$])([^$]*[^$\s\\])\$(?![\w$])"
         md.inlinePatterns.register(Inline(dollars, md), "math_inline", PRIORITY)
@@ -75,5 +75,5 @@ class Notation(Extension):
 
 
 def makeExtension(**options: object) -> Notation:
-    """What Markdown calls."""
+    """Entry point that Markdown calls."""
     return Notation(**options)
