@@ -146,7 +146,7 @@ class Diagnoses(Experiment):
                 jobs = self._jobs(case)
                 found = [_diagnosis(place)["reliance"] for place in finished.places(jobs)]
                 scores = [
-                    Score([one[where][block][what] for one in found], len(jobs))
+                    Score([100 * one[where][block][what] for one in found], len(jobs))
                     for where in (ID, OOD)
                     for what, block in (
                         ("flipped", SPURIOUS),
@@ -189,7 +189,7 @@ class Diagnoses(Experiment):
             jobs = self._jobs(case)
             found = [_diagnosis(place)["expected"] for place in finished.places(jobs)]
             valid, actual = (
-                Score([fmean(s[key] for s in one.values()) for one in found], len(jobs))
+                Score([100 * fmean(s[key] for s in one.values()) for one in found], len(jobs))
                 for key in ("valid", "actual")
             )
             rows.append([*case.texts, valid, actual, *self._off(finished, jobs)])
@@ -203,7 +203,7 @@ class Diagnoses(Experiment):
         found = [_diagnosis(place)["expected"] for place in finished.places(jobs)]
         return [
             Score(
-                [fmean(abs(s[name] - s["actual"]) for s in one.values()) for one in found],
+                [100 * fmean(abs(s[name] - s["actual"]) for s in one.values()) for one in found],
                 len(jobs),
             )
             for name in ESTIMATES
@@ -291,4 +291,4 @@ def _diagnosis(place: RunFolder) -> dict[str, Any]:
 
 def _values(finished: Finished, jobs: list[RunConfig], where: str) -> list[float]:
     places = finished.places(jobs)
-    return [_diagnosis(place)["reliance"][where][SPURIOUS]["flipped"] for place in places]
+    return [100 * _diagnosis(place)["reliance"][where][SPURIOUS]["flipped"] for place in places]

@@ -13,8 +13,8 @@ from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, share
 def test_a_share_has_wilsons_interval(right: int, of: int) -> None:
     found = share(np.arange(of) < right)
     expected = binomtest(right, of).proportion_ci(method="wilson")
-    assert found.value == pytest.approx(100 * right / of)
-    assert (found.low, found.high) == pytest.approx((100 * expected.low, 100 * expected.high))
+    assert found.value == pytest.approx(right / of)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_share_of_nothing_is_no_number() -> None:

@@ -127,7 +127,7 @@ def test_the_block_that_matters_most_has_a_label_that_covers_no_dot(complete: Di
     top, block = main.features[0], shift.blocks[0]
     names = [f"block {i} of many columns" for i in range(12)]
     # The one that is relied on most did not shift; others that shifted as little are next to it.
-    flips = [top.flipped.value - 3 * i for i in range(12)]
+    flips = [top.flipped.value - 0.03 * i for i in range(12)]
     estimates = [replace(top.flipped, value=value) for value in flips]
     features = [replace(top, name=n, flipped=e) for n, e in zip(names, estimates, strict=True)]
     blocks = [replace(block, name=name, effect=0.01 * i) for i, name in enumerate(names)]

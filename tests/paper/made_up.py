@@ -52,11 +52,12 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
 def made_up_diagnosis(config: RunConfig, ood: float) -> dict[str, Any]:
     """Estimates that are 1, 2, … points too high, and a tenth of ERM's flips for other methods."""
     sets = [name.removeprefix("ood/") for name in DATASETS[config.task].ood_sets]
-    off = {name: ood + i for i, name in enumerate(ESTIMATES, start=1)}
-    flipped = 50.0 if config.method == "erm" else 5.0
+    actual = ood / 100
+    off = {name: actual + i / 100 for i, name in enumerate(ESTIMATES, start=1)}
+    flipped = 0.5 if config.method == "erm" else 0.05
     effect = {block: {"flipped": flipped, "lost": flipped / 2} for block in (SPURIOUS, BASE)}
     return {
-        "expected": dict.fromkeys(sets, off | {"actual": ood}),
+        "expected": dict.fromkeys(sets, off | {"actual": actual}),
         "reliance": {ID: effect, OOD: effect},
     }
 

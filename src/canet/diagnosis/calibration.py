@@ -21,8 +21,8 @@ SPREAD, BIAS_SPREAD = 0.5, 4.0  # standard deviations of a log temperature and a
 class Bin:
     """Nodes whose confidence lies in one of the equal parts of 0 to 1."""
 
-    confidence: float  # their mean confidence, in percent
-    accuracy: Estimate  # percent that are right
+    confidence: float  # their mean confidence
+    accuracy: Estimate  # share that is right
     nodes: int  # how many there are
 
 
@@ -87,12 +87,12 @@ def reliability(confidence: np.ndarray, right: np.ndarray) -> list[Bin]:
     """Accuracy by confidence: nodes $[n]$ in 15 bins of equal width, without empty ones."""
     number = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
     return [
-        Bin(float(100 * confidence[inside].mean()), share(right[inside]), int(inside.sum()))
+        Bin(float(confidence[inside].mean()), share(right[inside]), int(inside.sum()))
         for inside in (number == i for i in np.unique(number))
     ]
 
 
 def calibration_error(bins: list[Bin]) -> float:
-    r"""Expected calibration error in points: $\sum_b \frac{n_b}{n} |acc_b - conf_b|$."""
+    r"""Expected calibration error: $\sum_b \frac{n_b}{n} |acc_b - conf_b|$."""
     gaps = [abs(b.accuracy.value - b.confidence) for b in bins]
     return float(np.average(gaps, weights=[b.nodes for b in bins]))

@@ -46,7 +46,7 @@ def risk_map(found: Diagnosis) -> str:
     assert found.shift is not None
     figure, axes = _new_chart("predictions that flip, %", "shift")
     flips = {e.name: e.flipped.value for e in found.main_reliance.features}
-    most = max(*flips.values(), 5.0)
+    most = max(*flips.values(), 0.05)
     for block in found.shift.blocks:
         colour = WARN if block.name in found.risky_blocks else NEW
         axes.plot(flips[block.name], block.effect, "o", color=colour, markersize=DOT)
@@ -91,13 +91,13 @@ def _label(
 def reliability_diagram(found: Diagnosis) -> str:
     """Accuracy by confidence; on the diagonal confidence equals accuracy."""
     figure, axes = _new_chart("confidence, %", "accuracy, %")
-    axes.plot([0, 100], [0, 100], "--", color=MUTED, linewidth=0.8)
+    axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=0.8)
     for colour, part in _graphs(found):
         x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
         values = [e.value for e in y]
         around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
         axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
-    axes.set(xlim=(0, 102), ylim=(0, 102))
+    axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
     return _svg(figure)
 
 
@@ -110,7 +110,7 @@ def abstention_curve(found: Diagnosis) -> str:
         axes.plot(x, [e.value for e in y], color=colour)
         low, high = [e.low for e in y], [e.high for e in y]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.set_xlim(0, 102)
+    axes.set_xlim(0, 1.02)
     return _svg(figure)
 
 
@@ -120,9 +120,13 @@ def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:
 
 
 def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
+    """An empty chart with these labels; an axis whose label ends in % has shares as percent."""
     figure = Figure(figsize=(3.2, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=x, ylabel=y)
+    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
+        if label.endswith("%"):
+            axis.set_major_formatter(lambda share, _: f"{100 * share:.3g}")
     return figure, axes
 
 

@@ -38,7 +38,7 @@ SECTIONS = {
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What was diagnosed: `scores` are those of its training, in percent."""
+    """What was diagnosed: `scores` are those of its training."""
 
     method: str
     backbone: str
@@ -178,7 +178,7 @@ def diagnose(
         backbone=model.backbone_name,
         classes=[str(name) for name in model.classes_],
         features=model.n_features_in_,
-        scores={name: 100 * score for name, score in model.scores_.items()},
+        scores=dict(model.scores_),
         metric=model.metric,
     )
     return Diagnosis(summary, sizes, **exam.parts)

@@ -26,14 +26,14 @@ class Estimate:
 
 
 def share(hits: np.ndarray) -> Estimate:
-    """The share of true entries $[n]$ in percent, with Wilson's interval; NaN for no entries."""
+    """The share of true entries $[n]$, with Wilson's interval; NaN for no entries."""
     if not hits.size:
         return Estimate(math.nan, math.nan, math.nan)
     return wilson(float(np.mean(hits)), hits.size)
 
 
 def wilson(part: float, size: float) -> Estimate:
-    """Wilson's interval, in percent, of a part of `size` independent draws.
+    """Wilson's interval of a part of `size` independent draws.
 
     Unlike the normal interval it has a width where all or none are hit. scipy has it for whole
     numbers of draws; an effective number of draws is a fraction.
@@ -42,7 +42,7 @@ def wilson(part: float, size: float) -> Estimate:
     centre = (part + z / 2) / (1 + z)
     half = math.sqrt(z * part * (1 - part) + z**2 / 4) / (1 + z)
     low, high = min(centre - half, part), max(centre + half, part)
-    return Estimate(100 * part, 100 * max(low, 0.0), 100 * min(high, 1.0))
+    return Estimate(part, max(low, 0.0), min(high, 1.0))
 
 
 def normal(value: float, variance: float) -> Estimate:

@@ -91,7 +91,7 @@ class DiagnosedGraph:
 
     @cached_property
     def score(self) -> Estimate | None:
-        """The metric of these in percent; None where it is undefined."""
+        """The metric of these; None where it is undefined."""
         return score(self.metric, self.logits[self.scored], self.y[self.scored])
 
     @cached_property

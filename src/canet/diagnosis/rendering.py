@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from canet.diagnosis.diagnosis import SECTIONS, Diagnosis
 from canet.diagnosis.estimate import Estimate
-from canet.methods import EVERY_METHOD
+from canet.methods import all_methods
 from canet.util.console import console, make_table
 from canet.util.files import atomic_path
 
@@ -37,7 +37,7 @@ def render_page(found: Diagnosis) -> str:
     def draw(name: str) -> Markup:
         return Markup(getattr(charts, name)(found))
 
-    known = EVERY_METHOD.get(found.model.method)
+    known = all_methods().get(found.model.method)
     label = known.label if known else found.model.method
     return _render("page.html.jinja", found, label=label, draw=draw)
 
@@ -55,7 +55,7 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (number, amount, p_value, interval, unbroken, prose)
+    filters = (number, percent, amount, p_value, interval, percents, unbroken, prose)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= values
     shown = [name for name in SECTIONS if getattr(found, name)]
@@ -79,6 +79,11 @@ def number(value: float, digits: int = 0) -> str:
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
 
 
+def percent(share: float, digits: int = 0) -> str:
+    """A share of 0 to 1 as a number of 0 to 100, without the sign."""
+    return number(100 * share, digits)
+
+
 def amount(value: float, is_date: bool = False) -> str:
     """With four significant digits, or all before the point; seconds since 1970 as a date."""
     if not math.isfinite(value):
@@ -94,6 +99,11 @@ def amount(value: float, is_date: bool = False) -> str:
 def interval(estimate: Estimate, digits: int = 1) -> str:
     """The interval alone: `32.9 to 37.5`."""
     return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
+
+
+def percents(estimate: Estimate, digits: int = 1) -> str:
+    """The interval alone, in percent."""
+    return f"{percent(estimate.low, digits)} to {percent(estimate.high, digits)}"
 
 
 def p_value(value: float) -> str:

@@ -8,12 +8,12 @@ from canet.diagnosis.estimate import Estimate, normal, share
 
 
 def score(metric: str, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
-    """The metric in percent; None where it is undefined: no nodes, or a class without nodes."""
+    """The metric, 0 to 1; None where it is undefined: no nodes, or a class without nodes."""
     if not len(y) or np.isnan(parts := score_parts(metric, logits, y)).any():
         return None
     if metric == "accuracy":
         return share(parts > 0)
-    return normal(100 * parts.mean(), 1e4 * parts.var() / len(parts)).within(0, 100)
+    return normal(float(parts.mean()), float(parts.var()) / len(parts)).within(0, 1)
 
 
 def score_parts(metric: str, logits: np.ndarray, y: np.ndarray) -> np.ndarray:

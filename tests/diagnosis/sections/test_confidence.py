@@ -15,9 +15,9 @@ from ..planted import examination, labelled, planted, random_graph, sign_of
 def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
     logits, y = labelled(4000)
     scaled = calibration(3 * logits, y, cross_fitted(3 * logits, y, 0))
-    assert scaled.error > 8
-    assert scaled.scaled_error < 3
-    assert scaled.confidence > scaled.accuracy.value + 8
+    assert scaled.error > 0.08
+    assert scaled.scaled_error < 0.03
+    assert scaled.confidence > scaled.accuracy.value + 0.08
     assert sum(b.nodes for b in scaled.scaled_bins) == scaled.nodes == 4000
 
 
@@ -29,17 +29,17 @@ def test_accuracy_rises_as_the_unsure_are_left_out() -> None:
     certainty = np.linspace(0, 1, 100)
     right = certainty > 0.3
     curve = abstention(certainty, right)
-    assert list(curve) == list(range(5, 101, 5))
-    assert curve[70].value == 100
-    assert curve[100].value == pytest.approx(70)
-    assert curve[80].value == pytest.approx(100 * 70 / 80)
+    assert list(curve) == [i / 20 for i in range(1, 21)]
+    assert curve[0.7].value == 1
+    assert curve[1].value == pytest.approx(0.7)
+    assert curve[0.8].value == pytest.approx(70 / 80)
 
 
 def test_a_new_graph_is_compared_where_it_has_labels() -> None:
     data, new = random_graph(n=300), random_graph(n=200, seed=1)
     model = planted(sign_of(3), data)
     found = examine(examination(model, new))
-    assert found.valid.accuracy.value == 100
+    assert found.valid.accuracy.value == 1
     assert found.new is not None
     assert found.new.nodes == 200
     assert found.temperature < 0.2  # always right, so it could be surer
@@ -64,15 +64,15 @@ def test_nodes_far_from_training_are_found() -> None:
     far = examine(exam).unlike
     assert far is not None
     assert far.auroc.value > 0.95
-    assert far.far.value > 90
+    assert far.far.value > 0.9
     assert far.mostly_far
 
 
 @pytest.mark.parametrize(
-    ("confidence", "over", "under"), [(99, True, False), (60, False, True), (81, False, False)]
+    ("confidence", "over", "under"), [(0.99, True, False), (0.6, False, True), (0.81, False, False)]
 )
 def test_confidence_is_compared_with_accuracy(confidence: float, over: bool, under: bool) -> None:
     logits, y = labelled(50)
     found = calibration(logits, y, cross_fitted(logits, y, 0))
-    found = replace(found, confidence=confidence, accuracy=Estimate(80, 70, 90))
+    found = replace(found, confidence=confidence, accuracy=Estimate(0.8, 0.7, 0.9))
     assert (found.overconfident, found.underconfident) == (over, under)

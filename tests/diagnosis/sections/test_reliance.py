@@ -25,18 +25,18 @@ def test_all_flips_come_from_the_block_that_is_read() -> None:
     found = relied_on(sign_of(3), random_graph())
     third, *others = found.features
     assert third.name == "third"
-    assert 40 < third.flipped.value < 60
+    assert 0.4 < third.flipped.value < 0.6
     assert [effect.flipped.value for effect in others] == [0, 0]
     assert found.everything.flipped == third.flipped
     assert found.score is not None
-    assert found.score.value == 100
+    assert found.score.value == 1
     assert third.score is not None
     assert third.lost is not None
-    assert third.score.value == pytest.approx(100 - third.flipped.value)
+    assert third.score.value == pytest.approx(1 - third.flipped.value)
     assert third.lost.value == pytest.approx(third.flipped.value)
     assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
     assert [effect.flipped.value for effect in found.edges] == [0, 0, 0]
-    assert 40 < found.own.flipped.value < 60
+    assert 0.4 < found.own.flipped.value < 0.6
     assert found.others.flipped.value == 0
 
 
@@ -45,11 +45,11 @@ def test_who_reads_neighbours_alone_relies_on_edges_and_others() -> None:
     source, target = data.edge_index
     data.edge_index = data.edge_index[:, source != target]
     found = relied_on(neighbours_sign(3), data)
-    assert found.edges[0].flipped.value > 35
-    assert found.edges[1].flipped.value > 10
-    assert found.edges[2].flipped.value > 35  # without edges class 0 is predicted
-    assert found.own.flipped.value < 5  # of neighbours in the same fold
-    assert found.others.flipped.value > 35
+    assert found.edges[0].flipped.value > 0.35
+    assert found.edges[1].flipped.value > 0.1
+    assert found.edges[2].flipped.value > 0.35  # without edges class 0 is predicted
+    assert found.own.flipped.value < 0.05  # of neighbours in the same fold
+    assert found.others.flipped.value > 0.35
 
 
 def test_flips_are_those_of_a_loop_over_draws_and_nodes() -> None:
@@ -61,7 +61,7 @@ def test_flips_are_those_of_a_loop_over_draws_and_nodes() -> None:
         donors = draw_donors(30, random)
         for node in range(30):
             flips += (data.x[node, 3] > 0) != (data.x[donors[node], 3] > 0)
-    assert found.features[0].flipped.value == pytest.approx(100 * flips / 30 / repeats)
+    assert found.features[0].flipped.value == pytest.approx(flips / 30 / repeats)
 
 
 def test_values_come_from_other_environments_where_there_are_some() -> None:
@@ -70,7 +70,7 @@ def test_values_come_from_other_environments_where_there_are_some() -> None:
     data.environment = torch.arange(100) // 50
     found = relied_on(sign_of(3), data)
     assert found.donors == "other environments"
-    assert found.features[0].flipped.value == 100
+    assert found.features[0].flipped.value == 1
 
 
 def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
@@ -83,7 +83,7 @@ def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
     found = reliance(read_graph(model, data, trained_on=True), BLOCKS, repeats=1)
     assert (found.nodes, found.scored) == (40, 9)
     assert found.score is not None
-    assert found.score.value == 100
+    assert found.score.value == 1
 
 
 def test_without_labels_there_are_flips_alone() -> None:
@@ -95,7 +95,7 @@ def test_without_labels_there_are_flips_alone() -> None:
     assert found.score is None
     assert found.features[0].score is None
     assert found.features[0].lost is None
-    assert found.features[0].flipped.value > 40
+    assert found.features[0].flipped.value > 0.4
 
 
 def test_sparse_features_give_the_flips_of_dense_ones() -> None:

@@ -13,7 +13,7 @@ from canet.methods import METHODS, InterventionSettings
 from canet.methods.interventions import too_many_shift
 
 VARYING = "columns that shift between groups"
-CLEAR_RELIANCE = 5.0  # percent of the predictions that flip
+CLEAR_RELIANCE = 0.05  # of the predictions that flip
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from canet.diagnosis.calibration import (
 from canet.diagnosis.estimate import Estimate, auroc, share
 from canet.diagnosis.examination import Examination
 
-COVERAGES = tuple(range(5, 101, 5))
+COVERAGES = 20  # points of the abstention curve
 FAR = 0.95  # of the validation nodes are nearer to training than a node that counts as far
-MOSTLY_FAR = 50.0  # percent of the new nodes
-CLEAR_GAP = 2.0  # points between confidence and accuracy
+MOSTLY_FAR = 0.5  # of the new nodes
+CLEAR_GAP = 0.02  # between confidence and accuracy
 FEW_NODES = 50  # that a temperature is fitted on
 
 
@@ -29,14 +29,14 @@ class Calibration:
     """How far confidence is from accuracy, on the labelled nodes of one graph."""
 
     nodes: int  # how many
-    accuracy: Estimate  # percent that are right
-    confidence: float  # mean largest probability, in percent
-    error: float  # expected calibration error in points, of 15 bins of equal width
+    accuracy: Estimate  # share that is right
+    confidence: float  # mean largest probability
+    error: float  # expected calibration error, of 15 bins of equal width
     scaled_error: float  # the same after temperature scaling
     bins: list[Bin]  # the reliability diagram
     scaled_bins: list[Bin]  # the same after temperature scaling
-    # Percent of the nodes, the most confident ones → their accuracy.
-    abstention: dict[int, Estimate]
+    # Share of the nodes, the most confident ones → their accuracy.
+    abstention: dict[float, Estimate]
 
     @property
     def few(self) -> bool:
@@ -60,7 +60,7 @@ class Unlike:
 
     # Probability that a new node is further from training than a validation node is.
     auroc: Estimate
-    far: Estimate  # percent of the new nodes that are further than 95 % of the validation nodes
+    far: Estimate  # share of the new nodes that are further than 95 % of the validation nodes
     # Probability that a wrong new node is further than a right one; None where there are no labels,
     # or all are right or all wrong.
     finds_errors: Estimate | None
@@ -104,7 +104,7 @@ def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibr
     return Calibration(
         nodes=len(y),
         accuracy=share(right),
-        confidence=float(100 * plain.mean()),
+        confidence=float(plain.mean()),
         error=calibration_error(bins),
         scaled_error=calibration_error(scaled_bins),
         bins=bins,
@@ -123,10 +123,11 @@ def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     return confidences
 
 
-def abstention(confidence: np.ndarray, right: np.ndarray) -> dict[int, Estimate]:
+def abstention(confidence: np.ndarray, right: np.ndarray) -> dict[float, Estimate]:
     """Accuracy on the most confident 5, 10, …, 100 % of the nodes $[n]$."""
     ordered = right[np.argsort(-confidence, kind="stable")]
-    return {c: share(ordered[: max(1, round(c * len(right) / 100))]) for c in COVERAGES}
+    parts = [(i, max(1, round(i * len(right) / COVERAGES))) for i in range(1, COVERAGES + 1)]
+    return {i / COVERAGES: share(ordered[:size]) for i, size in parts}
 
 
 def unlike(exam: Examination) -> Unlike | None:

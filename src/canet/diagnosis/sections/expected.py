@@ -18,7 +18,7 @@ from canet.diagnosis.scoring import score, score_parts
 
 RESAMPLES = 200
 FITS = 50  # resamples for metrics other than accuracy, whose calibration takes longer to fit
-MUCH_HIGHER = 10.0  # points of accuracy, between the intervals
+MUCH_HIGHER = 0.1  # accuracy, between the intervals
 GRID = 9  # temperatures at which mean confidence is computed
 
 
@@ -27,7 +27,7 @@ class ExchangedClasses:
     """Labels of the new graph that fit the predictions much better when classes change names.
 
     Args:
-        accuracy: In percent, with the names as they are.
+        accuracy: With the names as they are.
         exchanged: The same, with each predicted class under the name that fits best.
         names: Predicted class → the label that its nodes mostly have, where these are not the same.
     """
@@ -39,7 +39,7 @@ class ExchangedClasses:
 
 @dataclass(frozen=True)
 class ExpectedScore:
-    """A metric in percent, estimated without labels of the new graph.
+    """A metric, estimated without labels of the new graph.
 
     The intervals of the estimates are for other validation and other new nodes. They do not cover
     the assumption behind each: that confidence means on the new graph what it meant in training.
@@ -215,7 +215,7 @@ def _thresholded(
 
     parts = np.array([above(weight) for weight in counts])
     drawn = random.binomial(len(new), parts) / len(new)
-    return percentiles(100 * above(np.ones(len(valid))), 100 * drawn)
+    return percentiles(above(np.ones(len(valid))), drawn)
 
 
 def _averaged(
@@ -235,7 +235,7 @@ def _averaged(
     curve = [_confidence(softmax(new_logits, t)).mean() for t in grid]
     centre = np.interp(fitted, grid, curve)
     drawn = random.normal(centre, value.std() / np.sqrt(len(value)))
-    return percentiles(100 * value.mean(), 100 * drawn).within(0, 100)
+    return percentiles(float(value.mean()), drawn).within(0, 1)
 
 
 def _drawn(
@@ -260,7 +260,7 @@ def _drawn(
         y = (random.random((len(upper), 1)) > upper).sum(axis=1)
         drawn.append(score_parts(metric, new_logits, y).mean())
     defined = np.array(drawn)[np.isfinite(drawn)]
-    return percentiles(100 * value, 100 * defined).within(0, 100)
+    return percentiles(float(value), defined).within(0, 1)
 
 
 def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray) -> Estimate:
@@ -270,4 +270,4 @@ def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.nda
     gap = score_parts(metric, of_valid, valid_y) - score_parts(metric, of_valid, valid)
     hoped = score_parts(metric, of_new, new)
     variance = gap.var() / len(gap) + hoped.var() / len(hoped)
-    return normal(100 * (gap.mean() + hoped.mean()), 1e4 * variance).within(0, 100)
+    return normal(float(gap.mean() + hoped.mean()), float(variance)).within(0, 1)

@@ -18,7 +18,7 @@ from canet.diagnosis.scoring import score_parts
 
 FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
 ALL, OWN, OTHERS = "all features", "own features", "others' features"
-CLEAR_FLIPS = 1.0  # percent of the predictions
+CLEAR_FLIPS = 0.01  # of the predictions
 Kind = Literal["features", "edges", "node"]
 Tick = Callable[[str], None]
 
@@ -30,9 +30,9 @@ class Effect:
     name: str  # the block, or what was done to the edges
     kind: Kind  # what was changed
     columns: int  # how many columns were changed
-    flipped: Estimate  # percent of the predictions that differ from those before
-    score: Estimate | None  # the model's metric after the change, in percent; None without labels
-    # Points of it that are lost, each node compared with itself; None without labels.
+    flipped: Estimate  # share of the predictions that differ from those before
+    score: Estimate | None  # the model's metric after the change; None without labels
+    # How much of it is lost, each node compared with itself; None without labels.
     lost: Estimate | None
 
     @property
@@ -47,7 +47,7 @@ class Reliance:
 
     nodes: int  # how many predictions were compared
     scored: int  # how many of the nodes have a label that they were not trained on
-    # The model's metric on these, on the graph as it is, in percent; None where it is undefined.
+    # The model's metric on these, on the graph as it is; None where it is undefined.
     score: Estimate | None
     donors: str  # where other values come from: `other nodes`, or `other environments`
     repeats: int  # draws of each random change
@@ -179,16 +179,16 @@ def _effect(
     scored = graph.scored
     before = score_parts(graph.metric, graph.logits[scored], graph.y[scored])
     mean, variance = _moments(after)
-    score = normal(100 * mean, 1e4 * variance).within(0, 100)
+    score = normal(mean, variance).within(0, 1)
     if graph.metric == "accuracy":
         score = _share(after)
     mean, variance = _moments(before - after)
-    lost = normal(100 * mean, 1e4 * variance)
+    lost = normal(mean, variance)
     return Effect(name, kind, columns, _share(flips), score, lost)
 
 
 def _share(hits: np.ndarray) -> Estimate:
-    """Percent, with the interval of as many independent nodes as have the same variance."""
+    """A share, with the interval of as many independent nodes as have the same variance."""
     mean, variance = _moments(hits)
     alike = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else hits.shape[1]
     return wilson(mean, alike)
