@@ -2,9 +2,9 @@
 
     python -m benchmarks.fill_docs docs RUN.json [RUN.json ...]
 
-`docs/performance.md` has the targets, `docs/results/performance.md` every other table. The part of
-a page between `<!-- NAME -->` and `<!-- end NAME -->` is written again, with one table for each
-device; all else stays. Pictures go to `docs/images/`.
+The tables are in `docs/results/performance-tables.md`. The part of the page between `<!-- NAME -->`
+and `<!-- end NAME -->` is replaced, with one table for each device; the rest of the page stays as
+it is. Pictures are written to `docs/images/`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,14 @@ PARTS: dict[str, Callable[[Results], Tabular]] = {
 }
 MACHINES = "machines"
 PAGES: dict[str, tuple[str, ...]] = {
-    "performance.md": ("targets",),
-    "results/performance.md": (MACHINES, "epochs", "memory", "ceiling", "growth"),
+    "results/performance-tables.md": (
+        MACHINES,
+        "targets",
+        "epochs",
+        "memory",
+        "ceiling",
+        "growth",
+    ),
 }
 
 

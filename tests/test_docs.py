@@ -1,10 +1,11 @@
-"""The site: it builds strictly, its links lead somewhere, it asks nothing of the network, and what
-its pages show runs."""
+"""The site builds without warnings, its links work, it loads nothing from the network, and the code
+of its pages runs."""
 
 from __future__ import annotations
 
 import contextlib
 import html
+import importlib.util
 import os
 import re
 import shlex
@@ -13,20 +14,26 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import typer
 
+from canet.cli import app
 from tests.cli.commands import call
 from tests.report.browser import find_chromium, running
 
 ROOT = Path(__file__).parents[1]
-PAGES_THAT_RUN = ("quick-start.md", "own-graph.md")
+SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
+TESTED_ELSEWHERE = ("docs/reference/formats.md", "docs/examples/")
+"""Pages whose code test_recipes.py and test_examples.py run."""
+LANGUAGES = {"python", "sh", "text", "json", "bibtex", "csv", "toml"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, its anchors, and its text outside code and formulas."""
+    """The links, loaded files, anchors and text of a page; the text excludes code and formulas."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -64,11 +71,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, beside the project's own."""
+    """The site as `make docs` builds it, in a temporary folder."""
     pytest.importorskip("zensical")
     folder = tmp_path_factory.mktemp("site")
     (folder / "mkdocs.yml").write_bytes((ROOT / "mkdocs.yml").read_bytes())
-    shutil.copytree(ROOT / "docs", folder / "docs")  # a link to it would be refused
+    shutil.copytree(ROOT / "docs", folder / "docs")  # zensical rejects a link
     for name in ("examples", "src", "results", "CHANGELOG.md", "CONTRIBUTING.md"):
         (folder / name).symlink_to(ROOT / name)
     build = subprocess.run(
@@ -97,7 +104,7 @@ def test_every_markdown_page_is_in_the_site(site: Path) -> None:
 def test_every_link_leads_to_a_page_and_its_anchor(site: Path, pages: dict[Path, Page]) -> None:
     broken = []
     for path, page in pages.items():
-        if path.name == "404.html":  # its links are for a server's root
+        if path.name == "404.html":  # its links start at the root of a server
             continue
         for link in page.links + page.loaded:
             parts = urlsplit(link)
@@ -119,8 +126,8 @@ def test_no_page_loads_anything_from_outside(site: Path, pages: dict[Path, Page]
 
 
 def test_formulas_are_drawn_in_pages_and_docstrings(site: Path, pages: dict[Path, Page]) -> None:
-    assert pages[site / "theory.html"].formulas > 20
-    assert pages[site / "api" / "nn.html"].formulas > 20
+    assert pages[site / "reference" / "theory.html"].formulas > 20
+    assert pages[site / "reference" / "api" / "nn.html"].formulas > 20
     for path, page in pages.items():
         assert "$" not in page.text, path
         assert ".. math" not in page.text, path
@@ -134,52 +141,101 @@ def test_pages_of_examples_show_the_whole_script(site: Path) -> None:
         assert script.read_text(encoding="utf-8").strip() in shown
 
 
-def test_the_settings_page_says_what_the_code_says() -> None:
-    from docs.extensions.settings_page import PAGE, page
-
-    text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "python -m docs.extensions.settings_page makes it anew"
+@pytest.mark.parametrize("name", ["settings_page", "command_line_page"])
+def test_generated_pages_match_the_code(name: str) -> None:
+    module = importlib.import_module(f"docs.extensions.{name}")
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.page(text) == text, f"python -m docs.extensions.{name} writes the page again"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_chromium() is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [390, 1280])
-def test_a_browser_shows_the_pages_without_complaint_or_request(
-    site: Path, tmp_path_factory: pytest.TempPathFactory, width: int
+def test_pages_fit_the_window_and_make_no_request(
+    site: Path, pages: dict[Path, Page], tmp_path_factory: pytest.TempPathFactory, width: int
 ) -> None:
     chromium = find_chromium()
     assert chromium is not None
-    profile = tmp_path_factory.mktemp("p")  # short, as a socket's path must be
+    profile = tmp_path_factory.mktemp("p")  # short, because the path of a socket must be short
     with running(chromium, profile) as browser:
         browser.resize(width)
-        for name in ("index", "theory", "own-graph", "settings", "api/nn"):
-            browser.open(site / f"{name}.html")
-            assert browser.run("document.documentElement.scrollWidth") <= width, name
+        for path in pages:
+            if path.name != "404.html":
+                browser.open(path)
+                assert browser.run("document.documentElement.scrollWidth") <= width, path
         outside = [url for url in browser.requests if not url.startswith(("file:", "data:"))]
     assert outside == []
 
 
-def fences(page: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a page that run: language and code."""
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    return re.findall(r"^```(python|sh)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+class Block(NamedTuple):
+    """A fenced block of a page, and the reason if it is not run."""
+
+    language: str
+    code: str
+    not_run: str
+
+    @property
+    def commands(self) -> list[str]:
+        """The lines of a shell block, with continued lines joined and comments removed."""
+        lines = self.code.replace("\\\n", " ").splitlines()
+        return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def blocks(source: str) -> list[Block]:
+    """The fenced blocks of a page.
+
+    `<!-- not run: REASON -->` above a block excludes it, `<!-- not run on this page: REASON -->`
+    excludes all blocks of a page.
+    """
+    text = (ROOT / source).read_text(encoding="utf-8")
+    whole_page = re.search(r"<!-- not run on this page: (.+?) -->", text, re.DOTALL)
+    pattern = r"(?:^<!-- not run: ([^>]+) -->\n\n?)?^```([^\n]*)\n(.*?)^```$"
+    return [
+        Block(language, code, reason or (whole_page[1] if whole_page else ""))
+        for reason, language, code in re.findall(pattern, text, re.MULTILINE | re.DOTALL)
+    ]
+
+
+def runnable(source: str) -> list[Block]:
+    """The blocks of a page that a test has to run."""
+    if source.startswith(TESTED_ELSEWHERE):
+        return []
+    return [b for b in blocks(source) if b.language in ("python", "sh") and not b.not_run]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_block_of_a_page_has_a_language(source: str) -> None:
+    assert {block.language for block in blocks(source)} <= LANGUAGES
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_command_of_a_page_exists(source: str) -> None:
+    """Also the commands that are not run: their options are parsed."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for block in blocks(source):
+        for line in block.commands if block.language == "sh" else []:
+            words = shlex.split(line, comments=True)
+            if words[0] == "canet":
+                commands[words[1]].make_context(words[1], words[2:])
+            if words[:2] == ["python", "-m"]:
+                assert importlib.util.find_spec(words[2]), line
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES_THAT_RUN)
-def test_what_a_page_shows_runs(page: str, tmp_path: Path) -> None:
-    """Python in one namespace from top to bottom, commands in the same folder."""
+@pytest.mark.parametrize("source", filter(runnable, SOURCES))
+def test_the_code_of_a_page_runs(source: str, tmp_path: Path) -> None:
+    """Python blocks share one namespace, and commands run in the same folder."""
     space: dict[str, object] = {"__name__": "page"}
     with contextlib.chdir(tmp_path):
-        for language, code in fences(page):
-            if language == "python":
-                exec(compile(code, page, "exec"), space)
+        for block in runnable(source):
+            if block.language == "python":
+                exec(compile(block.code, source, "exec"), space)
                 continue
-            for line in code.replace("\\\n", " ").splitlines():
+            for line in block.commands:
                 if line.startswith("canet "):
-                    answer = call(tmp_path, *shlex.split(line)[1:])
+                    answer = call(tmp_path, *shlex.split(line, comments=True)[1:])
                     assert answer.code == 0, line + answer.out + answer.err
-                elif line:
+                else:
                     subprocess.run(["bash", "-ec", line], check=True, capture_output=True)
 
 
