@@ -1,23 +1,32 @@
-# Each target sets up .venv by itself: `make demo` and `make test` work on a fresh clone.
+# Each target creates the environment it needs: `make demo` and `make test` work on a fresh clone.
 PYTHON ?= python3
+TORCH ?= torch==2.13.0
 VENV := .venv
+LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 DEV := $(VENV)/ready-to-develop
-# A worker for each core; tests of one file stay together until a worker has nothing left to do.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
-PYTEST := $(BIN)/pytest -n logical --dist worksteal
+# One worker per core. A worker without work takes tests from another worker.
+PYTEST := pytest -n logical --dist worksteal
 
-.PHONY: demo test test-slow lint bench docs clean
+.PHONY: demo test test-slow test-lowest lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/canet demo
 
 test: $(DEV)
-	$(PYTEST) -m "not slow"
+	$(BIN)/$(PYTEST) -m "not slow"
 
 test-slow: $(DEV)
-	$(PYTEST) -m slow
+	$(BIN)/$(PYTEST) -m slow
+
+# Install the lowest versions that pyproject.toml allows, and run the tests that need no extra.
+test-lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --resolution lowest-direct -e '.[test]'
+	$(LOWEST)/bin/$(PYTEST) -m "not slow" tests/nn tests/methods tests/estimator tests/cli/test_graphs.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -27,22 +36,21 @@ lint: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
-# The tables of settings and commands come from the code. The build fails on a broken link.
+# The first command updates the tables of settings. The second one fails on broken links.
 docs: $(DEV)
 	$(BIN)/python -m docs.extensions.settings_page
-	$(BIN)/python -m docs.extensions.command_line_page
 	$(BIN)/python -m zensical build --strict --clean
 
 clean:
-	rm -rf $(VENV) site .cache .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LOWEST) site .cache .pytest_cache .mypy_cache .ruff_cache
 
-# torch first: its version without CUDA packages satisfies every later requirement. Compiled once and
-# in parallel, packages start fast also where PYTHONDONTWRITEBYTECODE is set.
+# Compile all packages in parallel once. They then start fast, even if PYTHONDONTWRITEBYTECODE is set.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests/|/torch/testing/_internal/' $(VENV)/lib
 
+# Install torch first: the requirements of the other packages then keep this version.
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch==2.13.0
+	$(PIP) $(TORCH)
 	$(PIP) -e .
 	$(COMPILE)
 	touch $(READY)
