@@ -14,9 +14,10 @@ from tests.choice.small import FEW
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_shows_what_the_cases_gave() -> None:
+def test_the_pages_show_what_the_cases_gave() -> None:
     text = (ROOT / "results/choice/cases.jsonl").read_text(encoding="utf-8")
-    page = (ROOT / "docs/results/choice.md").read_text(encoding="utf-8")
+    names = ("docs/results/choice.md", "docs/results/choice-tables.md")
+    page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
     for line in choice.tables([json.loads(line) for line in text.splitlines()]).splitlines()[1:]:
         assert line in page
 
