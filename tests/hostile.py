@@ -1,4 +1,4 @@
-"""Files that hold code, claim too much or are cut: by a name each."""
+"""Malicious and invalid files by name: with code, with false sizes, or incomplete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HUGE = 2**60
 
 
 class Trap:
-    """Unpickling it creates a file: proof that code in the file was run."""
+    """An object that creates a file when it is unpickled, which proves that code was run."""
 
     def __init__(self, canary: Path) -> None:
         self.canary = canary
@@ -31,19 +31,19 @@ class Trap:
 
 
 def hostile_files(canary: Path) -> dict[str, bytes]:
-    """The contents; `canary` is created if the code in one of them is run."""
+    """Name → content of each file; `canary` is created if code in a file is run."""
     return {**_texts(), **_pickles(canary), **_arrays(canary), **_tensors(), **_archives(canary)}
 
 
 def _texts() -> dict[str, bytes]:
     deep = 100_000
     return {
-        "nothing": b"",
+        "empty": b"",
         "all bytes": bytes(range(256)) * 8,
         "JSON: list": b"[]",
-        "JSON: nothing inside": b"{}",
+        "JSON: empty object": b"{}",
         "JSON: deep": b'{"a":' * deep + b"1" + b"}" * deep,
-        "JSON: cut": b'{"settings": {"hidden": 3',
+        "JSON: incomplete": b'{"settings": {"hidden": 3',
         "CSV: an open quote": b'id,x\n1,"a' + b"\nb" * 1000,
         "CSV: numbers": b"source,target\n1e308,-1e308\nnan,inf\n" + b"9" * 400 + b",0x10\n",
     }
@@ -71,10 +71,10 @@ def _arrays(canary: Path) -> dict[str, bytes]:
     header = b"\x93NUMPY\x02\x00" + struct.pack("<I", len(claim)) + claim.encode()
     found = {
         "npz: objects": _npz({**sound, "y.npy": _npy(objects)}),
-        "npz: claims too much": _npz({**sound, "x.npy": header}),
+        "npz: false size": _npz({**sound, "x.npy": header}),
         "npz: outside": _npz({**sound, "../../evil.npy": edges, "/evil.npy": edges}),
     }
-    return found | {"npz: cut": found["npz: outside"][:-100]}
+    return found | {"npz: incomplete": found["npz: outside"][:-100]}
 
 
 def _npz(members: Mapping[str, bytes]) -> bytes:
@@ -92,7 +92,7 @@ def _npy(values: Any) -> bytes:
 
 
 def _tensors() -> dict[str, bytes]:
-    """safetensors files whose header is wrong."""
+    """safetensors files with a wrong header."""
 
     def file(length: int, shape: list[int], offsets: list[int]) -> bytes:
         header = {"w": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}
@@ -101,7 +101,7 @@ def _tensors() -> dict[str, bytes]:
 
     return {
         "safetensors: length": file(HUGE, [4], [0, 16]),
-        "safetensors: claims too much": file(0, [HUGE, 8], [0, 16]),
+        "safetensors: false size": file(0, [HUGE, 8], [0, 16]),
         "safetensors: offsets": file(0, [4], [0, HUGE]),
         "safetensors: other tensors": file(0, [4], [0, 16]),
     }
@@ -124,6 +124,6 @@ def _archives(canary: Path) -> dict[str, bytes]:
         "tar: above": tar(("a/../../" + canary.name, file, "")),
         "tar: link": tar(("link", link, str(canary)), ("link", file, "")),
         "tar: link above": tar(("link", link, ".."), (f"link/{canary.name}", file, "")),
-        "tar: cut": tar(("run/config.json", file, ""))[:-20],
+        "tar: incomplete": tar(("run/config.json", file, ""))[:-20],
         "xz": lzma.compress(b"\0" * 2**20, preset=0),
     }

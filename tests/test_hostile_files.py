@@ -22,7 +22,7 @@ from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
 from tests.finished import make_config, write_run
 from tests.hostile import hostile_files
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 from tests.user_tables import write_folder
 
 
@@ -47,7 +47,7 @@ def without(name: str) -> Callable[[Path], None]:
 
 def model(folder: Path) -> None:
     classifier = canet.NodeClassifier("erm", epochs=1, hidden=4, device="cpu", verbose=0)
-    classifier.fit(own_graph()).save(folder / "model")
+    classifier.fit(small_user_graph()).save(folder / "model")
     (weights,) = (folder / "model").glob("weights-*")
     (folder / "weights").symlink_to(weights)
 

@@ -12,7 +12,7 @@ import pytest
 import canet
 from canet.data.graph_files.arrays import write_npz
 from canet.errors import InputError
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 from tests.user_tables import ROLES, write_folder
 
 TIMES = 200
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.slow
 def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
-    data = own_graph()
+    data = small_user_graph()
     quick = {"epochs": 1, "hidden": 64, "num_environments": 2, "device": "cpu", "verbose": 0}
     fitted = canet.NodeClassifier("canet", **quick)
     fitted.fit(data).save(tmp_path / "model")
@@ -57,7 +57,7 @@ def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
 
 
 def test_a_graph_is_read_many_times(tmp_path: Path) -> None:
-    write_npz(tmp_path / "graph.npz", own_graph())
+    write_npz(tmp_path / "graph.npz", small_user_graph())
     write_folder(tmp_path / "graph")
     check_bounded(lambda: canet.read_graph(tmp_path / "graph.npz"), 60)
     check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 60)

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 import canet
 from canet.data.user_graph import read_user_graph
 from canet.errors import CanetError
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
 CAREFUL = settings(
@@ -165,7 +165,7 @@ def check_predictions(model: canet.NodeClassifier, data: Data, nodes: Any = None
 @pytest.fixture(scope="module")
 def trained() -> list[canet.NodeClassifier]:
     return [
-        canet.NodeClassifier(method, backbone, **QUICK).fit(own_graph())
+        canet.NodeClassifier(method, backbone, **QUICK).fit(small_user_graph())
         for method, backbone in (("canet", "gcn"), ("canet", "transformer"), ("canet", "gat"))
     ]
 

@@ -1,4 +1,4 @@
-"""Small graphs as people bring them, for tests of fit and predict."""
+"""Small user graphs for tests of fit and predict."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch_geometric.data import Data
 NAMES = np.array(["ant", "bee", "cat"])
 
 
-def own_graph(num_nodes: int = 60, seed: int = 0, sparse: bool = False) -> Data:
-    """Nodes of three named classes that their features tell, and edges both ways."""
+def small_user_graph(num_nodes: int = 60, seed: int = 0, sparse: bool = False) -> Data:
+    """A graph whose three named classes depend on the features, with edges in both directions."""
     random = torch.Generator().manual_seed(seed)
     label = torch.arange(num_nodes) % 3
     x = torch.eye(3, 5)[label] + 0.3 * torch.rand(num_nodes, 5, generator=random)

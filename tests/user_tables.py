@@ -1,4 +1,4 @@
-"""Small graphs in tables, for tests of what is read from files."""
+"""Small graphs as tables, for tests of reading files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ dan,90,,True,,test,2024-01-04,south
 """
 EDGES = "source,target\nann,bob\nbob,cat\ncat,dan\ndan,dan\n"
 ROLES = {"label": "kind", "time": "when", "environment": "region"}
-SAME_AS = {"wisconsin": {"0": "1", "1": "0", "2": "3", "3": "2"}}
-"""Wisconsin's file numbers its classes in another order than the other two: whose mean words are
-most alike (student pages, for one, are class 3 there and 2 here)."""
+SAME_CLASS = {"wisconsin": {"0": "1", "1": "0", "2": "3", "3": "2"}}
+"""Wisconsin's file numbers its classes in another order than the other two files.
+
+The classes were matched by their mean words: student pages, for example, are class 3 in Wisconsin
+and class 2 in the others.
+"""
 
 
 def write_folder(folder: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
-    """A folder with the two tables as CSV files."""
+    """Write the two tables as CSV files into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "nodes.csv").write_text(nodes, encoding="utf-8")
     (folder / "edges.csv").write_text(edges, encoding="utf-8")
@@ -28,7 +31,7 @@ def write_folder(folder: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
 
 
 def write_university(root: Path, name: str, folder: Path) -> Path:
-    """A university of WebKB as two CSV files: a column for each of 1,703 words, links directed."""
+    """Write a university of WebKB as two CSV files: 1,703 word columns and directed edges."""
     folder.mkdir(parents=True)
     raw = root / "webkb" / name
     lines = (raw / "out1_node_feature_label.txt").read_text().splitlines()[1:]
@@ -37,7 +40,7 @@ def write_university(root: Path, name: str, folder: Path) -> Path:
         writer.writerow(["id", *(f"word{i}" for i in range(1703)), "category"])
         for line in lines:
             number, words, label = line.split("\t")
-            category = SAME_AS.get(name, {}).get(label, label)
+            category = SAME_CLASS.get(name, {}).get(label, label)
             writer.writerow([number, *words.split(","), category])
     edges = (raw / "out1_graph_edges.txt").read_text().splitlines()[1:]
     rows = ["source,target", *(line.replace("\t", ",") for line in edges)]

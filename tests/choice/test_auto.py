@@ -27,7 +27,7 @@ from canet.training import Run, Trainer
 from canet.util.processes import Processes
 from tests.choice.small import INSIDE, few_models, small_task
 from tests.ray_cluster import cluster
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 __all__ = ["cluster", "few_models"]
 QUICK = AutoSettings(epochs=4, hidden=8)
@@ -232,7 +232,7 @@ def test_a_trainer_of_auto_is_another_class() -> None:
 
 def fitted(**params: Any) -> canet.NodeClassifier:
     usual = {"epochs": 4, "hidden": 8, "device": "cpu", "verbose": 0}
-    return canet.NodeClassifier(**usual | params).fit(own_graph())
+    return canet.NodeClassifier(**usual | params).fit(small_user_graph())
 
 
 def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None:
@@ -242,11 +242,11 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
     assert {"without north", "without south"} <= set(board[0])
     assert sum(row["weight"] for row in board) == pytest.approx(1)
     assert sorted(row["model"] for row in board) == sorted(r.name for r in PRESETS["robust-1"])
-    assert model.predict_proba(own_graph()).shape == (60, 3)
-    assert model.embed(own_graph()).shape == (60, 16)
+    assert model.predict_proba(small_user_graph()).shape == (60, 3)
+    assert model.embed(small_user_graph()).shape == (60, 16)
     assert fitted(method="erm").leaderboard() == []
-    prepared = model.prepare(own_graph())
-    assert np.array_equal(model.predict_proba(prepared), model.predict_proba(own_graph()))
+    prepared = model.prepare(small_user_graph())
+    assert np.array_equal(model.predict_proba(prepared), model.predict_proba(small_user_graph()))
     with pytest.raises(InputError, match="another model"):
         fitted().predict(prepared)
 
@@ -267,8 +267,8 @@ def test_what_auto_cannot_take_is_an_error(params: dict[str, Any], words: str) -
 
 PREDICT = """
 import sys, numpy, canet
-from tests.user_graphs import own_graph
-numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(own_graph()))
+from tests.user_graphs import small_user_graph
+numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(small_user_graph()))
 """
 
 
@@ -279,7 +279,7 @@ def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
     model.save(tmp_path / "model")
     command = [sys.executable, "-c", PREDICT, tmp_path / "model", tmp_path / "p.npy"]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
-    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(own_graph()))
+    assert np.array_equal(np.load(tmp_path / "p.npy"), model.predict_proba(small_user_graph()))
     again = canet.load(tmp_path / "model")
     assert again.leaderboard() == model.leaderboard()
 
@@ -287,7 +287,7 @@ def test_a_saved_ensemble_predicts_the_same_bits_in_another_process(
 def test_a_diagnosis_changes_columns_and_edges_of_every_member(few_models: None) -> None:
     from canet.diagnosis.graph import read_graph
 
-    model, data = fitted(), own_graph()
+    model, data = fitted(), small_user_graph()
     graph = read_graph(model, data)
     assert len(graph.members) == 2
     changed = data.clone()

@@ -9,7 +9,7 @@ from canet.data.user_graph import read_user_graph
 from canet.methods import METHODS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 
 def test_probabilities_are_the_mean_of_the_members() -> None:
@@ -27,7 +27,7 @@ def test_a_reader_reads_the_graph_with_every_member() -> None:
     backbones = ("gcn", "mlp", "sage")
     members = [METHODS["erm"](settings, backbone, 5, 3).eval() for backbone in backbones]
     ensemble = Ensemble(members, [0.5, 0.25, 0.25]).eval()
-    prepared = PreparedGraph(read_user_graph(own_graph()))
+    prepared = PreparedGraph(read_user_graph(small_user_graph()))
     alone = [GraphReader(member, prepared).read() for member in members]
     found = EnsembleReader(ensemble, prepared).read()
     assert found.logits.equal(ensemble.combine([one.logits for one in alone]))

@@ -8,16 +8,16 @@ from canet.data.arrays import as_array, as_tensor
 from canet.errors import InputError
 
 NUMBERS = ["?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "longdouble"]
-SWAPPED = [">i2", ">i8", ">f4", ">f8", ">u4"]  # the byte order of other machines
+SWAPPED = [">i2", ">i8", ">f4", ">f8", ">u4"]  # big-endian
 TABLE = np.array([[1, 0, 1], [0, 1, 1]])
 
 
 @pytest.mark.parametrize("kind", [*NUMBERS, *SWAPPED])
-def test_every_real_type_of_numpy_becomes_a_tensor_of_the_same_numbers(kind: str) -> None:
+def test_every_real_numpy_type_becomes_a_tensor_of_the_same_numbers(kind: str) -> None:
     assert as_tensor(TABLE.astype(kind), "x").to(torch.long).tolist() == TABLE.tolist()
 
 
-def test_rows_in_reverse_and_tables_turned_around_are_read_as_they_stand() -> None:
+def test_reversed_and_transposed_arrays_keep_their_order() -> None:
     assert as_tensor(TABLE[::-1], "x").tolist() == TABLE[::-1].tolist()
     assert as_tensor(TABLE.T, "x").tolist() == TABLE.T.tolist()
 
@@ -33,20 +33,20 @@ def test_lists_ranges_and_tuples_are_arrays() -> None:
     assert as_tensor(((0, 1), (1, 0)), "edge_index").tolist() == [[0, 1], [1, 0]]
 
 
-def test_tensors_lose_their_history() -> None:
+def test_tensors_lose_their_gradient_history() -> None:
     x = torch.ones(2, requires_grad=True)
     assert not as_tensor(x * 2, "x").requires_grad
     assert as_array(x * 2, "x").tolist() == [2, 2]
 
 
-def test_what_was_given_is_not_shared_with_numpy_arrays() -> None:
+def test_tensor_does_not_share_memory_with_the_numpy_array() -> None:
     given = np.zeros(3)
     as_tensor(given, "x")[0] = 1
     assert given.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half, torch.float8_e4m3fn, torch.double])
-def test_every_float_of_torch_becomes_an_array(dtype: torch.dtype) -> None:
+def test_every_torch_float_type_becomes_an_array(dtype: torch.dtype) -> None:
     assert as_array(torch.tensor([1.0, -2.0]).to(dtype), "y").tolist() == [1, -2]
 
 
@@ -73,10 +73,10 @@ def test_unknown_entries_among_strings_stay_unknown() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_an_array_is_rejected(values: Any) -> None:
-    for read in (as_tensor, as_array):
-        with pytest.raises(InputError, match=r"^nodes is"):
-            read(values, "nodes")
+def test_values_that_are_not_an_array_are_rejected(values: Any) -> None:
+    for convert in (as_tensor, as_array):
+        with pytest.raises(InputError, match=r"^nodes "):
+            convert(values, "nodes")
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_text_objects_and_dates_are_not_numbers(values: Any) -> None:
         as_tensor(values, "nodes")
 
 
-def test_an_array_whose_mask_hides_nothing_is_read() -> None:
+def test_a_masked_array_without_masked_entries_is_accepted() -> None:
     assert as_tensor(np.ma.array([1, 2], mask=[False, False]), "x").tolist() == [1, 2]

@@ -1,4 +1,4 @@
-"""The digest of a task's data: what changes it, and what does not."""
+"""Digest of the data of a task."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from canet.data.task import ShiftTask
 from tests.training.tiny import tiny_task
 
 
-def changed(task: ShiftTask, name: str, place: tuple[int, ...]) -> ShiftTask:
+def changed(task: ShiftTask, name: str, index: tuple[int, ...]) -> ShiftTask:
     """The task with one number of a column or matrix changed."""
     data = task.data.clone()
-    data[name][place] = (data[name][place] + 1) % 3
+    data[name][index] = (data[name][index] + 1) % 3
     return replace(task, data=data)
 
 
-def test_the_same_data_has_the_same_digest_and_goes_through_json() -> None:
+def test_the_same_data_has_the_same_digest_also_after_json() -> None:
     first, second = tiny_task().digest, tiny_task().digest
     assert first == second
     assert first.differs_in(second) is None
@@ -28,7 +28,7 @@ def test_the_same_data_has_the_same_digest_and_goes_through_json() -> None:
     assert len(first.feature_sums) == 9
 
 
-def test_each_changed_number_shows_in_its_part() -> None:
+def test_each_change_is_found_in_its_part() -> None:
     task = tiny_task()
     nodes = torch.arange(60)
     for other, part in (
@@ -46,14 +46,14 @@ def test_each_changed_number_shows_in_its_part() -> None:
         assert task.digest.differs_in(other.digest) == part
 
 
-def test_a_sparse_number_that_changed_shows() -> None:
+def test_a_change_of_sparse_features_is_found() -> None:
     task = tiny_task(sparse=True)
     other = tiny_task(sparse=True)
     other.data.x.values()[17] += 1
     assert task.digest.differs_in(other.digest) == "features"
 
 
-def test_features_that_differ_by_rounding_are_told_from_others() -> None:
+def test_features_that_differ_by_rounding_are_distinguished_from_other_features() -> None:
     task = tiny_task()
     data = task.data.clone()
     data.x = data.x * (1 + 2e-7)
@@ -63,7 +63,7 @@ def test_features_that_differ_by_rounding_are_told_from_others() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_sums_are_those_of_a_loop_whatever_the_layout(sparse: bool) -> None:
+def test_the_sums_agree_with_a_loop_for_dense_and_sparse_features(sparse: bool) -> None:
     task = tiny_task(sparse=sparse)
     x = task.data.x.to_dense() if sparse else task.data.x
     rows, columns = digest._signs(60), digest._signs(8)
@@ -76,7 +76,9 @@ def test_the_sums_are_those_of_a_loop_whatever_the_layout(sparse: bool) -> None:
     assert norm == pytest.approx(float(x.norm()))
 
 
-def test_pieces_and_strides_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_does_not_depend_on_chunks_and_strides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     dense, sparse = tiny_task().digest, tiny_task(sparse=True).digest
     monkeypatch.setattr(digest, "CHUNK", 64)
     task = tiny_task()
@@ -91,7 +93,7 @@ def test_pieces_and_strides_change_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         assert whole.feature_sums == pytest.approx(cut.feature_sums)
 
 
-def test_signs_are_the_same_on_every_machine_and_about_even() -> None:
+def test_signs_are_the_same_on_every_machine_and_balanced() -> None:
     signs = digest._signs(1000)
     assert signs[:4, :3].tolist() == [[1, -1, 1], [1, 1, -1], [1, 1, 1], [1, -1, 1]]
     assert signs.double().mean().abs() < 0.05

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from canet.data.graph_data import GraphData, is_graph
 
 
-def test_columns_are_read_as_those_of_pyg() -> None:
+def test_columns_are_accessed_as_in_pyg() -> None:
     for graph in (GraphData(x=torch.ones(2, 1), name="mine"), Data(torch.ones(2, 1), name="mine")):
         graph.y = torch.tensor([0, 1])
         graph["time"] = 3
@@ -47,6 +47,6 @@ def test_a_graph_is_equal_to_itself_only_and_can_be_copied() -> None:
         "from canet.data.graph_files import read_columns; from canet.estimator import predictions",
     ],
 )
-def test_pyg_is_not_imported_where_no_object_of_it_is_met(code: str) -> None:
+def test_pyg_is_not_imported_unless_it_is_needed(code: str) -> None:
     check = "import sys; assert not {'torch_geometric', 'torch._dynamo'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)

@@ -30,7 +30,7 @@ NAN = float("nan")
         (torch.tensor([0, 1, NAN], dtype=torch.bfloat16), [0, 1, None], "i"),
     ],
 )
-def test_labels_keep_their_values_and_say_which_are_known(
+def test_labels_keep_their_values_and_unknown_labels_are_marked(
     y: Any, values: list[Any], known: str
 ) -> None:
     found = check_labels(y, 3)
@@ -39,7 +39,7 @@ def test_labels_keep_their_values_and_say_which_are_known(
     assert found.values[found.known].tolist() == [v for v in values if v is not None]
 
 
-def test_one_column_is_as_good_as_a_row() -> None:
+def test_a_column_of_labels_is_accepted() -> None:
     for column in ([[0], [1], [-1]], torch.tensor([[0], [1], [-1]])):
         found = check_labels(column, 3)
         assert found.values.tolist() == [0, 1, -1]
@@ -47,7 +47,7 @@ def test_one_column_is_as_good_as_a_row() -> None:
     assert check_labels([["a"], [None]], 2).known.tolist() == [True, False]
 
 
-def test_labels_of_pandas_are_read_with_their_missing_ones() -> None:
+def test_pandas_labels_are_accepted_and_their_missing_values_are_unknown() -> None:
     pandas = pytest.importorskip("pandas")
     for kind, values in (
         ("Int64", [3, None, 1]),
@@ -62,7 +62,7 @@ def test_labels_of_pandas_are_read_with_their_missing_ones() -> None:
 
 
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy before 2")
-def test_strings_of_any_length_are_strings() -> None:
+def test_numpy_strings_of_variable_length_are_accepted() -> None:
     y = np.array(["a", "long enough"], dtype=np.dtypes.StringDType())
     assert check_labels(y, 2).values.tolist() == ["a", "long enough"]
 
@@ -92,6 +92,6 @@ def test_strings_of_any_length_are_strings() -> None:
     ],
     ids=str,
 )
-def test_what_is_not_a_label_is_rejected(y: Any) -> None:
+def test_invalid_labels_are_rejected(y: Any) -> None:
     with pytest.raises(InputError, match="region"):
         check_labels(y, 3, "region")

@@ -12,7 +12,7 @@ def test_parts_are_disjoint_complete_and_of_exact_size(n: int) -> None:
     assert torch.cat(parts).sort().values.equal(nodes)
 
 
-def test_seed_decides_the_split() -> None:
+def test_the_split_depends_on_the_seed() -> None:
     first, same, other = (
         split_50_25_25(torch.arange(50), torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
     )

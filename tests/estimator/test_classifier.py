@@ -17,13 +17,13 @@ from torch_geometric.utils import coalesce
 
 import canet
 from canet.errors import CanetError, InputError
-from tests.user_graphs import NAMES, own_graph
+from tests.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
 
 
 def fitted(data: Data | None = None, **params: Any) -> canet.NodeClassifier:
-    return canet.NodeClassifier(**QUICK | params).fit(own_graph() if data is None else data)
+    return canet.NodeClassifier(**QUICK | params).fit(small_user_graph() if data is None else data)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_fit_returns_itself_and_learns_the_classes_by_name(model: canet.NodeClas
 
 
 def test_default_precision_of_the_caller_changes_nothing(model: canet.NodeClassifier) -> None:
-    graph, new = own_graph(), own_graph(31, seed=1)
+    graph, new = small_user_graph(), small_user_graph(31, seed=1)
     torch.set_default_dtype(torch.double)
     try:
         again = fitted(graph, epochs=60)
@@ -51,7 +51,7 @@ def test_default_precision_of_the_caller_changes_nothing(model: canet.NodeClassi
 
 
 def test_another_graph_is_predicted_by_class_names(model: canet.NodeClassifier) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     predicted = model.predict(new)
     assert predicted.shape == (31,)
     assert set(predicted) <= set(NAMES)
@@ -60,7 +60,7 @@ def test_another_graph_is_predicted_by_class_names(model: canet.NodeClassifier) 
 
 
 def test_probabilities_are_of_the_classes_and_sum_to_one(model: canet.NodeClassifier) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     probabilities = model.predict_proba(new)
     assert probabilities.shape == (31, 3)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
@@ -71,7 +71,7 @@ def test_probabilities_are_of_the_classes_and_sum_to_one(model: canet.NodeClassi
 
 
 def test_a_predictor_is_a_function_of_the_features(model: canet.NodeClassifier) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     probabilities = model.predictor(new)
     np.testing.assert_array_equal(probabilities(new.x), model.predict_proba(new))
     new.x = new.x.flip(0)
@@ -79,7 +79,7 @@ def test_a_predictor_is_a_function_of_the_features(model: canet.NodeClassifier) 
 
 
 def test_a_prepared_graph_replaces_the_data_of_every_call(model: canet.NodeClassifier) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     prepared = model.prepare(new)
     np.testing.assert_array_equal(model.predict_proba(prepared), model.predict_proba(new))
     np.testing.assert_array_equal(model.embed(prepared, nodes=[4]), model.embed(new, nodes=[4]))
@@ -90,7 +90,7 @@ def test_a_prepared_graph_replaces_the_data_of_every_call(model: canet.NodeClass
 
 @pytest.mark.parametrize("nodes", [[4, 0, 9], torch.tensor([4, 0, 9]), np.array([4, 0, 9])])
 def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, nodes: Any) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     np.testing.assert_allclose(
         model.predict_proba(new, nodes=nodes), model.predict_proba(new)[[4, 0, 9]], rtol=1e-5
     )
@@ -101,7 +101,7 @@ def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, node
 def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
     model: canet.NodeClassifier,
 ) -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     layers = model.environments(new)
     assert [layer.shape for layer in layers] == [(31, 3), (31, 3)]
     np.testing.assert_allclose(layers[0].sum(axis=1), 1, rtol=1e-5)
@@ -114,13 +114,13 @@ def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
 
 
 def test_nodes_far_from_training_are_unlike_it(model: canet.NodeClassifier) -> None:
-    near, far = own_graph(30, seed=1), own_graph(30, seed=1)
+    near, far = small_user_graph(30, seed=1), small_user_graph(30, seed=1)
     far.x = 3 * torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
     assert model.novelty_score(far).mean() > model.novelty_score(near).mean() + 0.2
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_other_ones() -> None:
-    new = own_graph(31, seed=1)
+    new = small_user_graph(31, seed=1)
     first, again, other = (fitted(random_state=seed).predict_proba(new) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
@@ -165,7 +165,7 @@ def test_a_misspelt_name_is_an_error_with_the_nearest(params: dict[str, Any], na
 
 def test_nothing_is_predicted_before_fit() -> None:
     with pytest.raises(NotFittedError):
-        canet.NodeClassifier().predict(own_graph())
+        canet.NodeClassifier().predict(small_user_graph())
     with pytest.raises(NotFittedError):
         canet.NodeClassifier().save("nowhere")
 
@@ -176,7 +176,7 @@ def test_silent_means_silent(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:
-    new = own_graph()
+    new = small_user_graph()
     unit = model.method_.model.phi_in.weight.abs().sum(dim=1).argmax()
     new.x = model.method_.model.phi_in.weight[unit].sign().detach().expand(60, 5) * 3.4e38
     with pytest.raises(InputError, match="not finite"):
@@ -184,16 +184,16 @@ def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifie
 
 
 def test_a_label_that_training_lacked_counts_as_wrong() -> None:
-    new = own_graph(30, seed=1)
+    new = small_user_graph(30, seed=1)
     new.y = np.where(np.arange(30) < 10, "dog", new.y)
     for metric in ("accuracy", "macro_f1"):
         model = fitted(epochs=60, metric=metric)
-        assert model.score(new) < model.score(own_graph(30, seed=1))
+        assert model.score(new) < model.score(small_user_graph(30, seed=1))
     assert fitted(epochs=60).score(new, nodes=np.arange(10)) == 0.0
 
 
 def test_scores_need_labels_of_the_same_type(model: canet.NodeClassifier) -> None:
-    new = own_graph()
+    new = small_user_graph()
     for y in (torch.zeros(60, dtype=torch.long), None, [None] * 60):
         new.y = y
         with pytest.raises(InputError, match="y"):
@@ -201,14 +201,14 @@ def test_scores_need_labels_of_the_same_type(model: canet.NodeClassifier) -> Non
 
 
 def two_classes() -> Data:
-    data = own_graph(90)
+    data = small_user_graph(90)
     data.y = torch.arange(90) % 3 == 0
     data.x = data.x[torch.randperm(90, generator=torch.Generator().manual_seed(0))]
     return data
 
 
 def test_two_classes_are_scored_by_roc_auc() -> None:
-    data = own_graph(60)
+    data = small_user_graph(60)
     data.y = (np.arange(60) % 3 == 0).astype(int) * 5 + 2
     model = fitted(data, metric="roc_auc", epochs=40)
     assert model.classes_.tolist() == [2, 7]
@@ -245,7 +245,7 @@ def test_a_seed_is_a_whole_number_and_a_missing_one_is_drawn() -> None:
 
 def test_graphs_in_one_do_not_see_each_other() -> None:
     model = fitted(backbone="transformer")
-    first, second = own_graph(20, seed=1), own_graph(30, seed=2)
+    first, second = small_user_graph(20, seed=1), small_user_graph(30, seed=2)
     both = Data(
         x=torch.cat([first.x, second.x]),
         edge_index=torch.cat([first.edge_index, second.edge_index + 20], dim=1),
@@ -258,15 +258,15 @@ def test_graphs_in_one_do_not_see_each_other() -> None:
 
 
 def test_sparse_features_give_what_dense_ones_give() -> None:
-    new, sparse = own_graph(31, seed=1), own_graph(31, seed=1, sparse=True)
+    new, sparse = small_user_graph(31, seed=1), small_user_graph(31, seed=1, sparse=True)
     dense = fitted(dropout=0.0).predict_proba(new)
     np.testing.assert_allclose(
-        fitted(own_graph(sparse=True), dropout=0.0).predict_proba(sparse), dense, rtol=1e-3
+        fitted(small_user_graph(sparse=True), dropout=0.0).predict_proba(sparse), dense, rtol=1e-3
     )
 
 
 def test_undirected_reads_one_way_edges_as_both_ways() -> None:
-    data, one_way = own_graph(), own_graph()
+    data, one_way = small_user_graph(), small_user_graph()
     one_way.edge_index = data.edge_index[:, :120]
     data.edge_index = coalesce(data.edge_index)
     expected = fitted(data, undirected=False).predict_proba(data)
@@ -275,7 +275,7 @@ def test_undirected_reads_one_way_edges_as_both_ways() -> None:
 
 
 def test_one_way_edges_get_a_warning_unless_that_is_meant() -> None:
-    data = own_graph()
+    data = small_user_graph()
     data.edge_index = torch.stack([torch.arange(59), torch.arange(1, 60)])
     with pytest.warns(UserWarning, match="undirected=True"):
         fitted(data)
@@ -285,7 +285,7 @@ def test_one_way_edges_get_a_warning_unless_that_is_meant() -> None:
 def test_a_method_that_needs_environments_gets_them_by_name() -> None:
     model = fitted(method="irm")
     assert model.environments_seen_ == ["north", "south"]
-    data = own_graph()
+    data = small_user_graph()
     del data.environment
     with pytest.raises(CanetError, match="environment"):
         fitted(data, method="irm")
@@ -293,9 +293,9 @@ def test_a_method_that_needs_environments_gets_them_by_name() -> None:
 
 
 def test_a_test_mask_is_scored_and_not_learned_from() -> None:
-    data = own_graph()
+    data = small_user_graph()
     data.test_mask = torch.arange(60) >= 40
-    other = own_graph()
+    other = small_user_graph()
     other.test_mask = data.test_mask
     other.y = np.where(data.test_mask.numpy(), NAMES[::-1][np.arange(60) % 3], data.y)
     first, second = fitted(data), fitted(other)
@@ -308,8 +308,8 @@ import sys, torch
 torch.set_num_threads(1)
 import numpy as np
 import canet
-from tests.user_graphs import own_graph
-new = own_graph(41, seed=3)
+from tests.user_graphs import small_user_graph
+new = small_user_graph(41, seed=3)
 for folder in sys.argv[2:]:
     model = canet.load(folder)
     np.save(folder + ".npy", model.predict_proba(new))
@@ -319,7 +319,7 @@ for folder in sys.argv[2:]:
 
 
 def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> None:
-    new, expected = own_graph(41, seed=3), {}
+    new, expected = small_user_graph(41, seed=3), {}
     for method, backbone in product(canet.METHODS, canet.BACKBONES):
         model = fitted(method=method, backbone=backbone, epochs=3)
         folder = tmp_path / f"{method}-{backbone}"

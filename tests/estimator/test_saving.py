@@ -9,13 +9,13 @@ from canet.errors import VersionError
 from canet.estimator.reference import Reference
 from canet.store.model_folder import ModelFolder
 from canet.store.sealed import CONTENT
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     classifier = canet.NodeClassifier("erm", epochs=1, hidden=4, device="cpu", verbose=0)
-    classifier.fit(own_graph()).save(tmp_path / "model")
+    classifier.fit(small_user_graph()).save(tmp_path / "model")
     return tmp_path / "model"
 
 

@@ -25,7 +25,7 @@ from canet.training import Trainer
 from canet.training.features import prepare_features
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 from ..methods.test_conformance import disconnected_task, same_bits, with_other_test_nodes
 from .tiny import NUM_ID, NUM_NODES, tiny_task
@@ -241,7 +241,7 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
 
 
 def test_a_classifier_keeps_its_predictions_where_a_graph_is_shifted_and_scaled() -> None:
-    data = own_graph()
+    data = small_user_graph()
     options = {"epochs": 5, "hidden": 8, "device": "cpu", "verbose": 0, "undirected": False}
     model = canet.NodeClassifier("erm", features="standardised", **options).fit(data)
     shifted = data.clone()

@@ -15,7 +15,7 @@ import canet
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
 from canet.training.prepared import prepare_graph
-from tests.user_graphs import own_graph
+from tests.user_graphs import small_user_graph
 
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
 
@@ -26,11 +26,11 @@ def light(data: Data) -> GraphData:
 
 @pytest.mark.parametrize("form", [Data.clone, light])
 def test_the_same_graph_is_checked_once(form: Callable[[Data], Any]) -> None:
-    data = form(own_graph())
+    data = form(small_user_graph())
     first = prepare_graph(data)
     assert prepare_graph(data) is first
     assert prepare_graph(data, undirected=True) is not first
-    assert prepare_graph(form(own_graph())) is not first
+    assert prepare_graph(form(small_user_graph())) is not first
 
 
 def replace_x(data: Data) -> None:
@@ -55,7 +55,7 @@ def add_batch(data: Data) -> None:
 
 @pytest.mark.parametrize("change", [replace_x, change_x, change_sparse, change_edges, add_batch])
 def test_a_graph_that_was_changed_is_checked_again(change: Callable[[Data], None]) -> None:
-    data = own_graph()
+    data = small_user_graph()
     if change is change_sparse:
         data.x = data.x.to_sparse_csr()
     first = prepare_graph(data)
@@ -68,7 +68,7 @@ def test_a_graph_that_was_changed_is_checked_again(change: Callable[[Data], None
 
 
 def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
-    data = own_graph()
+    data = small_user_graph()
     prepare_graph(data)
     data.x[0, 0] = torch.nan
     with pytest.raises(InputError, match="NaN"):
@@ -76,7 +76,7 @@ def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
 
 
 def test_arrays_of_numpy_are_read_again_each_time() -> None:
-    data = own_graph()
+    data = small_user_graph()
     data.x = data.x.numpy()
     first = prepare_graph(data).own.x.clone()
     data.x += 1
@@ -84,7 +84,7 @@ def test_arrays_of_numpy_are_read_again_each_time() -> None:
 
 
 def test_a_prepared_graph_is_released_with_the_graph() -> None:
-    data = own_graph()
+    data = small_user_graph()
     kept = ref(prepare_graph(data))
     assert kept() is not None
     del data
@@ -93,7 +93,7 @@ def test_a_prepared_graph_is_released_with_the_graph() -> None:
 
 
 def test_prediction_after_fit_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = own_graph()
+    data = small_user_graph()
     model = canet.NodeClassifier(**QUICK).fit(data)
     expected = model.predict_proba(data.clone())
 
@@ -108,7 +108,7 @@ def test_prediction_after_fit_prepares_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_threads_share_a_prepared_graph() -> None:
-    data = own_graph()
+    data = small_user_graph()
     model = canet.NodeClassifier(**QUICK).fit(data)
     prepared, nodes = model.prepare(data), range(len(data.x))
     alone = [model.predict_proba(prepared, nodes=[node]) for node in nodes]

@@ -1,7 +1,7 @@
-"""Raw files → `ShiftTask`: what is the graph, which nodes are for what, how is it scored.
+"""Data sets and user graphs as a `ShiftTask`: a graph, its splits and its metric.
 
-`ShiftTask` and `read_graph` are imported when first used, because they need torch; the rest is
-cheap.
+`ShiftTask` and `read_graph` are imported when first used, because they need torch. The other
+imports are fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    places = {"ShiftTask": "canet.data.task", "read_graph": "canet.data.graph_files"}
-    if name in places:
-        return getattr(import_module(places[name]), name)
+    modules = {"ShiftTask": "canet.data.task", "read_graph": "canet.data.graph_files"}
+    if name in modules:
+        return getattr(import_module(modules[name]), name)
     raise AttributeError(f"module 'canet.data' has no attribute '{name}'")

@@ -1,7 +1,7 @@
-"""Input validation: what is wrong with a graph is rejected here, and other forms are converted.
+"""Input validation: reject invalid graphs and convert valid ones to a standard form.
 
-Each function takes a tensor, a numpy array or a list as people bring it, and returns the one form
-that the rest of the package works with. The input is never changed.
+Each function takes a tensor, a numpy array or a list and returns the form that the rest of the
+package uses. The input is never changed.
 """
 
 from __future__ import annotations
@@ -15,54 +15,55 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, word_for
+from canet.data.arrays import as_array, as_tensor, dtype_name
 from canet.data.labels import check_labels
 from canet.data.metrics import Metric
-from canet.errors import InputError, first_line, listed, unknown_name
+from canet.errors import InputError, check_name, first_line, listed
 from canet.util.sparse import from_scipy
 
-FEW_BOTH_WAYS = 0.1
-"""Share of edges with their reverse below which a graph looks as if stored one way."""
-MIN_ONE_WAY_EDGES = 8  # with fewer it may be chance that no edge has its reverse
+MIN_RECIPROCITY = 0.1
+"""If a smaller share of the edges has a reverse edge, the edges look stored in one direction."""
+MIN_ONE_WAY_EDGES = 8
+"""With fewer edges, missing reverse edges may be chance."""
 
 
 def check_features(x: Any) -> Tensor:
-    """Features as float32 $[N, D]$, dense or sparse CSR, all finite.
+    """Return finite features as float32 $[N, D]$, dense or sparse CSR.
 
-    Accepts dense matrices of any real type, torch's sparse layouts and scipy's matrices.
+    Accepts dense matrices of any real type, the sparse layouts of torch and scipy matrices.
     """
     if x is None:
         raise InputError(
-            "x is missing: give each node features, such as its degree "
-            "(torch_geometric.transforms.LocalDegreeProfile)"
+            "the graph has no features x: set data.x, for example to node degrees with "
+            "torch_geometric.transforms.LocalDegreeProfile"
         )
     try:
         matrix = _numpy_or_scipy(x)
         if matrix.ndim != 2:
             shape = list(matrix.shape)
             raise InputError(f"Reshape your data: x has shape {shape}, not [nodes, features]")
-        if hasattr(matrix, "check_format"):  # scipy converts indices outside the shape unchecked
+        if hasattr(matrix, "check_format"):  # scipy does not check the indices on conversion
             matrix.check_format(full_check=True)
-        with np.errstate(over="ignore"):  # what is too large becomes infinity, and is found below
+        with np.errstate(over="ignore"):  # too large numbers become infinity and are found below
             if sp.issparse(matrix) and matrix.dtype.kind in "biuf":
-                matrix = matrix.astype(np.float32)  # before entries of the same place add up
+                matrix = matrix.astype(np.float32)  # before duplicate entries are summed
             matrix = check_array(
                 matrix, accept_sparse="csr", dtype=np.float32, ensure_all_finite=False
             )
     except InputError:
         raise
     except (ValueError, TypeError) as error:
-        raise InputError(f"x cannot be used: {first_line(error)}") from error
+        raise InputError(f"x is not a valid feature matrix: {first_line(error)}") from error
     values = matrix.data if sp.issparse(matrix) else matrix
     with np.errstate(invalid="ignore"):
-        finite = np.isfinite(values.sum(dtype=np.float64))  # a pass without a mask
-    if not finite:
+        is_finite = np.isfinite(values.sum(dtype=np.float64))  # faster than a mask of all entries
+    if not is_finite:
         wrong = ~np.isfinite(values)
         columns = np.unique(matrix.indices[wrong] if sp.issparse(matrix) else np.nonzero(wrong)[1])
         raise InputError(
-            "x has NaN, infinity or numbers beyond float32 (3.4e38) in "
-            f"{wrong.sum():,} entries, columns {listed(columns.tolist())}: replace them, for "
-            "example by the mean of the column"
+            "x contains NaN, infinity or numbers beyond float32 (3.4e38): "
+            f"{wrong.sum():,} entries in the columns {listed(columns.tolist())}; replace them, "
+            "for example by the mean of the column"
         )
     if sp.issparse(matrix):
         return from_scipy(matrix)
@@ -70,109 +71,123 @@ def check_features(x: Any) -> Tensor:
 
 
 def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
-    """Edges as int64 $[2, E]$ (source, target) between nodes 0 to N - 1."""
+    """Return edges as int64 $[2, E]$ (source, target) between nodes 0 to N - 1."""
     if edge_index is None:
-        raise InputError("edge_index is missing: give the edges as integers of shape [2, E]")
+        raise InputError(
+            "the graph has no edge_index: set data.edge_index to integers of shape [2, E]"
+        )
     edges = as_tensor(edge_index, "edge_index")
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
         transposed = edges.dim() == 2 and edges.shape[1] == 2
-        fix = "transpose it, .t().contiguous()" if transposed else "stack sources over targets"
+        fix = (
+            "transpose it with .t().contiguous()"
+            if transposed
+            else "put the sources into row 0 and the targets into row 1"
+        )
         raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
-    edges = _whole(edges, "edge_index", "node ids are integers; convert with .long()")
+    edges = _as_integers(edges, "edge_index", "convert the node ids with .long()")
     low, high = int(edges.min()), int(edges.max())
     if low < 0 or high >= num_nodes:
         wrong = ((edges < 0) | (edges >= num_nodes)).any(dim=0)
         raise InputError(
-            f"edge_index contains node {low if low < 0 else high}, but x has {num_nodes:,} rows "
-            f"({int(wrong.sum()):,} of {edges.shape[1]:,} edges, the first in column "
-            f"{int(wrong.nonzero()[0])}): number nodes as the rows of x"
+            f"edge_index contains node {low if low < 0 else high}, but x has {num_nodes:,} rows: "
+            f"{int(wrong.sum()):,} of {edges.shape[1]:,} edges are invalid, the first in column "
+            f"{int(wrong.nonzero()[0])}; node ids must be row numbers of x, counted from 0"
         )
     return edges.contiguous()
 
 
 def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
-    """Node ids, int64, of a boolean mask $[N]$ or of ids, which keep their order."""
+    """Return the node ids (int64) of a boolean mask $[N]$ or of ids, which keep their order."""
     chosen = as_tensor(nodes, name)
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        fix = f"choose one column, such as {name}[:, 0]" if chosen.dim() == 2 else "give a mask"
+        fix = (
+            f"pass one column, such as {name}[:, 0]"
+            if chosen.dim() == 2
+            else "pass a boolean mask or node ids"
+        )
         raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
             raise InputError(
-                f"{name} is a mask of length {chosen.numel():,} and the graph has {num_nodes:,} "
-                "nodes: give one entry per node"
+                f"{name} is a mask of length {chosen.numel():,}, but the graph has {num_nodes:,} "
+                "nodes: pass one entry per node"
             )
         return chosen.nonzero().squeeze(1)
     if chosen.numel() == 0:
         return torch.empty(0, dtype=torch.long)
-    chosen = _whole(chosen, name, "give a boolean mask or node ids")
+    chosen = _as_integers(chosen, name, "pass a boolean mask or node ids")
     low, high = int(chosen.min()), int(chosen.max())
     if low < 0 or high >= num_nodes:
         raise InputError(
-            f"{name} contains node {low if low < 0 else high}, but x has {num_nodes:,} rows: give "
-            "numbers of rows of x, or a boolean mask"
+            f"{name} contains node {low if low < 0 else high}, but x has {num_nodes:,} rows: pass "
+            "row numbers of x, counted from 0, or a boolean mask"
         )
     if chosen.unique().numel() != chosen.numel():
         raise InputError(
-            f"{name} contains a node twice: give each id once; a mask must be boolean (.bool())"
+            f"{name} contains a node id more than once: remove the duplicates, or, if it is a "
+            "mask, convert it with .bool()"
         )
     return chosen
 
 
 def check_disjoint(splits: Mapping[str, Tensor], num_nodes: int) -> None:
-    """Reject node sets, by name, that share a node or are empty."""
+    """Reject splits (name → node ids) that are empty or share a node."""
     owner = torch.full((num_nodes,), -1)
     names = list(splits)
     for number, (name, nodes) in enumerate(splits.items()):
         if nodes.numel() == 0:
-            raise InputError(f"{name} is empty: put at least one node into it")
+            raise InputError(f"{name} is empty: it needs at least one node")
         taken = nodes[owner[nodes] >= 0]
         if taken.numel():
             other = int(owner[taken[0]])
             shared = int((owner[taken] == other).sum())
             raise InputError(
-                f"{names[other]} and {name} overlap (nodes in both: {shared:,}, such as "
-                f"{int(taken[0])}): a node belongs to one set only"
+                f"{names[other]} and {name} overlap: {shared:,} nodes are in both, such as node "
+                f"{int(taken[0])}; assign each node to one split only"
             )
         owner[nodes] = number
 
 
 def check_classes(y: Tensor, num_classes: int) -> None:
-    """Reject training labels $[n]$ that are of one class, or lack one of 0 to C - 1."""
+    """Reject training labels $[n]$ that lack one of the classes 0 to C - 1, or if C is 1."""
     if num_classes < 2:
-        raise InputError("y has one class only: training needs two or more")
+        raise InputError("y contains only one class: training needs at least two classes")
     seen = set(y.unique().tolist())
     missing = num_classes - len(seen)
     if missing:
         lowest = (c for c in range(num_classes) if c not in seen)
         raise InputError(
-            f"train lacks {missing:,} of {num_classes:,} classes ({listed(lowest, missing)}): "
-            "number classes from 0 without gaps, and train on some nodes of each"
+            f"train has no node of {missing:,} of the {num_classes:,} classes "
+            f"({listed(lowest, missing)}): add nodes of these classes, or number the classes from "
+            "0 without gaps"
         )
 
 
 def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> None:
-    """Reject a metric that is unknown, or undefined for the classes or for labels `valid` $[n]$."""
-    if metric not in get_args(Metric):
-        raise InputError(str(unknown_name("metric", str(metric), get_args(Metric))))
+    """Reject a metric that is unknown, or undefined for C classes or the labels `valid` $[n]$."""
+    check_name("metric", metric, get_args(Metric))
     if metric == "roc_auc":
         if num_classes != 2:
             raise InputError(
-                f"metric roc_auc is for two classes and there are {num_classes}: use macro_f1 or "
-                "accuracy"
+                f"metric 'roc_auc' requires two classes, but there are {num_classes}: use "
+                "'macro_f1' or 'accuracy'"
             )
         if valid is not None and valid.unique().numel() < 2:
-            raise InputError("valid lacks a class, so that roc_auc is undefined: add such nodes")
+            raise InputError(
+                "valid contains only one class, so metric 'roc_auc' is undefined: add nodes of the "
+                "other class to valid"
+            )
 
 
 def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Tensor]:
-    """Names of groups, ascending, and the number $[N]$ of each node's; -1 where it has none.
+    """Return the sorted names of the groups and the group $[N]$ of each node; -1 if unknown.
 
-    Groups are environments or graphs: any integers or strings, one per node.
+    Groups are environments or graphs: one integer or string per node.
     """
     values, known = check_labels(groups, num_nodes, name)
     names, numbers = np.unique(values[known], return_inverse=True)
@@ -182,17 +197,18 @@ def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Te
 
 
 def check_graphs(graphs: Any, num_nodes: int, name: str) -> Tensor:
-    """The number $[N]$ of each node's graph, counted from 0 in the order of their names."""
+    """Return the graph $[N]$ of each node; graphs are numbered from 0 in the order of names."""
     _, number = check_groups(graphs, num_nodes, name)
     if (number < 0).any():
         raise InputError(
-            f"{name} is missing for some nodes: give every node the number of its graph"
+            f"{name} is missing for {int((number < 0).sum()):,} nodes: it must contain the graph "
+            "of every node"
         )
     return number
 
 
 def check_times(times: Any, num_nodes: int) -> np.ndarray:
-    """Times as float64 $[N]$, all finite; dates count their seconds since 1970."""
+    """Return finite times as float64 $[N]$; dates become seconds since 1970."""
     values = as_array(times, "time")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -201,23 +217,26 @@ def check_times(times: Any, num_nodes: int) -> np.ndarray:
         values = np.where(np.isnat(values), np.nan, microseconds / 1e6)
     if values.dtype.kind not in "iufb":
         raise InputError(
-            f"time holds {word_for(values)}: give numbers, or dates of numpy "
-            "(numpy.array(time, dtype='datetime64[s]'))"
+            f"time contains {dtype_name(values)}: pass numbers, or convert it to dates with "
+            "numpy.array(time, dtype='datetime64[s]')"
         )
     values = values.astype(np.float64)
     if values.shape != (num_nodes,):
         raise InputError(
-            f"time has shape {list(values.shape)} and the graph {num_nodes:,} nodes: give one time "
-            "per node"
+            f"time has shape {list(values.shape)}, but the graph has {num_nodes:,} nodes: pass one "
+            "time per node"
         )
     missing = int((~np.isfinite(values)).sum())
     if missing:
-        raise InputError(f"time is missing for {missing:,} nodes: give each node a time")
+        raise InputError(f"time is missing for {missing:,} nodes: every node needs a time")
     return values
 
 
-def one_way(edge_index: Tensor) -> bool:
-    """Whether there are several edges in $[2, E]$ and few, self-loops aside, have their reverse."""
+def is_one_way(edge_index: Tensor) -> bool:
+    """Whether there are several edges $[2, E]$ and few of them have a reverse edge.
+
+    Self-loops are not counted.
+    """
     source, target = edge_index.numpy()
     proper = source != target
     if proper.sum() < MIN_ONE_WAY_EDGES:
@@ -225,28 +244,28 @@ def one_way(edge_index: Tensor) -> bool:
     shape = [int(edge_index.max()) + 1] * 2
     counts = sp.coo_matrix((proper.astype(np.int32), (source, target)), shape).tocsr()
     both_ways = counts.multiply(counts.T.astype(bool)).sum()
-    return bool(both_ways / proper.sum() < FEW_BOTH_WAYS)
+    return bool(both_ways / proper.sum() < MIN_RECIPROCITY)
 
 
-def _whole(values: Tensor, name: str, fix: str) -> Tensor:
-    """Integers as int64."""
+def _as_integers(values: Tensor, name: str, fix: str) -> Tensor:
+    """Return integers as int64."""
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
         kind = str(values.dtype).removeprefix("torch.")
-        raise InputError(f"{name} holds {kind}, not integers: {fix}")
+        raise InputError(f"{name} contains {kind}, not integers: {fix}")
     return values.long()
 
 
 def _numpy_or_scipy(x: Any) -> Any:
-    """Features, dense or sparse, in a form that scikit-learn reads."""
+    """Return dense or sparse features as a type that scikit-learn accepts."""
     if sp.issparse(x):
         return x
     if not isinstance(x, Tensor) or x.layout == torch.strided:
         array = as_array(x, "x")
         if array.dtype.kind not in "biufcO":
-            raise InputError(f"x holds {word_for(array)}: it must hold numbers")
+            raise InputError(f"x contains {dtype_name(array)}, but it must contain numbers")
         return array
     if x.dtype.is_complex or x.dim() != 2 or x.dense_dim():
-        raise InputError("x is a sparse tensor, but not a matrix of real numbers: convert it")
+        raise InputError("x is a sparse tensor, but it is not a matrix of real numbers")
     x = x.detach().cpu().to_sparse_coo()
-    values, place = x._values().float().numpy(), x._indices().numpy()
-    return sp.coo_matrix((values, place), shape=tuple(x.shape))
+    values, indices = x._values().float().numpy(), x._indices().numpy()
+    return sp.coo_matrix((values, indices), shape=tuple(x.shape))

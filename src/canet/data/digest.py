@@ -1,8 +1,8 @@
-"""What data a run was trained on: digests of a task's parts, and a rough one of its features.
+"""Digests that identify the data of a run: graph, labels, splits and features.
 
-Features that are computed (spurious columns, structural ones) may differ in their last bits between
-machines and versions of torch. Sums of all features with pseudo-random signs distinguish that from
-other features: rounding changes them by a tiny part of the features' norm, other features by more.
+Computed features (spurious or structural columns) may differ in their last bits between machines
+and versions of torch. Sums of all features with pseudo-random signs distinguish rounding errors
+from different features: rounding changes the sums by a tiny part of the norm of the features.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from torch import Tensor
 from canet.data.graph_data import AnyGraph
 
 CHUNK = 2**22
-"""Numbers that are looked at in one piece, so that memory does not double."""
+"""Numbers that are processed at once, to limit the memory."""
 NUM_SUMS = 8
-ROUNDING = 1e-4
-"""How far sums may be apart, in parts of the features' norm, for the same features."""
+MAX_ROUNDING_ERROR = 1e-4
+"""Largest difference of the sums of equal features, relative to the norm of the features."""
 
 Part = Literal["graph", "labels", "splits", "features"]
-"""What is compared, in this order."""
+"""The compared parts, in this order."""
 
 
 @dataclass(frozen=True)
 class DataDigest:
     """SHA-256 of each part of a task."""
 
-    graph: str  # nodes, edges and which graph each node is of
+    graph: str  # nodes, edges and the graph of each node
     labels: str  # classes and environments of the nodes
-    splits: str  # node sets, their names, what exists at training time, and the metric
-    features: str  # every bit of them
-    feature_sums: tuple[float, ...]  # eight sums of all features with signs, then their norm
+    splits: str  # splits, their names, the nodes that exist at training time, and the metric
+    features: str
+    feature_sums: tuple[float, ...]  # eight signed sums of all features, then their norm
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"feature_sums": list(self.feature_sums)}
@@ -48,14 +48,14 @@ class DataDigest:
         return cls(**{**content, "feature_sums": sums})
 
     def differs_in(self, other: DataDigest) -> Part | Literal["last bits"] | None:
-        """The first part that is another one; `last bits` where features differ by rounding."""
+        """Return the first different part; `last bits` if features differ only by rounding."""
         parts: tuple[Part, ...] = get_args(Part)
         part = next((p for p in parts if getattr(self, p) != getattr(other, p)), None)
         if part != "features":
             return part
         pairs = zip(self.feature_sums, other.feature_sums, strict=True)
-        near = all(abs(a - b) <= ROUNDING * self.feature_sums[-1] for a, b in pairs)
-        return "last bits" if near else "features"
+        is_close = all(abs(a - b) <= MAX_ROUNDING_ERROR * self.feature_sums[-1] for a, b in pairs)
+        return "last bits" if is_close else "features"
 
 
 def digest_parts(
@@ -65,7 +65,7 @@ def digest_parts(
     metric: str,
     environments: tuple[str, ...],
 ) -> DataDigest:
-    """The digest of the parts of a task; a pass over all arrays."""
+    """Compute the digest of the parts of a task."""
     batch, environment = ([data[k]] if k in data else [] for k in ("batch", "environment"))
     x = data.x
     parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
@@ -79,7 +79,7 @@ def digest_parts(
 
 
 def _sha256(tensors: Iterable[Tensor], about: Any = None) -> str:
-    """Digest of tensors' types, shapes and contents, in the order given, and of `about`."""
+    """Return the digest of types, shapes and contents of tensors, in this order, and of `about`."""
     digest = hashlib.sha256(json.dumps(about).encode())
     for tensor in tensors:
         digest.update(repr((str(tensor.dtype), tuple(tensor.shape))).encode())
@@ -91,13 +91,15 @@ def _sha256(tensors: Iterable[Tensor], about: Any = None) -> str:
 
 
 def _pieces(tensor: Tensor) -> Iterator[Tensor]:
-    """A tensor in rows of at most `CHUNK` numbers, or one row."""
+    """Yield blocks of rows of a tensor with at most `CHUNK` numbers, but at least one row."""
     width = max(1, tensor[:1].numel())
     yield from tensor.split(max(1, CHUNK // width)) if tensor.numel() else ()
 
 
 def _sums(x: Tensor) -> Iterator[float]:
-    """Sums $r^T X c$ with signs r of the rows and c of the columns of $X [N, D]$, and its norm."""
+    """Yield sums $r^T X c$ with signs r of the rows and c of the columns of $X [N, D]$, then its
+    norm.
+    """
     row_signs, column_signs = _signs(x.shape[0]), _signs(x.shape[1])
     sums, squares, start = torch.zeros(NUM_SUMS, dtype=torch.double), 0.0, 0
     if x.is_sparse_csr:
@@ -120,7 +122,7 @@ def _sums(x: Tensor) -> Iterator[float]:
 
 
 def _signs(count: int) -> Tensor:
-    """Pseudo-random signs $[n, 8]$, the same everywhere and always."""
+    """Return pseudo-random signs $[n, 8]$ that are the same on every machine."""
     numbers = torch.arange(1, count + 1)[:, None] * (2 * torch.arange(NUM_SUMS) + 0x9E3779B1)
     numbers = (numbers ^ (numbers >> 15)) * 0x2C1B3C6D % 2**32
     return (1 - 2 * (numbers >> 17 & 1)).to(torch.int8)

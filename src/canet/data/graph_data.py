@@ -1,4 +1,4 @@
-"""A graph as named columns, read as PyG's `Data` is, without PyG's import of three seconds."""
+"""A graph with the interface of PyG's `Data`, without the slow import of PyG (three seconds)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from torch import Tensor
     from torch_geometric.data import Data
 
 
 class GraphData:
-    """The part of PyG's `Data` that this package reads: columns by name, as `data.x`."""
+    """The part of PyG's `Data` that this package uses: columns as attributes, such as `data.x`."""
 
     def __init__(self, **columns: Any) -> None:
         vars(self).update(columns)
 
-    if TYPE_CHECKING:  # any column may be read and set
+    if TYPE_CHECKING:  # columns have any name
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -31,19 +36,25 @@ class GraphData:
         setattr(self, name, value)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A column, or the default where there is none."""
+        """Return a column, or the default if it is missing."""
         return vars(self).get(name, default)
 
     def to_dict(self) -> dict[str, Any]:
-        """All columns by name."""
+        """Return all columns by name."""
         return dict(vars(self))
 
 
 AnyGraph: TypeAlias = "Data | GraphData"
-"""What is read as a graph everywhere."""
+"""The accepted types of a graph in memory."""
+GraphLike: TypeAlias = "Data | GraphData | str | Path"
+"""A graph in memory, or its path."""
+NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool]"
+"""Ids of nodes $[n]$, or a mask $[N]$."""
+Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"
+"""A value for each node $[N]$."""
 
 
 def is_graph(data: object) -> bool:
-    """Whether this is a graph; PyG is not imported to find out."""
+    """Whether `data` is a graph; PyG is not imported for the check."""
     pyg = sys.modules.get("torch_geometric.data")
     return isinstance(data, GraphData) or (pyg is not None and isinstance(data, pyg.Data))

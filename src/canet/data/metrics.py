@@ -1,4 +1,4 @@
-"""The metrics a task can be scored by, and what people call them."""
+"""The metrics of a task and their names in reports."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def split_50_25_25(nodes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-    """Split node ids $[n]$ at random into train (half), valid (a quarter) and test (the rest)."""
+    """Split node ids $[n]$ at random into train (50 %), valid (25 %) and test (the rest)."""
     shuffled = nodes[torch.randperm(nodes.numel(), generator=generator)]
     half, quarter = nodes.numel() // 2, nodes.numel() // 4
     train, valid, test = shuffled.split([half, quarter, nodes.numel() - half - quarter])

@@ -1,4 +1,4 @@
-"""A shift task is data: the graph, which nodes are for what, and how a prediction is scored."""
+"""A shift task: a graph, its splits, and the metric."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from canet.data.arrays import dtype_name
 from canet.data.checks import (
     check_classes,
     check_disjoint,
@@ -26,38 +27,40 @@ from canet.data.metrics import Metric
 from canet.errors import InputError
 from canet.util.sparse import components
 
-OWN_SPLITS = ("train", "valid", "test_id")
+IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")
 
 
 @dataclass(frozen=True)
 class ShiftTask:
     """Node classification with a training distribution and shifted test sets.
 
-    Splits, protocol and metric are decided here, once, by `data_seed`. Wrong input is rejected;
-    masks, `y` of shape $[N, 1]$ and features of other types or layouts are converted.
+    Invalid input is rejected. Masks, `y` of shape $[N, 1]$ and features of other types or layouts
+    are converted.
 
     Args:
         name: Name in the catalogue, such as `cora`.
         data: PyG graph. `x` is a dense or a sparse CSR matrix $[N, D]$, `edge_index` is $[2, E]$
-            (source, target), `y` is $[N]$ with class ids (-1: unknown), and `environment`, where
-            the task has labels for it, is $[N]$ with environment ids (-1: none). `batch`, where
-            it is given, is $[N]$ with the number of each node's graph, from 0 on; without it a
-            graph is a connected component.
-        train, valid, test_id: Node ids, or masks, of the in-distribution portion, disjoint;
-            `test_id` may be empty.
-        test_ood: Name of each shifted test set → its node ids, in the order of reports.
-        metric: How predictions are scored, higher is better.
-        in_distribution: Mask $[N]$ of the nodes, labelled or not, that exist at training time.
-        inductive: Whether training passes must not see the other nodes and their edges.
-        shift: What moves between training and test, in two or three words.
+            (source, target), `y` is $[N]$ with class ids (-1 if unknown). Optional columns are
+            `environment` $[N]$ with environment ids (-1 if unknown) and `batch` $[N]$ with the
+            number of each node's graph, from 0. Without `batch`, each connected component is a
+            graph.
+        train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
+            be empty.
+        test_ood: Name → node ids of each shifted test set, in the order of reports.
+        metric: Metric of predictions; higher is better.
+        in_distribution: Mask $[N]$ of the nodes that exist at training time, labelled or not.
+        inductive: Whether training must not see the other nodes and their edges.
+        shift: What shifts between training and test, in two or three words.
         environments: Names of the environment ids.
-        protocol: How splits were made: `paper`, or another that the task offers.
+        protocol: How the splits were made: `paper`, or another protocol of the task.
         data_seed: Seed of every random choice in the data (features, splits).
-        features: `structural` where features were computed from the graph alone, else `original`.
-        generator: How spurious columns were made: `shared`, as in the paper and where there are
-            none, `redrawn` or `resampled`.
-        left_out: Name → node ids of shifted nodes that the protocol never scores but a report may.
-        checked: Whether all parts have been checked already and have the final form.
+        features: `original`, `structural` if features were computed from the graph alone, or the
+            name of a control.
+        generator: How spurious columns were made: `shared` (as in the paper, and for tasks without
+            spurious columns), `redrawn` or `resampled`.
+        left_out: Name → node ids of shifted nodes that are not in the score of the protocol, but
+            may be in a report.
+        checked: Whether all parts were validated and converted before.
     """
 
     name: str
@@ -87,10 +90,12 @@ class ShiftTask:
             raise InputError(f"task '{self.name}': {error}") from error
 
     def _check(self) -> None:
-        """Reject what cannot be trained or scored, and bring the rest into one form."""
+        """Reject invalid parts and convert the others to the standard form."""
         data = checked_data(self.data)
         n = data.y.numel()
-        as_ids = {name: check_nodes(getattr(self, name), n, name) for name in OWN_SPLITS}
+        as_ids = {
+            name: check_nodes(getattr(self, name), n, name) for name in IN_DISTRIBUTION_SPLITS
+        }
         shifted = {
             kind: {name: check_nodes(ids, n, name) for name, ids in getattr(self, kind).items()}
             for kind in ("test_ood", "left_out")
@@ -103,11 +108,13 @@ class ShiftTask:
         check_disjoint(splits, n)
         for split, nodes in splits.items():
             if (data.y[nodes] < 0).any():
-                raise InputError(f"split '{split}' has nodes without label: leave them out")
-            if split in OWN_SPLITS and not mask[nodes].all():
                 raise InputError(
-                    f"{split} has nodes outside in_distribution: they would be hidden from "
-                    "training; widen the mask"
+                    f"split '{split}' contains nodes without a label: remove them from the split"
+                )
+            if split in IN_DISTRIBUTION_SPLITS and not mask[nodes].all():
+                raise InputError(
+                    f"{split} contains nodes outside in_distribution, which are hidden from "
+                    "training: add them to in_distribution"
                 )
         check_classes(data.y[self.train], self.num_classes)
         check_metric(self.metric, self.num_classes, data.y[self.valid])
@@ -126,27 +133,27 @@ class ShiftTask:
 
     @cached_property
     def digest(self) -> DataDigest:
-        """Identifies this task's graph, features, labels and splits; computed once."""
+        """Digest of graph, features, labels and splits; computed once."""
         return digest_parts(
             self.data, self.splits(), self.in_distribution, self.metric, self.environments
         )
 
     @property
     def has_environments(self) -> bool:
-        """Whether training nodes carry environment labels."""
+        """Whether the nodes have environment labels."""
         return "environment" in self.data
 
     def training_environments(self) -> Tensor:
-        """Ids of the environments that training nodes are in, ascending; none without labels."""
+        """Sorted ids of the environments of the training nodes; empty without labels."""
         if not self.has_environments:
             return torch.empty(0, dtype=torch.long)
         return torch.unique(self.data.environment[self.train])
 
     def observed(self) -> Tensor:
-        """Ids of the nodes of the training graph, labelled or not.
+        """Node ids of the training graph, labelled or not.
 
-        Those in distribution and, unless `inductive` hides them, all that are connected to them.
-        Nodes of graphs that no training node is part of are not observed.
+        These are the in-distribution nodes and, unless the task is `inductive`, all other nodes of
+        their graphs. Graphs without an in-distribution node are not observed.
         """
         mask = self.in_distribution
         if not (self.inductive or mask.all()):
@@ -157,22 +164,22 @@ class ShiftTask:
         return mask.nonzero().squeeze(1)
 
     def splits(self) -> dict[str, Tensor]:
-        """Every node set by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`...
+        """All splits by name: train, valid, test_id, `ood/NAME`..., `left_out/NAME`...
 
-        An empty `test_id` is left out.
+        An empty `test_id` is omitted.
         """
-        own = {"train": self.train, "valid": self.valid}
+        splits = {"train": self.train, "valid": self.valid}
         if self.test_id.numel():
-            own["test_id"] = self.test_id
+            splits["test_id"] = self.test_id
         ood = {f"ood/{name}": nodes for name, nodes in self.test_ood.items()}
         left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
-        return own | ood | left_out
+        return splits | ood | left_out
 
     def training_edges(self) -> Tensor:
         """Edges $[2, E']$ that training and validation may use.
 
-        All of them, or under `inductive` those between nodes that exist at training time. Node ids
-        stay the same: a hidden node is one that no edge reaches.
+        These are all edges or, if the task is `inductive`, the edges between in-distribution nodes.
+        Node ids do not change: hidden nodes become isolated nodes.
         """
         edge_index: Tensor = self.data.edge_index
         if not self.inductive:
@@ -181,14 +188,19 @@ class ShiftTask:
 
 
 def checked_data(data: AnyGraph) -> AnyGraph:
-    """A copy whose `x`, `edge_index`, `y` (class ids) and optional columns have the one form."""
+    """Return a copy with validated `x`, `edge_index`, `y` (class ids) and optional columns."""
     x = check_features(data.x)
     n = x.shape[0]
     if data.y is None:
-        raise InputError("y is missing: give each node its class id, -1 where it is unknown")
+        raise InputError(
+            "the graph has no labels y: set data.y to the class id of each node, -1 if it is "
+            "unknown"
+        )
     y = check_ids(data.y, n, "y")
     if (y < -1).any():
-        raise InputError("y must hold class ids from 0 on, -1 where a label is unknown")
+        raise InputError(
+            f"y contains {int(y.min())}: class ids are 0 or more, and -1 if a label is unknown"
+        )
     checked = {"x": x, "edge_index": check_edges(data.edge_index, n), "y": y}
     if "environment" in data:
         checked["environment"] = check_ids(data.environment, n, "environment")
@@ -201,8 +213,8 @@ def checked_data(data: AnyGraph) -> AnyGraph:
 
 
 def check_ids(values: object, num_nodes: int, name: str) -> Tensor:
-    """A column of ids $[N]$, such as environments; -1 where a node has none."""
+    """Return a column of ids $[N]$, such as environments; -1 if unknown."""
     found, known = check_labels(values, num_nodes, name)
     if found.dtype.kind not in "ib":
-        raise InputError(f"{name} must hold ids, as integers")
+        raise InputError(f"{name} contains {dtype_name(found)}, but ids must be integers")
     return torch.where(torch.from_numpy(known), torch.from_numpy(found).long(), -1)

@@ -1,4 +1,4 @@
-"""A graph of the user → `ShiftTask`: what is read from where, and what is rejected."""
+"""Convert a user graph to a `ShiftTask`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from canet.data.arrays import word_for
+from canet.data.arrays import dtype_name
 from canet.data.checks import (
     check_disjoint,
     check_edges,
@@ -22,7 +22,7 @@ from canet.data.checks import (
     check_metric,
     check_nodes,
     check_times,
-    one_way,
+    is_one_way,
 )
 from canet.data.graph_data import AnyGraph, GraphData, is_graph
 from canet.data.labels import check_labels
@@ -31,14 +31,16 @@ from canet.errors import InputError, InputWarning, listed
 from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
-MAX_STORED = 0.1
-"""Share of dense features that are not zero, up to which they are read as sparse ones."""
+MAX_NONZERO_SHARE = 0.1
+"""Dense features with at most this share of nonzero entries are converted to sparse ones."""
 
 
 @dataclass(frozen=True)
 class UserGraph:
-    """A graph whose input has been checked: features `x` $[N, D]$, float32, dense or sparse CSR,
-    edges $[2, E]$, and where several graphs came in one the number $[N]$ of each node's `graph`.
+    """A validated user graph.
+
+    Features `x` are float32 $[N, D]$, dense or sparse CSR. `edge_index` is $[2, E]$. `graph` $[N]$
+    is the number of each node's graph; None for a single graph.
     """
 
     x: Tensor
@@ -51,41 +53,48 @@ class UserGraph:
 
 
 class UserTask(NamedTuple):
-    """A task made of a user's graph, and the classes $[C]$ that its class ids stand for."""
+    """The task of a user graph, and the classes $[C]$ of its class ids."""
 
     task: ShiftTask
     classes: np.ndarray
 
 
 def read_user_graph(data: Any, graph: Any = None, undirected: bool = False) -> UserGraph:
-    """Check features, edges and graph numbers of a PyG `Data`, which stays as it is.
+    """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
-    An edge that is given several times counts once, however `undirected` is set.
+    Duplicate edges are removed.
 
     Args:
-        data: Has `x` and `edge_index`.
-        graph: Number or name $[N]$ of each node's graph; `data.batch` where None.
-        undirected: Whether each edge is read both ways, or as given.
+        data: Graph with `x` and `edge_index`.
+        graph: Number or name $[N]$ of each node's graph; None for `data.batch`.
+        undirected: Whether to add the reverse of each edge.
     """
     if not is_graph(data):
         raise InputError(
-            f"the graph is a {type(data).__name__}: give a torch_geometric.data.Data with x and "
-            "edge_index, or a file to canet.read_graph"
+            f"the graph is a {type(data).__name__}: pass a torch_geometric.data.Data with x and "
+            "edge_index, or read a file with canet.read_graph"
         )
     x = sparse_if_faster(check_features(data.get("x")))
     n = x.shape[0]
     if data.get("edge_index") is None and data.get("adj_t") is not None:
-        raise InputError("the graph has adj_t in place of edge_index: undo the ToSparseTensor")
+        raise InputError(
+            "the graph has adj_t but no edge_index: leave out the transform ToSparseTensor"
+        )
     edges = check_edges(data.get("edge_index"), n)
     given = data.to_dict().get("num_nodes")
     if given is not None and given != n:
-        raise InputError(f"num_nodes is {given} and x has {n} rows: give features to every node")
+        raise InputError(
+            f"num_nodes is {given}, but x has {n} rows: x must have one row for each node"
+        )
     ids = data.get("node_id")
     if ids is not None and len(ids) != n:
-        raise InputError(f"node_id names {len(ids)} nodes and x has {n} rows: name every node")
-    once = unique_edges(edges, n, both_ways=undirected)
-    if undirected or once.shape[1] < edges.shape[1]:  # else the order stays, and with it all bits
-        edges = once
+        raise InputError(
+            f"node_id has {len(ids)} entries, but x has {n} rows: pass one id for each node"
+        )
+    distinct = unique_edges(edges, n, both_ways=undirected)
+    # Keep the order of edges without duplicates: it determines the last bits of results.
+    if undirected or distinct.shape[1] < edges.shape[1]:
+        edges = distinct
     numbers = data.get("batch") if graph is None else graph
     if numbers is None:
         return UserGraph(x, edges, None)
@@ -103,33 +112,34 @@ def user_task(
     seed: int = 0,
     checked: UserGraph | None = None,
 ) -> UserTask:
-    """The task of learning the labels of a user's graph.
+    """Return the task of learning the labels of a user graph.
 
-    What is not given is taken from the graph: `train_mask`, `val_mask`, `test_mask`,
-    `environment`, `time`, `batch`. Nodes without label are in no set. Without a validation set, or
-    with a `val_mask` of no node, one is made of the training nodes: the latest part where there are
-    times, else at random, the same share of each class.
+    Arguments that are None are taken from the graph: `train_mask`, `val_mask`, `test_mask`,
+    `environment`, `time`, `batch`. Nodes without a label are in no split. If there are no
+    validation nodes, some training nodes become the validation set: the latest nodes if `time` is
+    known, else a random sample stratified by class.
 
     Args:
-        data: Has `x`, `edge_index` and `y`: integers or strings, -1, NaN or None where unknown.
-        train, valid: Masks or ids.
+        data: Graph with `x`, `edge_index` and `y` (integers or strings; -1, NaN or None if
+            unknown).
+        train, valid: Masks or node ids.
         environment: Integers or strings $[N]$.
         time: Numbers or dates $[N]$.
-        metric: How predictions are scored.
-        seed: Of the random validation set.
-        checked: What `read_user_graph` has made of the graph, if it has.
+        metric: Metric of predictions.
+        seed: Seed of the random validation set.
+        checked: The result of `read_user_graph`, if it was called before.
     """
     checked = checked or read_user_graph(data)
     n = checked.num_nodes
     if unread := [name for name in ("edge_weight", "edge_attr") if data.get(name) is not None]:
         warnings.warn(
-            f"{' and '.join(unread)} of the graph: not read, because every edge counts the same",
+            f"{' and '.join(unread)} of the graph is ignored: all edges have the same weight",
             InputWarning,
             stacklevel=3,  # the caller of fit
         )
     if data.get("y") is None:
         raise InputError(
-            "fit requires y to be passed, but the target y is None: put the labels into data.y"
+            "fit requires y to be passed, but the target y is None: set data.y to the labels"
         )
     values, known = check_labels(data.y, n)
     splits = _node_sets(data, torch.from_numpy(known), {"train": train, "valid": valid})
@@ -168,28 +178,31 @@ def user_task(
 
 
 def warn_one_way(edge_index: Tensor) -> None:
-    """Warn where few of the edges $[2, E]$ have their reverse and nobody said what they mean."""
-    if one_way(edge_index):
+    """Warn if few of the edges $[2, E]$ have a reverse edge."""
+    if is_one_way(edge_index):
         warnings.warn(
-            "few edges have their reverse: if the graph is undirected, pass undirected=True (on "
-            "the command line --undirected), else undirected=False (--directed)",
+            "few edges also exist in the reverse direction: if the graph is undirected, pass "
+            "undirected=True (command line: --undirected), else undirected=False (--directed)",
             InputWarning,
             stacklevel=3,  # the caller of fit
         )
 
 
 def sparse_if_faster(x: Tensor) -> Tensor:
-    """Features $[N, D]$, sparse where few of them are not zero.
+    """Return features $[N, D]$ as sparse CSR if few entries are nonzero, else unchanged.
 
-    Products are then at least twice as fast, and a saved model is smaller.
+    Sparse products are then at least twice as fast, and a saved model is smaller.
     """
-    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MAX_STORED * x.numel():
+    if x.layout == torch.sparse_csr or np.count_nonzero(x) > MAX_NONZERO_SHARE * x.numel():
         return x
     return from_scipy(csr_matrix(x.numpy()))
 
 
 def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Tensor:
-    """Number $[N]$ of each label among the classes $[C]$, ascending; -1: unknown, or another."""
+    """Return the class id $[N]$ of each label, given sorted classes $[C]$.
+
+    The id is -1 if the label is unknown or not one of the classes.
+    """
     y = torch.full((len(values),), -1)
     usable = known & np.isin(values, classes)
     y[torch.from_numpy(usable)] = torch.from_numpy(np.searchsorted(classes, values[usable]))
@@ -197,23 +210,29 @@ def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Ten
 
 
 def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Class ids $[N]$ of labels among a model's classes, -1: unknown, or another; and the known."""
+    """Return the class ids $[N]$ of labels for the classes $[C]$ of a model, and the known labels.
+
+    The id is -1 if the label is unknown or not one of the classes. The second value is a mask
+    $[N]$ of the known labels.
+    """
     values, known = check_labels(y, num_nodes)
     if (values.dtype.kind == "U") != (classes.dtype.kind == "U") and known.any():
-        now, before = word_for(values), word_for(classes)
-        raise InputError(f"y holds {now} and in training it held {before}: convert it")
+        now, before = dtype_name(values), dtype_name(classes)
+        raise InputError(
+            f"y contains {now}, but in training it contained {before}: convert it to the same type"
+        )
     return class_ids(values, known, classes), known
 
 
 def _node_sets(data: AnyGraph, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
-    """The labelled nodes of `train`, and of `valid` and `test` where there are such sets."""
+    """Return the labelled nodes of `train` and, if they exist, of `valid` and `test`."""
     sets: dict[str, Tensor] = {}
     for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
         chosen = data.get(mask) if given.get(name) is None else given[name]
         if chosen is not None:
             nodes = check_nodes(chosen, labelled.numel(), name)
             if name == "valid" and given["valid"] is None and not nodes.numel():
-                continue  # from a split column that names train and test only
+                continue  # a split column with train and test only
             sets[name] = nodes[labelled[nodes]]
     if not sets.get("test", labelled).numel():
         del sets["test"]
@@ -224,25 +243,25 @@ def _node_sets(data: AnyGraph, labelled: Tensor, given: dict[str, Any]) -> dict[
         sets["train"] = rest.nonzero().squeeze(1)
     for name in ("train", "valid"):
         if not sets.get(name, labelled).numel():
-            raise InputError(f"{name} is empty: it needs nodes whose label in y is known")
+            raise InputError(f"{name} contains no node with a known label in y: add such nodes")
     return {name: sets[name] for name in ("train", "valid", "test") if name in sets}
 
 
 def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
-    """The classes of the training nodes, which the other sets must not go beyond."""
+    """Return the classes of the training nodes; other splits must not have other classes."""
     classes = np.unique(values[splits["train"].numpy()])
     if len(classes) < 2:
         unknown = values.dtype.kind == "i" and (values == -1).any()
-        hint = " (-1 is not a class, it marks an unknown label)" if unknown else ""
+        hint = " (-1 marks an unknown label, it is not a class)" if unknown else ""
         raise InputError(
-            f"train has one class only, {classes[0]}{hint}: training needs two or more"
+            f"train contains only class {classes[0]}{hint}: training needs at least two classes"
         )
     for name, nodes in splits.items():
-        strange = np.setdiff1d(values[nodes.numpy()], classes)
-        if strange.size:
+        unseen = np.setdiff1d(values[nodes.numpy()], classes)
+        if unseen.size:
             raise InputError(
-                f"{name} has classes that train lacks ({listed(strange)}): train on "
-                "some nodes of each, or leave them out"
+                f"{name} contains classes that train does not contain ({listed(unseen)}): add "
+                f"nodes of these classes to train, or remove them from {name}"
             )
     return classes
 
@@ -250,9 +269,10 @@ def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
 def _hold_out(
     nodes: Tensor, values: np.ndarray, times: np.ndarray | None, seed: int
 ) -> dict[str, Tensor]:
-    """Training nodes $[m]$ cut in two: those that stay in `train`, and `valid`.
+    """Split training nodes $[m]$ into `train` and `valid`.
 
-    A class always keeps a node in training. Times do not count where more than half are the last.
+    Every class keeps at least one training node. Times are ignored if the latest nodes would be
+    more than half of all nodes.
     """
     ids = nodes.numpy()
     held = np.zeros(len(ids), dtype=bool)
@@ -260,12 +280,12 @@ def _hold_out(
         when = times[ids]
         moments = np.unique(when)[1:]
         if moments.size:
-            # The moment after which there is nearest to the wanted share, ties kept together.
+            # The time that splits nearest to the wanted share; nodes of one time stay together.
             later = len(when) - np.searchsorted(np.sort(when), moments)
             best = np.argmin(np.abs(later - VALIDATION_SHARE * len(ids)))
             held = when >= moments[best]
-            held &= np.isin(values[ids], values[ids][~held])  # a class only seen late stays
-            held &= held.mean() <= 0.5  # most are of the last moment: no latest part
+            held &= np.isin(values[ids], values[ids][~held])  # keep classes that only appear late
+            held &= held.mean() <= 0.5  # most nodes have the last time
     if times is None or not held.any():
         generator = np.random.default_rng(seed)
         for label in np.unique(values[ids]):
@@ -273,7 +293,7 @@ def _hold_out(
             held[of_class[: max(1, round(VALIDATION_SHARE * len(of_class)))]] = len(of_class) > 1
     if not held.any():
         raise InputError(
-            f"{len(ids)} labelled training nodes are too few to hold some back: give valid, or "
-            "more labels"
+            f"{len(ids)} labelled training nodes are too few to hold out a validation set: pass "
+            "valid, or label more nodes"
         )
     return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}

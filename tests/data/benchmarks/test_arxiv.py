@@ -59,14 +59,14 @@ def test_seed_decides_the_split_only(small_root: Path) -> None:
     assert first.data.x.equal(other.data.x)
 
 
-def test_file_with_missing_rows_is_refused(small_root: Path) -> None:
+def test_file_with_missing_rows_is_rejected(small_root: Path) -> None:
     raw = small_root / "arxiv" / "raw"
     (raw / "node-label.csv.gz").write_bytes((raw / "num-node-list.csv.gz").read_bytes())
     with pytest.raises(CanetError, match=r"node-label\.csv\.gz' has 1 rows, not 170"):
         load_task("arxiv", small_root)
 
 
-def test_cut_off_file_is_refused(small_root: Path) -> None:
+def test_cut_off_file_is_rejected(small_root: Path) -> None:
     path = small_root / "arxiv" / "raw" / "edge.csv.gz"
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(CanetError, match="cannot be read"):

@@ -56,14 +56,14 @@ def test_absence_of_all_time_steps_is_one_line(small_root: Path) -> None:
         load_task("elliptic", small_root, features="structural")
 
 
-def test_edge_to_an_unlisted_transaction_is_refused(small_root: Path) -> None:
+def test_edge_to_an_unlisted_transaction_is_rejected(small_root: Path) -> None:
     path = small_root / "elliptic" / "raw" / "elliptic_txs_edgelist.csv"
     path.write_text(path.read_text() + "7000000,5\n")
     with pytest.raises(CanetError, match="different transactions"):
         load_task("elliptic", small_root)
 
 
-def test_features_file_with_other_columns_is_refused(small_root: Path) -> None:
+def test_features_file_with_other_columns_is_rejected(small_root: Path) -> None:
     path = small_root / "elliptic" / "raw" / "elliptic_txs_features.csv"
     path.write_text("".join(f"{line},0\n" for line in path.read_text().splitlines()))
     with pytest.raises(CanetError, match="168 columns, not 167"):

@@ -14,7 +14,7 @@ from canet.errors import InputError
 
 
 class Bomb:
-    """Runs a command where it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -36,15 +36,15 @@ def test_arrays_of_npz_are_read_by_name(tmp_path: Path) -> None:
     assert arrays["text"].tolist() == ["x", "yz"]
 
 
-def test_python_objects_in_npz_are_not_opened(tmp_path: Path) -> None:
+def test_python_objects_in_npz_are_not_loaded(tmp_path: Path) -> None:
     bomb = np.array([Bomb(tmp_path / "gone")], dtype=object)
     np.savez(tmp_path / "graph.npz", y=bomb)
-    with pytest.raises(InputError, match=r"y of .* Python objects"):
+    with pytest.raises(InputError, match=r"'y' of .*graph.npz"):
         open_arrays(tmp_path / "graph.npz")
     assert not (tmp_path / "gone").exists()
 
 
-def test_an_array_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) -> None:
+def test_an_array_that_is_larger_than_its_file_is_rejected(tmp_path: Path) -> None:
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }\n"
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
     with zipfile.ZipFile(tmp_path / "graph.npz", "w") as archive:
@@ -53,7 +53,7 @@ def test_an_array_that_claims_more_than_the_file_has_is_refused(tmp_path: Path) 
         open_arrays(tmp_path / "graph.npz")
 
 
-def test_an_archive_that_unpacks_beyond_the_memory_is_refused(
+def test_an_archive_that_needs_more_than_the_free_memory_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "graph.npz", x=np.zeros((1000, 1000)))
@@ -64,14 +64,14 @@ def test_an_archive_that_unpacks_beyond_the_memory_is_refused(
             open_arrays(tmp_path / name)
 
 
-def test_a_data_of_tensors_is_opened(tmp_path: Path) -> None:
+def test_a_data_object_with_tensors_is_loaded(tmp_path: Path) -> None:
     data = Data(x=torch.eye(2).to_sparse(), edge_index=torch.zeros(2, 0), names=["a", "b"])
     arrays = open_arrays(saved(tmp_path, data))
     assert arrays["x"].is_sparse
     assert arrays["names"] == ["a", "b"]
 
 
-def test_a_pickle_that_runs_code_is_not_opened(tmp_path: Path) -> None:
+def test_a_pickle_that_runs_code_is_not_loaded(tmp_path: Path) -> None:
     path = saved(tmp_path, Data(x=Bomb(tmp_path / "gone")))
     with pytest.raises(InputError, match=r"(posix|nt).mkdir"):
         open_arrays(path)
@@ -88,7 +88,7 @@ def test_a_pickle_that_runs_code_is_not_opened(tmp_path: Path) -> None:
         (HeteroData(), "to_homogeneous"),
     ],
 )
-def test_a_pt_file_that_holds_something_else_is_refused(
+def test_a_pt_file_with_other_content_is_rejected(
     tmp_path: Path, content: Any, problem: str
 ) -> None:
     path = saved(tmp_path, content)

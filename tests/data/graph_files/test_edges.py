@@ -4,7 +4,7 @@ import pytest
 from canet.data.graph_files.edges import edge_statistics
 
 
-def test_edges_are_counted_as_a_person_would() -> None:
+def test_statistics_of_a_small_graph_are_correct() -> None:
     edges = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 3, 3, 3]])
     found = edge_statistics(edges, 6)
     assert (found.edges, found.self_loops, found.repeated) == (6, 1, 1)
@@ -13,7 +13,7 @@ def test_edges_are_counted_as_a_person_would() -> None:
     assert (found.degree_median, found.degree_max) == (1, 2)
 
 
-def test_a_graph_without_edges_has_none_with_a_reverse() -> None:
+def test_a_graph_without_edges_has_no_share_of_reverse_edges() -> None:
     found = edge_statistics(np.empty((2, 0), dtype=np.int64), 3)
     assert found.reverse_share is None
     assert (found.components, found.isolated, found.degree_max) == (3, 3, 0)

@@ -44,7 +44,7 @@ def encoded(folder: Path, encoding: Encoding, nodes: str = NODES) -> torch.Tenso
     return read_graph(write_folder(folder, nodes, EDGES), encoding=encoding).x
 
 
-def test_each_kind_of_column_is_encoded_in_its_way(tmp_path: Path) -> None:
+def test_each_kind_of_column_has_its_encoding(tmp_path: Path) -> None:
     text = "n,zero_one,t,b,d,same,blank\n1,0,y,True,2024-01-01,5,\n3,1,x,False,2024-01-03,5,\n"
     found = learn(tmp_path, text)
     assert found.columns == (
@@ -58,7 +58,7 @@ def test_each_kind_of_column_is_encoded_in_its_way(tmp_path: Path) -> None:
     assert found.left_out == ("blank",)
 
 
-def test_means_and_deviations_are_those_of_numpy(tmp_path: Path) -> None:
+def test_means_and_standard_deviations_equal_those_of_numpy(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(1e6, 3, (1000, 2))
     rows = "".join(f"{a!r},{b!r}\n" for a, b in values.tolist())
     for i, column in enumerate(learn(tmp_path, f"a,b\n{rows}").columns):
@@ -66,13 +66,13 @@ def test_means_and_deviations_are_those_of_numpy(tmp_path: Path) -> None:
         assert column.std == pytest.approx(values[:, i].std(), rel=1e-9)
 
 
-def test_one_word_or_nothing_is_a_category_and_one_word_alone_is_constant(tmp_path: Path) -> None:
+def test_one_word_with_empty_cells_is_a_category_and_without_is_constant(tmp_path: Path) -> None:
     found = learn(tmp_path, "n,some,all\n1,yes,yes\n2,,yes\n")
     assert [column.kind for column in found.columns] == ["number", "category", "constant"]
     assert found.names == ["n", "some=yes", "all"]
 
 
-def test_nodes_of_the_test_set_do_not_count(tmp_path: Path) -> None:
+def test_the_encoding_is_learnt_without_test_nodes(tmp_path: Path) -> None:
     text = "a,colour,s\n1,red,train\n3,blue,valid\n1000,green, Test\n"
     with pytest.warns(InputWarning, match="green"):
         found = learn(tmp_path / "some", text, split="s")
@@ -81,7 +81,7 @@ def test_nodes_of_the_test_set_do_not_count(tmp_path: Path) -> None:
     assert found.columns[0].mean == 2
 
 
-def test_text_that_parquet_declares_is_text_though_it_looks_like_numbers(tmp_path: Path) -> None:
+def test_text_columns_of_parquet_stay_text_even_if_they_contain_digits(tmp_path: Path) -> None:
     columns = {"code": ["1", "2"], "day": ["2024-01-01", "2024-01-02"], "count": [1, 3]}
     pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
     pq.write_table(pa.table({"source": [0], "target": [1]}), tmp_path / "edges.parquet")
@@ -101,7 +101,7 @@ def test_many_columns_that_are_mostly_zero_are_sparse(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [50, 51])
-def test_more_than_fifty_words_that_differ_between_nodes_are_a_name(
+def test_a_text_column_with_more_than_fifty_values_and_few_repetitions_is_rejected(
     tmp_path: Path, count: int
 ) -> None:
     rows = "".join(f"{i},name {i}\n" for i in range(count))
@@ -112,7 +112,7 @@ def test_more_than_fifty_words_that_differ_between_nodes_are_a_name(
         learn(tmp_path, f"a,who\n{rows}")
 
 
-def test_a_slip_among_many_numbers_is_named(tmp_path: Path) -> None:
+def test_a_word_among_many_numbers_is_named(tmp_path: Path) -> None:
     rows = "".join(f"{i}\n" for i in range(60))
     with pytest.raises(InputError, match=r"'a' .*'n/a' in row 61"):
         learn(tmp_path, f"a\n{rows}n/a\n")
@@ -126,28 +126,28 @@ def test_columns_become_the_features_of_the_encoding(tmp_path: Path) -> None:
     assert x.tolist() == EXPECTED
 
 
-def test_the_sparse_layout_has_the_same_features(tmp_path: Path) -> None:
+def test_sparse_features_equal_dense_features(tmp_path: Path) -> None:
     x = encoded(tmp_path, Encoding(ENCODING.columns, layout="sparse"))
     assert x.layout == torch.sparse_csr
     assert x.to_dense().tolist() == EXPECTED
     assert x.values().numel() == np.count_nonzero(EXPECTED)
 
 
-def test_categories_are_compared_as_they_are_written(tmp_path: Path) -> None:
+def test_categories_are_compared_as_text(tmp_path: Path) -> None:
     encoding = learn(tmp_path / "old", "code\n01\n2\nx\ntrue\n12:00\n")
     x = encoded(tmp_path / "new", encoding, "code\n01\n2\n")
     assert [encoding.names[i] for i in x.argmax(dim=1)] == ["code=01", "code=2"]
 
 
-def test_unknown_categories_are_zero_and_counted(tmp_path: Path) -> None:
+def test_unknown_categories_are_zero_with_a_warning(tmp_path: Path) -> None:
     nodes = NODES.replace("red", "green").replace("blue", "green")
-    with pytest.warns(InputWarning, match="2 cells in column 'colour' .*'green'"):
+    with pytest.warns(InputWarning, match="'colour' .*'green' .2 cells"):
         x = encoded(tmp_path, ENCODING, nodes)
     assert not x[:, 2:4].any()
 
 
-def test_values_beyond_zero_and_one_give_a_warning(tmp_path: Path) -> None:
-    with pytest.warns(InputWarning, match="7 in column 'vip'"):
+def test_values_other_than_zero_and_one_give_a_warning(tmp_path: Path) -> None:
+    with pytest.warns(InputWarning, match="'vip' .*7"):
         x = encoded(tmp_path, ENCODING, NODES.replace("true", "7").replace("false", "1"))
     assert x[:, 4].tolist() == [7, 1, 1]
 
@@ -155,13 +155,13 @@ def test_values_beyond_zero_and_one_give_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("50,", "old,", "text in column 'age' .*'old' in row 2"),
+        ("50,", "old,", "'age' .* text .*'old' in row 2"),
         ("50,", ",", r"'age' \(1\)"),
         ("true", "maybe", "'vip'"),
         ("1970-01-0", "1", "'joined'"),
     ],
 )
-def test_a_later_graph_must_have_the_same_kinds(
+def test_columns_of_a_later_graph_must_have_the_same_kinds(
     tmp_path: Path, old: str, new: str, problem: str
 ) -> None:
     nodes = NODES.replace(old, new).replace("T12:00", "")
@@ -169,7 +169,7 @@ def test_a_later_graph_must_have_the_same_kinds(
         encoded(tmp_path, ENCODING, nodes)
 
 
-def test_an_encoding_survives_json() -> None:
+def test_an_encoding_can_be_restored_from_json() -> None:
     assert Encoding.from_json(json.loads(json.dumps(ENCODING.to_json()))) == ENCODING
 
 
@@ -184,6 +184,6 @@ def test_an_encoding_survives_json() -> None:
         ENCODING.to_json() | {"columns": [{"name": "a", "kind": "word"}]},
     ],
 )
-def test_content_that_is_not_an_encoding_is_refused(content: Any) -> None:
+def test_content_that_is_not_an_encoding_is_rejected(content: Any) -> None:
     with pytest.raises(CanetError, match="encoding"):
         Encoding.from_json(content)

@@ -17,7 +17,7 @@ def column(found: Inspection, name: str) -> tuple[str, str, int, str]:
     return report.role, report.kind, report.empty, report.content
 
 
-def test_a_folder_is_reported_as_it_is(tmp_path: Path) -> None:
+def test_a_folder_is_described(tmp_path: Path) -> None:
     found = inspect_graph(write_folder(tmp_path), **ROLES)
     assert (found.nodes, found.features, found.edges.edges) == (4, 4, 4)
     assert found.edges.self_loops == 1
@@ -31,7 +31,8 @@ def test_a_folder_is_reported_as_it_is(tmp_path: Path) -> None:
     assert column(found, "when") == ("time", "date", 0, "2024-01-01 to 2024-01-04")
     assert column(found, "age") == ("feature", "number", 0, "10 to 30")
     assert column(found, "colour") == ("feature", "text", 1, "blue, red")
-    assert found.notes[0].startswith("text in column 'colour' became 2 categories")
+    assert "'colour'" in found.notes[0]
+    assert "2 categories" in found.notes[0]
 
 
 def test_the_same_graph_as_arrays_has_the_same_counts(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_the_same_graph_as_arrays_has_the_same_counts(tmp_path: Path) -> None:
     assert column(b, "x")[:3] == ("feature", "float32, dense", 0)
 
 
-def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
+def test_problems_of_tables_are_warnings(tmp_path: Path) -> None:
     nodes = NODES.replace("30", "").replace("bob,", "ann,").replace("train", "dev")
     nodes = nodes.replace("2024-01-04", "soon")
     found = inspect_graph(write_folder(tmp_path, nodes, EDGES + "ann,zoe\n"), **ROLES)
@@ -53,8 +54,8 @@ def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
         "'age' (1)",
         "such as 'ann'",
         "3 of 5 edges",
-        "'dev' in column 'split' (row 1)",
-        "'soon' in column 'when' (row 4)",
+        "'dev' (row 1)",
+        "'soon' (row 4)",
         "bad (1), good (2)",
     ):
         assert problem in text
@@ -63,16 +64,16 @@ def test_what_could_not_be_read_is_a_warning(tmp_path: Path) -> None:
     assert found.nodes == 4
 
 
-def test_edges_stored_one_way_give_a_warning(tmp_path: Path) -> None:
+def test_edges_in_one_direction_give_a_warning(tmp_path: Path) -> None:
     found = inspect_graph(write_folder(tmp_path / "one"), **ROLES)
     assert any("100%" in line and "--undirected" in line for line in found.warnings)
     both = EDGES + "bob,ann\ncat,bob\ndan,cat\n"
     found = inspect_graph(write_folder(tmp_path / "both", edges=both), **ROLES)
     assert found.edges.reverse_share == 1
-    assert not any("one way" in line for line in found.warnings)
+    assert not any("--undirected" in line for line in found.warnings)
 
 
-def test_faulty_arrays_are_reported_and_counted_as_far_as_they_go(tmp_path: Path) -> None:
+def test_problems_of_arrays_are_warnings(tmp_path: Path) -> None:
     np.savez(
         tmp_path / "graph.npz",
         x=np.array([[1, np.nan], [2e6, 1], [3, np.inf]]),
@@ -86,7 +87,7 @@ def test_faulty_arrays_are_reported_and_counted_as_far_as_they_go(tmp_path: Path
     text = "\n".join(found.warnings)
     for problem in (
         "edge_index",
-        "x has NaN",
+        "NaN",
         "y has shape [3, 2]",
         "train_mask",
         "1 nodes have no time",
@@ -96,7 +97,7 @@ def test_faulty_arrays_are_reported_and_counted_as_far_as_they_go(tmp_path: Path
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.sparse_csr])
-def test_columns_that_look_wrong_are_named(tmp_path: Path, layout: torch.layout) -> None:
+def test_large_and_constant_columns_give_a_warning(tmp_path: Path, layout: torch.layout) -> None:
     x = torch.tensor([[1, 5, -2e5, 0], [2, 5, 0, 0], [3, 5, 0, 1]])
     x = x if layout == torch.strided else x.to_sparse_csr()
     torch.save(Data(x=x, edge_index=torch.tensor([[0], [1]])), tmp_path / "graph.pt")
@@ -107,7 +108,7 @@ def test_columns_that_look_wrong_are_named(tmp_path: Path, layout: torch.layout)
     assert column(found, "x")[3] == "-200000 to 5"
 
 
-def test_a_graph_without_labels_or_features_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_graph_without_labels_or_features_can_be_inspected(tmp_path: Path) -> None:
     found = inspect_graph(write_folder(tmp_path, "id\na\nb\n", "source,target\n"))
     assert found.features is None
     assert found.unlabelled is None
@@ -115,7 +116,7 @@ def test_a_graph_without_labels_or_features_can_be_looked_at(tmp_path: Path) -> 
     assert any("no feature" in line for line in found.warnings)
 
 
-def test_lines_and_tables_show_what_json_holds(tmp_path: Path) -> None:
+def test_lines_and_tables_agree_with_the_json(tmp_path: Path) -> None:
     found = inspect_graph(write_folder(tmp_path), **ROLES)
     content = json.loads(json.dumps(found.to_json()))
     assert content["edges"]["self_loops"] == 1
@@ -129,7 +130,7 @@ def test_lines_and_tables_show_what_json_holds(tmp_path: Path) -> None:
         assert all(len(row) == len(heads) for row in rows)
 
 
-def test_long_tables_are_cut_in_the_terminal_and_whole_in_json(tmp_path: Path) -> None:
+def test_long_tables_are_shortened_in_the_terminal_but_not_in_the_json(tmp_path: Path) -> None:
     head = ",".join(f"c{i}" for i in range(30))
     rows = ["\n" + ",".join(str(i * j % 7) for i in range(30)) for j in range(3)]
     found = inspect_graph(
@@ -141,7 +142,7 @@ def test_long_tables_are_cut_in_the_terminal_and_whole_in_json(tmp_path: Path) -
     assert len(found.to_json()["columns"]) == 30
 
 
-def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+def test_a_graph_without_nodes_is_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "graph.npz", x=np.zeros((0, 3)), edge_index=np.zeros((2, 0)))
     with pytest.raises(InputError, match=r"graph.npz"):
         inspect_graph(tmp_path / "graph.npz")

@@ -20,7 +20,7 @@ from tests.user_tables import EDGES, NODES, ROLES, write_folder, write_universit
 
 
 def as_parquet(folder: Path, target: Path) -> Path:
-    """The tables of a folder as Parquet, by pyarrow's own CSV reader."""
+    """The tables of a folder as Parquet files, converted by pyarrow."""
     target.mkdir()
     for name in ("nodes", "edges"):
         pq.write_table(pa_csv.read_csv(folder / f"{name}.csv"), target / f"{name}.parquet")
@@ -75,14 +75,14 @@ def test_the_same_graph_in_every_format_gives_the_same_data(tmp_path: Path) -> N
     assert_same(read_graph(as_pt(data, tmp_path / "graph.pt")), data)
 
 
-def test_without_ids_rows_count_from_zero(tmp_path: Path) -> None:
+def test_without_ids_nodes_are_numbered_from_zero(tmp_path: Path) -> None:
     data = read_graph(write_folder(tmp_path, "a\n1\n2\n5\n", "source,target\n0,2\n2.0,1\n"))
     assert data.edge_index.tolist() == [[0, 2], [2, 1]]
     assert data.node_id.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("ids", [[7, 5, 6], [10**9, -3, 4], ["007", "x", "7"], ["a b", "é", "z"]])
-def test_edges_find_their_nodes_by_any_ids(tmp_path: Path, ids: list[Any]) -> None:
+def test_ids_may_be_any_integers_or_text(tmp_path: Path, ids: list[Any]) -> None:
     nodes = "key,a\n" + "".join(f"{identity},{row}\n" for row, identity in enumerate(ids))
     edges = f"source,target\n{ids[0]},{ids[2]}\n{ids[1]},{ids[0]}\n"
     data = read_graph(write_folder(tmp_path, nodes, edges), id="key")
@@ -90,7 +90,7 @@ def test_edges_find_their_nodes_by_any_ids(tmp_path: Path, ids: list[Any]) -> No
     assert data.node_id.tolist() == ids
 
 
-def test_the_encoding_of_training_is_applied_again(tmp_path: Path) -> None:
+def test_the_encoding_of_training_is_applied_to_a_later_graph(tmp_path: Path) -> None:
     data = read_graph(write_folder(tmp_path / "old"), **ROLES)
     nodes = "when,vip,colour,age,id\n2024-02-01,False,red,20,eve\n2024-02-02,True,blue,30,fay\n"
     folder = write_folder(tmp_path / "new", nodes, "source,target\neve,fay\n")
@@ -104,24 +104,24 @@ def test_the_encoding_of_training_is_applied_again(tmp_path: Path) -> None:
         read_graph(folder, label="kind", encoding=data.encoding)
 
 
-def test_what_a_later_graph_has_besides_is_ignored_with_a_warning(tmp_path: Path) -> None:
+def test_additional_columns_of_a_later_graph_are_ignored_with_a_warning(tmp_path: Path) -> None:
     encoding = read_graph(write_folder(tmp_path / "old"), **ROLES).encoding
     nodes = NODES.replace(",region", ",town").replace("blue", "pink")
     edges = EDGES.replace("\n", ",1\n").replace("target,1", "target,weight")
-    with pytest.warns(InputWarning) as told:
+    with pytest.warns(InputWarning) as caught:
         read_graph(write_folder(tmp_path / "new", nodes, edges), encoding=encoding)
-    lines = [str(warning.message) for warning in told]
+    lines = [str(warning.message) for warning in caught]
     assert [word in line for word, line in zip(("weight", "town", "1 cell"), lines, strict=True)]
 
 
-def test_a_later_graph_without_a_column_of_training_is_refused(tmp_path: Path) -> None:
+def test_a_later_graph_without_a_column_of_training_is_rejected(tmp_path: Path) -> None:
     encoding = read_graph(write_folder(tmp_path / "old"), **ROLES).encoding
     folder = write_folder(tmp_path / "new", NODES.replace("colour", "color"))
     with pytest.raises(InputError, match="no column 'colour': did you mean 'color'"):
         read_graph(folder, encoding=encoding)
 
 
-def test_numbers_without_columns_do_not_fit_an_encoding(tmp_path: Path) -> None:
+def test_a_feature_matrix_is_rejected_if_the_encoding_needs_columns(tmp_path: Path) -> None:
     data = read_graph(write_folder(tmp_path / "graph"), **ROLES)
     write_npz(tmp_path / "own.npz", data)
     assert_same(read_graph(tmp_path / "own.npz", encoding=data.encoding), data)
@@ -165,7 +165,7 @@ def test_arrays_that_are_not_used_give_a_warning(tmp_path: Path) -> None:
         Data(x=torch.eye(2), edge_index=torch.tensor([[0], [1]]), edge_attr=torch.ones(1, 1)),
         tmp_path / "graph.pt",
     )
-    with pytest.warns(InputWarning, match="ignored arrays edge_attr"):
+    with pytest.warns(InputWarning, match="edge_attr"):
         read_graph(tmp_path / "graph.pt")
 
 
@@ -173,29 +173,27 @@ def test_arrays_that_are_not_used_give_a_warning(tmp_path: Path) -> None:
     ("nodes", "edges", "problem"),
     [
         (NODES.replace("bob,", "ann,"), EDGES, "'ann'"),
-        (NODES.replace("bob,", ","), EDGES, "no id .* row 2"),
+        (NODES.replace("bob,", ","), EDGES, "id.* row 2"),
         (NODES, EDGES + "ann,zoe\nyan,zoe\n", "2 of 6 edges .* target 'zoe' in row 5"),
         (NODES, "source,target\n,ann\n", "1 of 1 edges .* source '' in row 1"),
         (NODES, "from,to\nann,bob\n", "edges.csv' has no column 'source'"),
         (NODES, "", "edges.csv"),
         (NODES.partition("\n")[0] + "\n", EDGES, "nodes.csv' has no rows"),
-        (NODES.replace("valid", "later"), EDGES, r"'later' in column 'split' \(row 3\)"),
-        (NODES.replace("2024-01-03", "soon"), EDGES, r"'soon' in column 'when' \(row 3\)"),
-        (NODES.replace("2024-01-03", "7"), EDGES, r"'7' in column 'when' \(row 3\)"),
+        (NODES.replace("valid", "later"), EDGES, r"'split' .*'later' \(row 3\)"),
+        (NODES.replace("2024-01-03", "soon"), EDGES, r"'when' .*'soon' \(row 3\)"),
+        (NODES.replace("2024-01-03", "7"), EDGES, r"'when' .*'7' \(row 3\)"),
         (NODES.replace("30", ""), EDGES, r"empty .* 'age' \(1\)"),
         (NODES.replace("30", "inf"), EDGES, r"infinite .* 'age' \(1\)"),
         (
             NODES.replace("30,", "1e300,").replace("20,", "-1e300,"),
             EDGES,
-            r"1e\+300 in column 'age'",
+            r"'age' .*1e\+300",
         ),
         (NODES.replace(",kind", ",Kind"), EDGES, "no column 'kind': did you mean 'Kind'"),
-        (NODES.replace("10,red", "10"), EDGES, "7 cells in line 2"),
+        (NODES.replace("10,red", "10"), EDGES, "line 2 .* 7 cells"),
     ],
 )
-def test_what_is_wrong_with_tables_is_refused(
-    tmp_path: Path, nodes: str, edges: str, problem: str
-) -> None:
+def test_invalid_tables_are_rejected(tmp_path: Path, nodes: str, edges: str, problem: str) -> None:
     folder = write_folder(tmp_path, nodes, edges)
     with pytest.raises(InputError, match=problem):
         read_graph(folder, **ROLES)
@@ -208,15 +206,15 @@ def test_what_is_wrong_with_tables_is_refused(
         ({"edge_index": np.zeros((3, 2))}, "graph.npz': edge_index"),
         ({"x": np.full((3, 2), np.nan)}, "graph.npz': x"),
         ({"x": np.array(["a", "b", "c"])}, "graph.npz': x"),
-        ({"split": np.array(["train", "dev", ""])}, r"'dev' in column 'split' \(row 2\)"),
+        ({"split": np.array(["train", "dev", ""])}, r"'split' .*'dev' \(row 2\)"),
         ({"train_mask": np.array([True])}, "graph.npz': train_mask"),
         ({"id": np.arange(2)}, r"ids of shape \[2\]"),
-        ({"time": np.array(["soon", "", "later"])}, "'soon' in column 'time'"),
+        ({"time": np.array(["soon", "", "later"])}, "'time' .*'soon'"),
         ({"y": np.array(3)}, "graph.npz': y"),
         ({"encoding": np.array("{}")}, "encoding"),
     ],
 )
-def test_what_is_wrong_with_arrays_is_refused(
+def test_invalid_arrays_are_rejected(
     tmp_path: Path, changes: dict[str, np.ndarray], problem: str
 ) -> None:
     arrays = {"x": np.eye(3), "edge_index": np.array([[0], [1]])}
@@ -225,14 +223,14 @@ def test_what_is_wrong_with_arrays_is_refused(
         read_graph(tmp_path / "graph.npz")
 
 
-def test_sparse_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_invalid_csr_arrays_are_rejected(tmp_path: Path) -> None:
     parts = {"x_data": np.ones(2), "x_indices": np.array([0, 9]), "x_indptr": np.array([0, 2])}
     np.savez(tmp_path / "graph.npz", edge_index=np.zeros((2, 0)), x_shape=np.array([1, 5]), **parts)
     with pytest.raises(InputError, match="x_shape"):
         read_graph(tmp_path / "graph.npz")
 
 
-def test_a_graph_without_features_is_refused(tmp_path: Path) -> None:
+def test_a_graph_without_features_is_rejected(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, "id,kind\nann,a\nbob,b\n", "source,target\nann,bob\n")
     with pytest.raises(InputError, match=r"nodes.csv"):
         read_graph(folder, label="kind")
@@ -241,7 +239,7 @@ def test_a_graph_without_features_is_refused(tmp_path: Path) -> None:
         read_graph(tmp_path / "graph.npz")
 
 
-def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+def test_missing_paths_and_other_files_are_rejected(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "graph.txt").write_text("")
     with pytest.raises(InputError, match="nowhere"):
@@ -260,7 +258,7 @@ def test_text_ids_of_one_table_match_integers_of_the_other(tmp_path: Path) -> No
     assert data.node_id.tolist() == ["1", "2"]
 
 
-def test_damaged_files_end_in_a_graph_or_one_of_our_errors(tmp_path: Path) -> None:
+def test_files_with_random_changes_give_a_graph_or_a_canet_error(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "csv")
     data = read_graph(folder, **ROLES)
     write_npz(tmp_path / "graph.npz", data)
@@ -271,8 +269,8 @@ def test_damaged_files_end_in_a_graph_or_one_of_our_errors(tmp_path: Path) -> No
     for path, graph in graphs.items():
         content = path.read_bytes()
         for _ in range(25):
-            place, length = int(random.integers(len(content))), int(random.integers(1, 8))
-            path.write_bytes(content[:place] + random.bytes(length) + content[place + length :])
+            start, length = int(random.integers(len(content))), int(random.integers(1, 8))
+            path.write_bytes(content[:start] + random.bytes(length) + content[start + length :])
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)
                 for read in (read_graph, inspect_graph):
@@ -298,7 +296,7 @@ def test_webkb_as_tables_is_a_small_sparse_graph(data_root: Path, tmp_path: Path
     assert len(later.y) == 183
 
 
-def test_the_columns_of_features_are_freed_before_edges_are_read(
+def test_feature_columns_are_freed_before_edges_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, held = 20_000, []

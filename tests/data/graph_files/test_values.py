@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from canet.data.graph_files.values import as_classes, as_ids, as_numbers, rows_of
+from canet.data.graph_files.values import as_classes, as_ids, as_numbers, rows_of_ids
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from canet.data.graph_files.values import as_classes, as_ids, as_numbers, rows_o
         ([7.5, 8.0], False, ["7.5", "8"]),
     ],
 )
-def test_ids_are_integers_only_if_they_are_written_so(
+def test_ids_are_integers_only_if_they_are_written_as_integers(
     cells: list[Any], is_csv: bool, expected: list[Any]
 ) -> None:
     assert as_ids(pa.array(cells), is_csv).to_pylist() == expected
@@ -36,7 +36,7 @@ def test_ids_are_integers_only_if_they_are_written_so(
     ],
 )
 def test_each_id_is_found_in_its_row(ids: list[Any], cells: list[Any]) -> None:
-    assert rows_of(pa.chunked_array([cells]), pa.array(ids)).tolist() == [1, -1, 2, -1]
+    assert rows_of_ids(pa.chunked_array([cells]), pa.array(ids)).tolist() == [1, -1, 2, -1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Your graph from files: read it, inspect it, write it."""
+"""Read, inspect and write user graphs in files."""
 
 from canet.data.graph_files.arrays import write_npz
 from canet.data.graph_files.encoding import Roles

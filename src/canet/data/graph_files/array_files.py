@@ -1,7 +1,7 @@
-"""Named arrays in `.npz` and `.pt` files, opened so that no file can run code.
+"""Read named arrays from `.npz` and `.pt` files without running code from the file.
 
-A `.npz` is read without pickles, a `.pt` with `weights_only=True` and only tensors and PyG's `Data`
-allowed.
+A `.npz` file is read without pickle. A `.pt` file is read with `weights_only=True` and may contain
+only tensors and PyG's `Data`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ UNREADABLE = (
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
     *(zipfile.BadZipFile, pickle.UnpicklingError, AssertionError),
 )
-"""What zipfile, numpy and torch raise for bytes that they cannot read."""
+"""Exceptions of zipfile, numpy and torch for files that they cannot read."""
 
 
 def open_arrays(path: Path) -> dict[str, Any]:
-    """The arrays of a file by name: numpy arrays of a `.npz`, what a `Data` has of a `.pt`."""
+    """Return the arrays of a file by name: arrays of a `.npz`, attributes of the `Data` of a `.pt`.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
     try:
         check_regular(path)
-        with zipfile.ZipFile(path) as archive:  # which both are
+        with zipfile.ZipFile(path) as archive:  # .npz and .pt files are zip archives
             size = sum(member.file_size for member in archive.infolist())
         check_memory(size, f"'{path}'")
         return _npz_arrays(path) if path.suffix == ".npz" else _data_attributes(path)
@@ -43,7 +47,8 @@ def open_arrays(path: Path) -> dict[str, Any]:
         raise
     except UNREADABLE as error:
         raise InputError(
-            f"'{path}' cannot be read ({first_line(error)}): write the file again"
+            f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.savez or "
+            "torch.save"
         ) from error
 
 
@@ -57,14 +62,14 @@ def _npz_arrays(path: Path) -> dict[str, Any]:
                 if "allow_pickle" not in str(error):
                     raise
                 raise InputError(
-                    f"{name} of '{path}' contains Python objects, which are not opened: write "
-                    "numbers, or strings with dtype=str"
+                    f"array '{name}' of '{path}' contains Python objects, which are not read for "
+                    "security: save numbers, or strings with dtype=str"
                 ) from error
         return arrays
 
 
 def _data_attributes(path: Path) -> dict[str, Any]:
-    """What the PyG `Data` in a `.pt` file has, by name."""
+    """Return the attributes of the PyG `Data` in a `.pt` file by name."""
     from torch_geometric.data import Data
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
@@ -77,13 +82,13 @@ def _data_attributes(path: Path) -> dict[str, Any]:
     except pickle.UnpicklingError as error:
         name = re.search(r"(?:GLOBAL|global|class|function) '?(\w+\.[\w.]+)", str(error))
         raise InputError(
-            f"'{path}' is not opened, because it contains {name[1] if name else 'other objects'}: "
-            "save a PyG Data with tensors only (of a HeteroData, what to_homogeneous() gives), or "
-            "write a .npz"
+            f"'{path}' contains {name[1] if name else 'other objects'}, which is not read for "
+            "security: save a PyG Data with tensors only (convert a HeteroData with "
+            "to_homogeneous()), or a .npz file"
         ) from error
     if type(content) is not Data:
         raise InputError(
-            f"'{path}' contains a {type(content).__name__}, not a PyG Data: save a Data, such as "
-            "dataset[0] of an InMemoryDataset"
+            f"'{path}' contains a {type(content).__name__}, not a PyG Data: save a single graph, "
+            "such as dataset[0]"
         )
     return {name: value for name, value in content.to_dict().items() if value is not None}

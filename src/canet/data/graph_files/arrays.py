@@ -1,4 +1,4 @@
-"""A graph as named arrays: a `.npz` file of numpy, or a `.pt` file with a PyG `Data`."""
+"""Graphs as named arrays: a `.npz` file of numpy, or a `.pt` file with a PyG `Data`."""
 
 from __future__ import annotations
 
@@ -19,46 +19,57 @@ from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.graph_files.array_files import open_arrays
 from canet.data.graph_files.encoding import Encoding, Roles
 from canet.data.graph_files.summary import check_present
-from canet.data.graph_files.values import Refuse, add_split, add_time, as_classes, raise_error
+from canet.data.graph_files.values import (
+    ProblemHandler,
+    add_split,
+    add_time,
+    as_classes,
+    raise_error,
+)
 from canet.errors import CanetError, InputError, InputWarning, first_line, listed
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 
-MOMENT = "datetime64[us]"
+TIMESTAMP_DTYPE = "datetime64[us]"
 MASKS = ("train_mask", "val_mask", "test_mask")
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
-"""The parts of scipy's CSR matrix, for features that are mostly zero."""
-USUAL_NAMES = {
+"""Arrays of a scipy CSR matrix, for sparse features."""
+DEFAULT_NAMES = {
     "id": ("id", "node_id"),
     "label": ("y",),
     "split": ("split",),
     "environment": ("environment",),
     "time": ("time",),
 }
-OTHERS = {"edge_index", "x", "batch", "num_nodes", "encoding", *MASKS, *SPARSE}
+OTHER_ARRAYS = {"edge_index", "x", "batch", "num_nodes", "encoding", *MASKS, *SPARSE}
 
 
 class ArrayGraph:
-    """The arrays of a file, and which of them is what; `asked` are names other than the usual."""
+    """The arrays of a file and their roles.
 
-    def __init__(self, path: Path, asked: Roles) -> None:
-        self.path, self.dates = path, False
+    Args:
+        path: A `.npz` or `.pt` file.
+        requested: Names of arrays that differ from the default names.
+    """
+
+    def __init__(self, path: Path, requested: Roles) -> None:
+        self.path, self.has_dates = path, False
         self.arrays = open_arrays(path)
-        usual = dict(USUAL_NAMES)
+        defaults = dict(DEFAULT_NAMES)
         if any(mask in self.arrays for mask in MASKS):
-            del usual["split"]
-        self.roles = asked.resolve(self.arrays, usual, path, "array")
+            del defaults["split"]
+        self.roles = requested.resolve(self.arrays, defaults, path, "array")
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")
 
     def ignored(self) -> list[str]:
-        """What is not used, a line each."""
-        extra = [name for name in self.arrays if name not in {*OTHERS, *self.roles.names()}]
-        return [f"'{self.path}': ignored arrays {listed(extra)}"] if extra else []
+        """Return a message about unused arrays, if there are any."""
+        extra = [name for name in self.arrays if name not in {*OTHER_ARRAYS, *self.roles.names()}]
+        return [f"'{self.path}': these arrays are ignored: {listed(extra)}"] if extra else []
 
     def features(self) -> Any:
-        """The features as they are stored: an array, a tensor, or scipy's matrix."""
+        """Return the stored features: an array, a tensor, or a scipy matrix."""
         if "x" in self.arrays:
             return self.arrays["x"]
         values, indices, indptr, shape = (self.arrays[name] for name in SPARSE)
@@ -68,12 +79,13 @@ class ArrayGraph:
             return matrix
         except (ValueError, TypeError, IndexError, OverflowError) as error:
             raise InputError(
-                f"{', '.join(SPARSE)} are not a CSR matrix ({first_line(error)}): write the "
-                "parts of one of scipy's"
+                f"the arrays {', '.join(SPARSE)} of '{self.path}' are not a CSR matrix "
+                f"({first_line(error)}): save data, indices, indptr and shape of a "
+                "scipy.sparse.csr_matrix"
             ) from error
 
     def encoding(self) -> Encoding | None:
-        """How the features were made, if the file has it."""
+        """Return the encoding of the features; None if the file does not contain it."""
         written = self.arrays.get("encoding")
         if not isinstance(written, np.ndarray) or written.dtype.kind != "U":
             return None
@@ -81,77 +93,86 @@ class ArrayGraph:
             return Encoding.from_json(json.loads(str(written)))
         except (ValueError, RecursionError, CanetError) as error:
             raise InputError(
-                f"'{self.path}' has an encoding that cannot be read ({first_line(error)}): write "
-                "the file again"
+                f"the array 'encoding' of '{self.path}' is invalid ({first_line(error)}): write "
+                "the file again, or remove this array from it"
             ) from error
 
-    def graph(self, num_nodes: int, refuse: Refuse) -> GraphData:
-        """The graph without features; what is refused is left out."""
+    def graph(self, num_nodes: int, report_problem: ProblemHandler) -> GraphData:
+        """Return the graph without features; parts with a problem are left out."""
         roles, graph = self.roles, GraphData(num_nodes=num_nodes)
-        graph.edge_index = torch.from_numpy(self._edges(num_nodes, refuse))
-        ids = self._column(roles.id, refuse)
+        graph.edge_index = torch.from_numpy(self._edges(num_nodes, report_problem))
+        ids = self._column(roles.id, report_problem)
         if ids is not None and ids.shape != (num_nodes,):
-            refuse(f"'{self.path}' has ids of shape {list(ids.shape)}, not [{num_nodes}]")
+            report_problem(
+                f"'{self.path}' has node ids of shape {list(ids.shape)}, but x has {num_nodes:,} "
+                "rows: save one id for each node"
+            )
             ids = None
         graph.node_id = np.arange(num_nodes) if ids is None else ids
         held = {"y": roles.label, "environment": roles.environment, "time": roles.time}
         for name, column in (held | {"batch": "batch"}).items():
-            if (values := self._column(column, refuse)) is not None:
+            if (values := self._column(column, report_problem)) is not None:
                 graph[name] = _classes(values) if name in ("y", "environment") else values
         times = graph.get("time")
         if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            column = _texts(times) if times.dtype == object else pa.array(times.astype(MOMENT))
+            column = (
+                _texts(times) if times.dtype == object else pa.array(times.astype(TIMESTAMP_DTYPE))
+            )
             del graph.time
-            self.dates = add_time(graph, column, str(roles.time), self.path, refuse)
-        self._add_masks(graph, num_nodes, refuse)
+            self.has_dates = add_time(graph, column, str(roles.time), self.path, report_problem)
+        self._add_masks(graph, num_nodes, report_problem)
         return graph
 
-    def _add_masks(self, graph: GraphData, num_nodes: int, refuse: Refuse) -> None:
+    def _add_masks(self, graph: GraphData, num_nodes: int, report_problem: ProblemHandler) -> None:
         if self.roles.split:
-            cells = self._column(self.roles.split, refuse)
+            cells = self._column(self.roles.split, report_problem)
             if cells is not None and cells.shape == (num_nodes,) and cells.dtype == object:
-                add_split(graph, _texts(cells), self.roles.split, self.path, refuse)
+                add_split(graph, _texts(cells), self.roles.split, self.path, report_problem)
             else:
-                refuse(f"'{self.path}' has no text in '{self.roles.split}', the split")
+                report_problem(
+                    f"the array '{self.roles.split}' of '{self.path}' must contain 'train', "
+                    "'valid', 'test' or an empty string for each node"
+                )
             return
         for name in (name for name in MASKS if name in self.arrays):
             graph[name] = torch.zeros(num_nodes, dtype=torch.bool)
             try:
-                graph[name][check_nodes(self._column(name, refuse), num_nodes, name)] = True
+                graph[name][check_nodes(self._column(name, report_problem), num_nodes, name)] = True
             except InputError as error:
-                refuse(f"'{self.path}': {error}")
+                report_problem(f"'{self.path}': {error}")
 
-    def _column(self, name: str | None, refuse: Refuse) -> np.ndarray | None:
-        """An array by name, strings as objects; None where there is none."""
+    def _column(self, name: str | None, report_problem: ProblemHandler) -> np.ndarray | None:
+        """Return an array by name, with strings as objects; None if it is missing."""
         value = self.arrays.get(name) if name else None
         if value is None:
             return None
         try:
             array = as_array(value, f"'{self.path}': {name}")
         except InputError as error:
-            refuse(str(error))
+            report_problem(str(error))
             return None
         return array.astype(object) if array.dtype.kind == "U" else array
 
-    def _edges(self, num_nodes: int, refuse: Refuse) -> np.ndarray:
+    def _edges(self, num_nodes: int, report_problem: ProblemHandler) -> np.ndarray:
         try:
             return check_edges(self.arrays["edge_index"], num_nodes).numpy()
         except InputError as error:
-            refuse(f"'{self.path}': {error}")
+            report_problem(f"'{self.path}': {error}")
         edges = self._column("edge_index", lambda _: None)
         if edges is None or edges.ndim != 2 or len(edges) != 2 or edges.dtype.kind not in "iu":
             return np.empty((2, 0), dtype=np.int64)
         return edges[:, ((edges >= 0) & (edges < num_nodes)).all(axis=0)].astype(np.int64)
 
 
-def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> GraphData:
-    """The graph in a `.npz` or `.pt` file; its features must be those of `encoding`, if given."""
-    arrays = ArrayGraph(path, asked)
+def read_arrays(path: Path, requested: Roles, encoding: Encoding | None) -> GraphData:
+    """Read the graph in a `.npz` or `.pt` file; its encoding must equal `encoding`, unless None."""
+    arrays = ArrayGraph(path, requested)
     own = arrays.encoding()
     if encoding is not None and own != encoding:
         raise InputError(
-            f"'{path}' has features as numbers, and the model's were made of columns "
-            f"({listed(c.name for c in encoding.columns)}): give a folder of tables"
+            f"'{path}' contains a feature matrix, but the model was trained on the columns of a "
+            f"table ({listed(c.name for c in encoding.columns)}): pass a folder with nodes.csv and "
+            "edges.csv that has these columns"
         )
     try:
         x = check_features(arrays.features())
@@ -167,7 +188,7 @@ def read_arrays(path: Path, asked: Roles, encoding: Encoding | None) -> GraphDat
 
 
 def write_npz(path: Path | str, data: AnyGraph) -> None:
-    """Write a graph as a `.npz` file that `read_graph` reads; sparse features stay sparse."""
+    """Write a graph as a `.npz` file for `read_graph`; sparse features stay sparse."""
     arrays = {"edge_index": as_array(data.edge_index, "edge_index")}
     if isinstance(data.x, Tensor) and data.x.layout != torch.strided:
         matrix = to_scipy(check_features(data.x))
@@ -189,7 +210,7 @@ def write_npz(path: Path | str, data: AnyGraph) -> None:
 
 
 def _classes(values: np.ndarray) -> np.ndarray:
-    """Strings and whole numbers $[N]$ as a table has them; everything else as it is."""
+    """Convert strings and integers $[N]$ as for a table; return other arrays unchanged."""
     if values.ndim != 1:
         return values
     if values.dtype == object and all(isinstance(value, str) for value in values):
@@ -198,5 +219,5 @@ def _classes(values: np.ndarray) -> np.ndarray:
 
 
 def _texts(values: np.ndarray) -> pa.Array:
-    """Strings, null where there is none."""
+    """Return strings; null for None and empty strings."""
     return pa.array([str(v) if v is not None and v != "" else None for v in values], pa.string())

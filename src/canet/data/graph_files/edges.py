@@ -1,4 +1,4 @@
-"""Numbers that describe the edges of a graph."""
+"""Statistics of the edges of a graph."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from canet.util.sparse import adjacency
 class EdgeStatistics:
     """Counts of edges, components and degrees."""
 
-    edges: int  # all that are listed, with self-loops and repeated ones
+    edges: int  # including self-loops and duplicates
     self_loops: int
-    repeated: int  # edges that are listed before
-    reverse_share: float | None  # of different edges without self-loops; None if there are none
+    repeated: int  # duplicates of other edges
+    reverse_share: float | None  # distinct edges with a reverse edge, without self-loops
     components: int  # weakly connected
     largest_component: int
     isolated: int  # nodes without an edge to another node
-    degree_median: float  # of different incoming edges
+    degree_median: float  # distinct incoming edges
     degree_max: int
 
 
 def edge_statistics(edge_index: np.ndarray, num_nodes: int) -> EdgeStatistics:
-    """Statistics of edges $[2, E]$ (source, target) between nodes 0 to N - 1; N is 1 or more."""
+    """Compute statistics of edges $[2, E]$ (source, target) between nodes 0 to N - 1, N ≥ 1."""
     links = adjacency(torch.from_numpy(edge_index), num_nodes)
     loops = links.diagonal()
     outgoing = np.diff(links.indptr)

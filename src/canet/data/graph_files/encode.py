@@ -1,4 +1,4 @@
-"""The columns of a table → the features x that an encoding makes of them."""
+"""Compute the features x from the columns of a table with an encoding."""
 
 from __future__ import annotations
 
@@ -18,38 +18,49 @@ from canet.data.graph_files.summary import (
     ColumnSummary,
     check_complete,
     column_blocks,
+    non_number_hint,
     number_matrix,
-    stray_hint,
 )
 from canet.data.graph_files.values import Column, as_text, raise_error
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
 Warn = Callable[[str], None]
-FROM = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
-"""What a column of a later graph may contain; a category may be anything."""
+ACCEPTED_KINDS = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
+"""Kind of a column in training → kinds that it may have in a later graph.
+
+A column of categories may have any kind.
+"""
+WORDS = {
+    "number": "numbers",
+    "date": "dates",
+    "indicator": "only 0 and 1",
+    "boolean": "true and false",
+    "text": "text",
+}
+"""Content of a column in error messages."""
 
 
-def check_fits(
-    encoding: Encoding, found: dict[str, ColumnSummary], path: Path, table: pa.Table
+def check_compatible(
+    encoding: Encoding, summaries: dict[str, ColumnSummary], path: Path, table: pa.Table
 ) -> None:
-    """Refuse columns of a later graph that contain something else than those of the encoding."""
-    numeric = [column for column in encoding.columns if column.kind in FROM]
+    """Reject columns of a later graph that have another kind than in training."""
+    numeric = [column for column in encoding.columns if column.kind in ACCEPTED_KINDS]
     for column in numeric:
-        now = found[column.name]
-        if now.kind not in {"empty", *FROM[column.kind]}:
-            hint = stray_hint(table[now.name]) if now.kind == "text" else ""
+        now = summaries[column.name]
+        if now.kind not in {"empty", *ACCEPTED_KINDS[column.kind]}:
+            hint = non_number_hint(table[now.name]) if now.kind == "text" else ""
             raise_error(
-                f"'{path}' has {now.kind} in column '{now.name}'{hint}, which was a column of kind "
-                f"{column.kind} in training: convert it"
+                f"column '{now.name}' of '{path}' contains {WORDS[now.kind]}{hint}, but in "
+                f"training it contained {WORDS[column.kind]}: convert the column"
             )
-    check_complete((found[column.name] for column in numeric), path, raise_error)
+    check_complete((summaries[column.name] for column in numeric), path, raise_error)
 
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:
-    """Features $[N, D]$, dense or sparse CSR, of a table that was checked, and warnings."""
+    """Return features $[N, D]$, dense or sparse CSR, of a validated table, and warnings."""
     warnings: list[str] = []
-    parts = _parts(encoding, table, lambda line: warnings.append(f"'{path}' has {line}"))
+    parts = _parts(encoding, table, lambda line: warnings.append(f"'{path}': {line}"))
     rows, width = table.num_rows, len(encoding.names)
     if encoding.layout == "sparse":
         pairs = [(places, sp.csr_matrix(part, dtype=np.float32)) for places, part in parts]
@@ -64,9 +75,9 @@ def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, lis
 
 
 def _parts(encoding: Encoding, table: pa.Table, warn: Warn) -> Iterator[tuple[np.ndarray, Any]]:
-    """Places $[n]$ among the features, and these features $[N, n]$, some columns at a time."""
+    """Yield positions $[n]$ of features and their values $[N, n]$, some columns at a time."""
     blocks = encoding.blocks
-    numeric = {column.name: column for column in encoding.columns if column.kind in FROM}
+    numeric = {column.name: column for column in encoding.columns if column.kind in ACCEPTED_KINDS}
     for names in column_blocks(list(numeric), table.num_rows):
         places = np.concatenate([blocks[name] for name in names])
         yield places, _numbers([numeric[name] for name in names], table, warn)
@@ -83,7 +94,10 @@ def _numbers(columns: list[ColumnEncoding], table: pa.Table, warn: Warn) -> np.n
     for column, cells in zip(columns, values.T, strict=True):
         if column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
             largest = np.abs(cells).max()
-            warn(f"{largest:g} in column '{column.name}', which was 0 or 1 in training")
+            warn(
+                f"column '{column.name}' contains {largest:g}, but in training it contained only "
+                "0 and 1"
+            )
     values -= [column.mean for column in columns]
     values /= [column.std for column in columns]
     return values
@@ -94,9 +108,9 @@ def _one_hot(column: ColumnEncoding, text: Column, warn: Warn) -> sp.csr_matrix:
     unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
     if len(unknown):
         warn(
-            f"{len(unknown):,} cell{'s' * (len(unknown) > 1)} in column '{column.name}' with "
-            f"categories that training did not have, such as {unknown[0].as_py()[:40]!r}: they "
-            "count as none"
+            f"column '{column.name}' contains categories that did not occur in training, such as "
+            f"{unknown[0].as_py()[:40]!r} ({len(unknown):,} cell{'s' * (len(unknown) > 1)}): they "
+            "are treated as empty"
         )
     starts = np.concatenate([[0], np.cumsum(pc.is_valid(codes).to_numpy())])
     known = codes.drop_null().to_numpy()

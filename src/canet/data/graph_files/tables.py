@@ -1,7 +1,7 @@
-"""CSV and Parquet files, read by pyarrow into tables with six types of columns.
+"""Read CSV and Parquet files with pyarrow.
 
-The types are int64, float64, bool, timestamp (microseconds, UTC), string and null. An empty cell
-is null.
+A column of the tables has one of six types: int64, float64, bool, timestamp (microseconds, UTC),
+string or null. Empty cells are null.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from canet.errors import InputError, first_line
 from canet.util.files import check_regular
 from canet.util.memory import check_memory
 
-INSTANT = pa.timestamp("us")
+TIMESTAMP = pa.timestamp("us")
 BLOCK_BYTES = 2**23
-"""Of a CSV file that a thread reads at once; a row must fit into it."""
+"""Part of a CSV file that a thread reads at once; a row must fit into it."""
 BUFFER_BYTES = 2**20
-"""Of a column of a Parquet file; without a buffer the whole file is in memory next to its table."""
+"""Buffer for a column of a Parquet file; without it the whole file would be read into memory."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file of named columns."""
+    """A CSV or Parquet file with named columns."""
 
     path: Path
     columns: list[str]
-    header_lines: int = 0  # of a CSV file, before its first row
+    header_lines: int = 0  # lines before the first row of a CSV file
 
     @property
     def is_csv(self) -> bool:
         return self.path.suffix == ".csv"
 
     def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
-        """The columns `names`; in CSV, those also in `text` are text, whatever they look like."""
+        """Read the columns `names`; CSV columns that are also in `text` are read as text."""
         with _read_errors(self.path):
             if self.is_csv:
                 table = self._read_csv(names, text)
@@ -52,13 +52,13 @@ class TableFile:
                 file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
                 check_memory(8 * file.metadata.num_rows * len(names), f"'{self.path}'")
                 table = file.read(columns=list(names))
-        return pa.table({name: self._plain(name, table[name]) for name in names})
+        return pa.table({name: self._normalise_type(name, table[name]) for name in names})
 
     def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
         try:
             table = self._parse_csv(names, text)
         except pa.ArrowInvalid:
-            self._parse_csv(names, text, use_threads=False)  # its error has the row's number
+            self._parse_csv(names, text, use_threads=False)  # its error names the row
             raise
         times = {f.name for f in table.schema if types.is_time(f.type)}
         return self._parse_csv(names, times.union(text)) if times else table
@@ -85,8 +85,8 @@ class TableFile:
             ),
         )
 
-    def _plain(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The column in one of the six types."""
+    def _normalise_type(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Convert a column to one of the six types."""
         try:
             if types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
@@ -96,18 +96,18 @@ class TableFile:
             if types.is_floating(kind) or types.is_decimal(kind):
                 return column.cast(pa.float64(), safe=False)
             if types.is_temporal(kind):
-                return column.cast(INSTANT, safe=False)
+                return column.cast(TIMESTAMP, safe=False)
             if types.is_boolean(kind) or types.is_null(kind):
                 return column
             text = column.cast(pa.string())
         except pa.ArrowNotImplementedError as error:
             raise InputError(
-                f"'{self.path}' has {column.type} in column '{name}': a cell must be one number or "
-                "text; make a column of each entry, or remove the column"
+                f"column '{name}' of '{self.path}' has the type {column.type}, but a cell must be "
+                "one number or text: make a column for each entry, or remove the column"
             ) from error
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"'{self.path}' has cells in column '{name}' that cannot be read "
+                f"column '{name}' of '{self.path}' contains cells that cannot be read "
                 f"({first_line(error)}): write them as UTF-8 text"
             ) from error
         text = pc.utf8_ltrim_whitespace(text) if self.is_csv else text
@@ -115,12 +115,16 @@ class TableFile:
 
 
 def find_table(folder: Path, name: str) -> TableFile:
-    """The table `name`.csv or `name`.parquet of a folder."""
+    """Find the table `name`.csv or `name`.parquet in a folder."""
     found = [path for kind in ("csv", "parquet") if (path := folder / f"{name}.{kind}").exists()]
     if not found:
-        raise InputError(f"'{folder}' has neither {name}.csv nor {name}.parquet: add one of them")
+        raise InputError(
+            f"'{folder}' contains neither {name}.csv nor {name}.parquet: add one of them"
+        )
     if len(found) > 1:
-        raise InputError(f"'{folder}' has both {name}.csv and {name}.parquet: keep one of them")
+        raise InputError(
+            f"'{folder}' contains both {name}.csv and {name}.parquet: remove one of them"
+        )
     (path,) = found
     with _read_errors(path):
         check_regular(path)
@@ -133,7 +137,7 @@ def find_table(folder: Path, name: str) -> TableFile:
 
 
 def _csv_header(path: Path) -> tuple[list[str], int]:
-    """The names of the columns, and how many lines they and blank lines before them take."""
+    """Return the column names and the number of lines of the header and blank lines before it."""
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, skipinitialspace=True)
         names = [name.strip() for name in next(filter(None, reader), [])]
@@ -142,37 +146,40 @@ def _csv_header(path: Path) -> tuple[list[str], int]:
 
 @contextmanager
 def _read_errors(path: Path) -> Iterator[None]:
-    """What pyarrow and Python say about a file as an `InputError`."""
+    """Convert errors of pyarrow and Python about a file to an `InputError`."""
     try:
         yield
     except InputError:
         raise
     except UnicodeDecodeError as error:
-        raise InputError(f"'{path}' is not UTF-8: save it as UTF-8") from error
+        raise InputError(f"'{path}' is not encoded in UTF-8: save it as UTF-8") from error
     except (pa.ArrowException, csv.Error, OSError, ValueError) as error:
         cells = re.search(r"Row #(\d+): Expected (\d+) columns, got (\d+)", str(error))
         if cells:
             row, width, count = cells.groups()
             raise InputError(
-                f"'{path}' has {count} cells in line {row} and {width} in its header: put quotes "
+                f"line {row} of '{path}' has {count} cells, but the header has {width}: put quotes "
                 "around cells that contain commas"
             ) from error
         raise InputError(
-            f"'{path}' cannot be read ({first_line(error)}): write the file again"
+            f"'{path}' cannot be read ({first_line(error)}): check that it is a valid "
+            f"{path.suffix[1:]} file, or write it again"
         ) from error
 
 
 def _check_header(table: TableFile) -> None:
     path, columns = table.path, table.columns
     if not columns:
-        raise InputError(f"'{path}' is empty: its first line must name the columns")
+        raise InputError(f"'{path}' is empty: its first line must contain the column names")
     if len(columns) == 1 and re.search("[;\t]", columns[0]):
-        raise InputError(f"'{path}' has the header {columns[0][:40]!r}: separate cells by commas")
+        raise InputError(
+            f"'{path}' has only one column, {columns[0][:40]!r}: separate the cells by commas"
+        )
     if "" in columns:
         raise InputError(
-            f"'{path}' has no name for column {columns.index('') + 1}: name it, or remove it "
-            "(pandas writes no index with index=False)"
+            f"column {columns.index('') + 1} of '{path}' has no name: add a name or remove the "
+            "column (in pandas, use to_csv(..., index=False))"
         )
     (name, count), *_ = Counter(columns).most_common(1)
     if count > 1:
-        raise InputError(f"'{path}' has two columns '{name}': rename one of them")
+        raise InputError(f"'{path}' has two columns with the name '{name}': rename one of them")
