@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from canet.choice import AutoTrainer
     from canet.data import ShiftTask, load_task, read_graph
     from canet.diagnosis import diagnose
+    from canet.errors import (
+        CanetError,
+        ChecksumError,
+        InputError,
+        InputWarning,
+        MissingFileError,
+        VersionError,
+    )
     from canet.estimator import NodeClassifier, load
     from canet.methods import BACKBONES, METHODS
     from canet.presets import preset
@@ -19,9 +27,15 @@ __all__ = [
     "BACKBONES",
     "METHODS",
     "AutoTrainer",
+    "CanetError",
+    "ChecksumError",
+    "InputError",
+    "InputWarning",
+    "MissingFileError",
     "NodeClassifier",
     "ShiftTask",
     "Trainer",
+    "VersionError",
     "__version__",
     "diagnose",
     "load",
@@ -30,17 +44,23 @@ __all__ = [
     "read_graph",
 ]
 
-# torch says so of every sparse CSR tensor; the products used here are tested against dense ones.
+# torch warns for every sparse CSR tensor; our sparse products are tested against dense ones.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
 
 _HOMES = {
     "AutoTrainer": "canet.choice",
     "BACKBONES": "canet.methods",
+    "CanetError": "canet.errors",
+    "ChecksumError": "canet.errors",
+    "InputError": "canet.errors",
+    "InputWarning": "canet.errors",
     "METHODS": "canet.methods",
+    "MissingFileError": "canet.errors",
     "NodeClassifier": "canet.estimator",
     "ShiftTask": "canet.data",
     "Trainer": "canet.training",
+    "VersionError": "canet.errors",
     "diagnose": "canet.diagnosis",
     "load": "canet.estimator",
     "load_task": "canet.data",
@@ -50,11 +70,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What people use, imported when it is asked for: torch takes seconds."""
+    """Import a public name on first use: importing torch takes seconds."""
     if name not in _HOMES:
         raise AttributeError(f"module 'canet' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(__all__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from canet.cli.listings import show_tasks
 from canet.data import describe
 from canet.data.benchmarks.catalog import DATASETS
-from canet.methods import BACKBONES, EVERY_METHOD, Settings
+from canet.methods import BACKBONES, Settings, all_methods
 from tests.cli.commands import Answer, Canet
 from tests.util.terminal import terminal
 
@@ -80,8 +80,8 @@ def test_one_data_set_shows_its_splits_and_files(canet: Canet, small_root: Path)
 
 def test_methods_are_listed_with_their_settings_and_papers(canet: Canet) -> None:
     out, content = canet("methods").out, canet("methods", "--json").content
-    assert list(content) == list(EVERY_METHOD)
-    for method in EVERY_METHOD.values():
+    assert list(content) == list(all_methods())
+    for method in all_methods().values():
         assert method.summary in out
         assert method.paper in out
         own = {f.name for f in fields(method.settings_type)} - {f.name for f in fields(Settings)}

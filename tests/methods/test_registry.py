@@ -1,7 +1,7 @@
 import pytest
 
 from canet.errors import CanetError
-from canet.methods import BACKBONES, METHODS, Settings, check_backbone, get_method
+from canet.methods import BACKBONES, METHODS, Settings, get_backbone, get_method
 
 
 def test_each_method_has_its_name_a_summary_and_a_paper() -> None:
@@ -17,13 +17,13 @@ def test_an_unknown_name_is_rejected_with_the_nearest() -> None:
     with pytest.raises(CanetError, match="'canet'"):
         get_method("cannet")
     with pytest.raises(CanetError, match="'gcn'"):
-        check_backbone("gcnn")
+        get_backbone("gcnn")
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", METHODS)
 def test_each_parameter_of_each_method_learns_exactly_once(name: str, backbone: str) -> None:
-    check_backbone(backbone)
+    get_backbone(backbone)
     kind = get_method(name)
     method = kind(kind.settings_type(hidden=4), backbone, 5, 3, 2)  # type: ignore[arg-type]
     groups = method.parameter_groups()

@@ -1,4 +1,4 @@
-"""`auto`: tries the models of a preset under simulated shifts, and averages the best ones."""
+"""`auto`: try the models of a preset under simulated shifts, and average the best ones."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from canet.choice.ensemble import Ensemble
 from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import Auto, AutoSettings
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder
 from canet.store.summary import OOD
-from canet.training import METRICS, Run, Trainer
+from canet.training import METRICS, Callback, Run, Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.training.trainer import device_name, peak_memory_mb, pick_device, versions
@@ -38,13 +38,13 @@ from canet.util.torch_state import seeded
 
 MAX_MEMBERS = 5
 WORK = ".candidates"
-"""Folder of a run's trainings, while it is not finished."""
+"""Folder for the trainings of a run that is not finished."""
 Logits: TypeAlias = dict[str, Tensor]
-"""Name of a split → what a model predicts $[n, C]$, on the CPU."""
+"""Name of a split → logits $[n, C]$, on the CPU."""
 
 
 class Tried(NamedTuple):
-    """A model after its trainings: its scores, and the model that is trained on everything."""
+    """A model after its trainings: its scores, and the method trained on all training nodes."""
 
     candidate: Candidate
     method: Any
@@ -52,7 +52,7 @@ class Tried(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A model to train, without what a shift holds out, and the folder of the run."""
+    """A model to train, the shift whose held-out part it must not see, and the run folder."""
 
     recipe: Recipe
     shift: SimulatedShift | None
@@ -61,36 +61,37 @@ class _Job(NamedTuple):
 
     @property
     def place(self) -> RunFolder:
-        """The folder of a job of a pool, which always has one."""
+        """The run folder; every job of a pool has one."""
         assert self.folder is not None
         return RunFolder(self.folder)
 
 
 class _Training(NamedTuple):
-    """What comes of one training; the method and its logits only where nothing is held out."""
+    """The result of one training; with method and logits only if nothing was held out."""
 
     validation: float = math.nan
     held_out: float = math.nan
     seconds: float = 0.0
     method: Any = None
-    logits: Logits = {}  # noqa: RUF012  # of a tuple, which nobody changes
+    logits: Logits = {}  # noqa: RUF012  # never changed
     failure: str = ""
 
 
 class AutoTrainer:
     """Chooses a model for a task, with the interface of :class:`Trainer`.
 
-    Every model of the preset is trained once on the training nodes, and once without each part that
-    `simulate_shifts` holds out. It is rated by the mean of two scores: on the validation nodes, and
-    on the parts when they were held out. The best half, at most five, predict: their probabilities
-    are averaged.
+    Every model of the preset is trained once on all training nodes, and once for each part that
+    `simulate_shifts` holds out. Its rating is the mean of two numbers: the score on the validation
+    nodes, and the mean score on the held-out parts. The result is the average of the probabilities
+    of the best models: half of them, at most five.
 
     Args:
-        task: The task; its test labels are only used to score what was chosen.
-        settings: The preset, and what all models share.
-        device, class_weight, threads: As for :class:`Trainer`.
-        time_limit: Seconds after which no further model is tried; the first always is.
-        pool: Processes or machines that train; None: this process.
+        task: The task; its test labels are only used to score the result.
+        settings: The preset, and the settings that all models share.
+        device, class_weight, threads, callbacks: As for :class:`Trainer`. Callbacks are only called
+            without a pool.
+        time_limit: Seconds after which no further model is started; one is always trained.
+        pool: Processes or machines that train. None: this process.
     """
 
     together = False
@@ -105,15 +106,17 @@ class AutoTrainer:
         threads: int = 1,
         time_limit: float | None = None,
         pool: Pool | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.task = task
         self.settings = settings or AutoSettings()
         self.device = pick_device(device)
         self.class_weight, self.threads = class_weight, threads
         self.time_limit, self.pool = time_limit, pool
+        self.callbacks = tuple(callbacks)
 
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
-        """What a run with this seed is, completely."""
+        """Return the complete configuration of a run with this seed."""
         config = self.trainer(self.task, RECIPES[0]).config(seed)
         settings = asdict(self.settings)
         return replace(config, method=Auto.name, backbone=self.backbone, settings=settings)
@@ -125,17 +128,17 @@ class AutoTrainer:
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> Run:
-        """Choose with one seed.
+        """Choose a model with one seed.
 
         Args:
-            seed: Of all trainings.
-            folder: Where the run is kept; one that was stopped continues there.
-            ood_curves: Refused: an average has no epochs.
-            on_progress: Called with (trainings done, trainings in all, last validation score).
+            seed: Seed of all trainings.
+            folder: Folder of the run. An unfinished run there is resumed.
+            ood_curves: Must be False: an average of models has no epochs.
+            on_progress: Called with (finished trainings, all trainings, last validation score).
         """
         seed, place = checked_seed(seed), None if folder is None else RunFolder(Path(folder))
         if ood_curves:
-            raise CanetError("method 'auto' has no scores at every epoch: leave out --ood-curves")
+            raise InputError("method 'auto' has no scores per epoch: leave out --ood-curves")
         work = None
         if place:
             place.begin(self.config(seed), self.trainer(self.task, RECIPES[0]).digest)
@@ -145,7 +148,7 @@ class AutoTrainer:
                 return Run(self.config(seed), place.read_result(), {}, self.load(place))
         begin, tried = time.monotonic(), list(self.try_all(seed, work, on_progress))
         if not tried:
-            raise CanetError("no model could be trained: the warnings above say why")
+            raise CanetError("no model could be trained: see the warnings above for the reasons")
         candidates = with_weights([one.candidate for one in tried])
         pairs = zip(tried, candidates, strict=True)
         chosen = [(one, candidate.weight) for one, candidate in pairs if candidate.weight]
@@ -174,13 +177,13 @@ class AutoTrainer:
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> list[Run]:
-        """Choose with several seeds, one after the other."""
+        """Choose a model for each of several seeds, one after the other."""
         return [self.run(s, folder, ood_curves, on_progress) for s, folder in folders.items()]
 
     def try_all(
         self, seed: int, work: Path | None = None, on_progress: Progress | None = None
     ) -> Iterator[Tried]:
-        """Train the models of the preset in their order, until the time is over."""
+        """Train the models of the preset in their order, until the time limit."""
         if work is None and self.pool:
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
                 yield from self.try_all(seed, Path(folder), on_progress)
@@ -224,7 +227,7 @@ class AutoTrainer:
         return ensemble.eval()
 
     def scores(self, ensemble: Ensemble) -> dict[str, float]:
-        """Score of every split, by its name in `task.splits()`."""
+        """Return the score of every split, by its name in `task.splits()`."""
         found = []
         with seeded(0, self.device, self.threads):
             for member in ensemble.eval().members:
@@ -240,8 +243,8 @@ class AutoTrainer:
             for split, nodes in self.task.splits().items()
         }
 
-    def trainer(self, task: ShiftTask, recipe: Recipe) -> Trainer:
-        """The trainer of one model."""
+    def trainer(self, task: ShiftTask, recipe: Recipe, part: str = "") -> Trainer:
+        """Return the trainer of one model."""
         return Trainer(
             task,
             recipe.method,
@@ -250,6 +253,7 @@ class AutoTrainer:
             self.device.type,
             class_weight=self.class_weight,
             threads=self.threads,
+            callbacks=[_named(callback, f"{recipe.name} {part}") for callback in self.callbacks],
         )
 
     def _trainings(
@@ -259,7 +263,7 @@ class AutoTrainer:
         seed: int,
         work: Path | None,
     ) -> Iterator[_Training]:
-        """Every model with every shift, in this order."""
+        """Train every model with every shift, in this order."""
         begin = time.monotonic()
 
         def in_time() -> bool:
@@ -275,7 +279,7 @@ class AutoTrainer:
             yield self._train(job)
 
     def _trained_in(self, pool: Pool, jobs: Iterator[_Job]) -> Iterator[_Job]:
-        """Trainings in their order, when the pool has trained each to its folder."""
+        """Yield the jobs in their order, each as soon as the pool has trained it."""
         alone = copy(self)
         alone.pool = None
         waiting: list[_Job] = []
@@ -292,7 +296,7 @@ class AutoTrainer:
         for job, future in run_all(pool, jobs, start):
             try:
                 files = future.result()
-            except BrokenExecutor:  # it may have died for another reason than this training
+            except BrokenExecutor:  # perhaps because of another job
                 files = pool.submit(alone.train_elsewhere, job).result()
             if files:
                 job.place.write_finished(files)
@@ -301,9 +305,9 @@ class AutoTrainer:
                 yield waiting.pop(0)
 
     def train_elsewhere(self, job: _Job) -> dict[str, bytes]:
-        """The files of a training's run folder, made on a machine that need not share our disk.
+        """Train on a machine that need not share our disk, and return the files of the run folder.
 
-        None where the training failed: it will fail here, too, and say why.
+        Empty if the training failed: it will fail in this process too, with the reason.
         """
         with tempfile.TemporaryDirectory(prefix="canet-") as folder:
             place = RunFolder(Path(folder) / job.place.path.name)
@@ -312,9 +316,10 @@ class AutoTrainer:
             return {name: (place.path / name).read_bytes() for name in place.files}
 
     def _train(self, job: _Job) -> _Training:
-        """Train a model, without what a shift holds out."""
+        """Train a model, without the held-out part of a shift."""
         begin = time.monotonic()
-        trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe)
+        part = job.shift.name if job.shift else ""
+        trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe, part)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "interventions move", InputWarning)
@@ -330,17 +335,22 @@ class AutoTrainer:
             method = run.method.cpu()
         held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
         if not math.isfinite(held_out):
-            return _Training(failure="its output is not finite on a part that was held out")
+            return _Training(failure="its output on a held-out part is not finite")
         return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
 
 
 def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The same weight for those with the best rating: half of them, at most five."""
+    """Give equal weights to the best half by rating, at most five; 0 to the others."""
     count = min(MAX_MEMBERS, math.ceil(len(candidates) / 2))
     members = sorted(range(len(candidates)), key=lambda i: (-candidates[i].rating, i))[:count]
     return [
         replace(one, weight=1 / count if i in members else 0.0) for i, one in enumerate(candidates)
     ]
+
+
+def _named(callback: Callback, model: str) -> Callback:
+    """Return a callback that gets this name of the model."""
+    return lambda facts: callback(facts | {"model": model.strip()})
 
 
 def _on_cpu(found: Mapping[str, tuple[Tensor, Tensor]]) -> Logits:

@@ -38,10 +38,10 @@ def methods(
 ) -> None:
     """List the methods: what each minimises, its hyper-parameters and its paper."""
     from canet.cli.listings import show_method, show_methods
-    from canet.methods import EVERY_METHOD, describe_method
+    from canet.methods import all_methods, describe_method
     from canet.settings import describe_settings
 
-    chosen = [describe_method(name)] if name else list(EVERY_METHOD.values())
+    chosen = [describe_method(name)] if name else list(all_methods().values())
     if as_json:
         content = {
             method.name: {

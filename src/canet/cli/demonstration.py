@@ -17,7 +17,7 @@ from canet.methods import METHODS, Auto
 from canet.presets import preset
 from canet.report.comparison import Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
-from canet.report.score import Score
+from canet.report.score import Score, percent
 from canet.runs import job_folder, run_jobs
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
@@ -84,7 +84,8 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     columns = ["", "in distribution", "under shift", "lost"]
     rows = []
     for label, _, inside, shifted, _ in lines:
-        rows.append([label, inside.text, shifted.text, f"{inside.mean - shifted.mean:.1f}"])
+        lost = f"{percent(inside.mean - shifted.mean):.1f}"
+        rows.append([label, inside.text, shifted.text, lost])
     title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} draws of the embedded data"
     print_table(title, columns, rows)
     print(verdict(lines))
@@ -125,7 +126,7 @@ def verdict(lines: list[DemoLine]) -> str:
     lead = Lead.of(first, second)
     if lead is Lead.TIED:
         return f"Under shift {best.label} and {other.label} are tied."
-    gap = first.mean - second.mean
+    gap = percent(first.mean - second.mean)
     return f"Under shift {best.label} is {gap:.1f} above {other.label}: {lead}."
 
 
@@ -142,7 +143,7 @@ def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
     for line in lines:
         if not line.ood_curves:
             dashed = {"color": line.colour, "linestyle": "--", "label": f"{line.label}, at the end"}
-            curves.axhline(line.ood_score.mean, **dashed)
+            curves.axhline(line.ood_score.shown_mean, **dashed)
             continue
         epochs = range(1, len(line.ood_curves[0]) + 1)
         points = np.stack(line.ood_curves).T.tolist()

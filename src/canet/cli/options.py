@@ -140,10 +140,10 @@ def protocol_of(task: str, protocol: str | None) -> str:
 
 def backbone_of(method: str, backbone: str | None) -> str:
     """The backbone that a command names for a method, or what it is without one."""
-    from canet.methods import Auto, check_backbone
+    from canet.methods import Auto, get_backbone
 
     if method != Auto.name:
-        check_backbone(backbone or "gcn")
+        get_backbone(backbone or "gcn")
         return backbone or "gcn"
     if backbone is not None:
         raise CanetError("method auto chooses the backbone: leave out --backbone, or --method auto")

@@ -54,13 +54,13 @@ def search(
     as_json: options.Json = False,
 ) -> None:
     """Search a method's settings on validation data; the same command again continues."""
-    from canet.methods import check_backbone
+    from canet.methods import get_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
     from canet.settings import override
     from canet.store import RunConfig
 
-    check_backbone(backbone)
+    get_backbone(backbone)
     changes = {} if epochs is None else {"epochs": epochs}
     settings = override(unsearched(task, method, backbone), changes)
     how = options.protocol_of(task, protocol), data_seed, features, inductive

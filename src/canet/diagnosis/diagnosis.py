@@ -1,4 +1,4 @@
-"""A diagnosis: what a model relies on, what shifted, and what to expect of it on a new graph."""
+"""`canet.diagnose`: what a model relies on, what has shifted, and which score to expect."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from canet.data.graph_data import AnyGraph
+from canet.data.graph_data import GraphLike
 from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
-from canet.diagnosis.examination import NEW, TRAINING, Examination
+from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.sections import (
     between_groups,
@@ -28,17 +28,17 @@ from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
-MANY_NODES = 20_000
+MANY_NODES = 20_000  # above this number, random changes are repeated less often
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module
     for module in (expected, reliance, shift, concept, between_groups, confidence, environments)
 }
-"""Name of a section → the module that computes it, in the order in which they are shown."""
+"""Section name → module that computes it, in the order of computation and display."""
 
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What was diagnosed: `scores` are those of its training."""
+    """The diagnosed model, with its scores at the end of training."""
 
     method: str
     backbone: str
@@ -56,22 +56,21 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A model on its training graph and on a new one. Sections are computed and shown in order.
+    """The diagnosis of a model. All scores, shares and intervals are between 0 and 1.
 
     Args:
-        model: What was diagnosed.
-        graphs: `training` and `new`, those that were given → their numbers of nodes and edges.
-        expected: The score to expect on the new graph; None without one.
-        reliance: For each graph: what predictions depend on.
-        shift: What shifted between training and the new graph; None without a new graph.
-        concept: Which columns tell less about the label than in training; None without labels
-            on the new graph.
-        between_groups: Which columns shifted between groups of training nodes, how far they
-            shifted since, and whether the model relies on them; None if training had too few
-            nodes or columns.
-        confidence: Whether the model's confidence can be trusted.
-        environments: For each graph: the pseudo environments that the model infers; empty for a
-            method that infers none.
+        model: The diagnosed model.
+        graphs: `training`, `new` or both → number of nodes and edges.
+        expected: Expected score on the new graph; None without one.
+        reliance: For each graph: how much the predictions depend on each part of the input.
+        shift: Shift between training and the new graph; None without a new graph.
+        concept: Columns that predict the label less well than in training; None without labels on
+            the new graph.
+        between_groups: Columns that shift between groups of training nodes; None if the training
+            data has too few nodes or columns.
+        confidence: Whether the confidence of the model can be trusted.
+        environments: For each graph: the pseudo-environments of the model; empty if the method
+            infers none.
     """
 
     model: ModelSummary
@@ -86,71 +85,78 @@ class Diagnosis:
 
     @property
     def main_reliance(self) -> Reliance:
-        """On the training graph, where it was given: there predictions are as learned."""
+        """The reliance on the training graph if it was passed, else on the new graph."""
         return self.reliance.get(TRAINING) or self.reliance[NEW]
 
     @property
     def risky_blocks(self) -> list[str]:
-        """Blocks that predictions rely on and that shifted, the most relied on first."""
+        """Blocks that have shifted and that the model relies on, the highest reliance first."""
         if self.shift is None:
             return []
-        shifted = {block.name for block in self.shift.blocks if block.shifted}
-        return [e.name for e in self.main_reliance.features if e.name in shifted and e.matters]
+        shifted = {block.name for block in self.shift.blocks if block.has_shifted}
+        features = self.main_reliance.features
+        return [block.name for block in features if block.name in shifted and block.is_relevant]
 
     @property
-    def best_case(self) -> bool:
-        """Whether the expected score is a best case: most new nodes are far from training."""
-        return self.confidence.unlike is not None and self.confidence.unlike.mostly_far
+    def is_optimistic(self) -> bool:
+        """Whether the expected score is probably too high, because most new nodes are novel."""
+        return self.confidence.novelty is not None and self.confidence.novelty.is_mostly_novel
 
     @property
-    def clearly_lower(self) -> bool:
-        """Whether the score without what shifted is lower than every estimate of the score."""
-        left = self.shift.score_left if self.shift else None
-        return bool(self.expected and left and left.value < self.expected.between[0])
+    def is_lower_without_shifted(self) -> bool:
+        """Whether the score without the shifted columns is lower than all estimates."""
+        score = self.shift.score_without_shifted if self.shift else None
+        return bool(self.expected and score and score.value < self.expected.range[0])
 
     @property
     def metric_name(self) -> str:
-        """What people call the metric that the model was fitted with."""
+        """Display name of the metric of the model."""
         return METRIC_NAMES[self.model.metric]
 
     @property
     def expected_name(self) -> str:
-        """The same for the metric that is estimated, which is accuracy where it cannot be."""
+        """Display name of the estimated metric: accuracy, if the metric cannot be estimated."""
         return METRIC_NAMES[self.expected.metric if self.expected else self.model.metric]
 
+    def __str__(self) -> str:
+        from canet.diagnosis.rendering import render_text
+
+        return render_text(self)
+
     def to_json(self) -> dict[str, Any]:
-        """Plain content for a JSON file; what is not finite is None."""
+        """Return a dict for `json.dump`; NaN and infinite values become None."""
         content: dict[str, Any] = json.loads(to_json(self, inf_nan_mode="null"))
         return content
 
 
 def diagnose(
     model: NodeClassifier,
-    data: AnyGraph | None = None,
-    new_data: AnyGraph | None = None,
+    data: GraphLike | None = None,
+    new_data: GraphLike | None = None,
     *,
     blocks: Mapping[str, Any] | None = None,
     repeats: int | None = None,
 ) -> Diagnosis:
-    """Find out what a model relies on, what shifted, and what to expect of it.
+    """Diagnose a model: what it relies on, what has shifted, and which score to expect.
 
-    The same model, graphs and arguments give the same numbers.
+    The result is deterministic: the same arguments give the same numbers. Pass at least one graph,
+    as a PyG `Data`, a path, or the result of `canet.read_graph`.
 
     Args:
         model: A fitted `canet.NodeClassifier`.
-        data: The graph it was trained on, to see what it relies on there.
-        new_data: The graph to predict. It is compared with the sample of the training graph that
-            the model keeps. Labels, if it has some, are only used to check the estimates.
-        blocks: Name → columns (numbers, slice, mask or names) that are changed together; found
-            if None.
-        repeats: Draws of each random change; if None, 10, or 3 on a graph of more than 20,000
-            nodes, over which their mean hardly varies.
+        data: The training graph. It shows what the model relies on in training.
+        new_data: The new graph. It is compared with the sample of the training graph that is stored
+            in the model. Labels are optional; they are only used to check the estimates.
+        blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
+            None: blocks are found automatically.
+        repeats: Repetitions of each random change. None: 10, or 3 if a graph has more than 20,000
+            nodes.
     """
     given = {TRAINING: data, NEW: new_data}
     if data is None and new_data is None:
-        raise InputError("there is no graph to diagnose on: give data, new_data or both")
+        raise InputError("there is no graph: pass data, new_data or both")
     if repeats is not None and (not isinstance(repeats, int) or repeats < 1):
-        raise InputError(f"repeats is {repeats!r}: give a whole number from 1 on")
+        raise InputError(f"repeats is {repeats!r}: pass an integer of at least 1")
     graphs = {
         name: read_graph(model, graph, trained_on=name == TRAINING)
         for name, graph in given.items()
@@ -163,22 +169,24 @@ def diagnose(
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
         done = 0
 
-        def tick(about: str) -> None:
+        def on_pass(text: str) -> None:
             nonlocal done
-            display.update(done, text=about)
+            display.update(done, text=text)
             done += 1
 
-        exam = Examination(model, graphs, columns, column_names(model), repeats, tick)
+        context = Context(model, graphs, columns, column_names(model), repeats, on_pass)
         for name, section in SECTIONS.items():
             display.update(done, text=name.replace("_", " "))
-            exam.parts[name] = section.examine(exam)
+            context.results[name] = section.compute(context)
     sizes = {name: (g.num_nodes, g.edge_index.shape[1]) for name, g in graphs.items()}
     summary = ModelSummary(
-        method=model.method,
+        method=model.method_name,
         backbone=model.backbone_name,
         classes=[str(name) for name in model.classes_],
         features=model.n_features_in_,
         scores=dict(model.scores_),
         metric=model.metric,
     )
-    return Diagnosis(summary, sizes, **exam.parts)
+    found = Diagnosis(summary, sizes, **context.results)
+    model.diagnosis_ = str(found)
+    return found

@@ -1,4 +1,4 @@
-"""A graph as all sections of a diagnosis share it: read, normalised and predicted once."""
+"""A graph that is read, normalised and predicted once for all sections of a diagnosis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.graph_data import AnyGraph
+from canet.data.graph_data import GraphLike
 from canet.data.user_graph import match_classes
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
@@ -25,25 +25,25 @@ from canet.training.inference import GraphReader
 from canet.util.sparse import components, to_scipy
 
 Matrix: TypeAlias = Any
-"""Features $[n, D]$: a numpy array, or a scipy CSR matrix where the graph's are sparse."""
+"""Features $[n, D]$: a numpy array, or a scipy CSR matrix if the features are sparse."""
 
 
 def seed_of(model: NodeClassifier) -> int:
-    """The seed of every draw of a diagnosis: the model's, or 0 where it is not a number."""
+    """The seed of all random draws: `random_state` of the model, or 0 if it is not an integer."""
     return int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
 
 
 class MappedMember(NamedTuple):
-    """A network of the model on the graph, from its first map on, which is linear."""
+    """A network of the model after its first, linear layer."""
 
-    reader: GraphReader  # reads `mapped` in place of features
-    prepared: Features  # the features $[N, D]$ as the network reads them
-    first_map: np.ndarray  # $[D, H]$
-    mapped: np.ndarray  # what the map makes of the features $[N, H]$, without its bias
+    reader: GraphReader  # reads `mapped` instead of features
+    prepared: Features  # features $[N, D]$ after the preparation by the network
+    first_map: np.ndarray  # weights of the first layer $[D, H]$
+    mapped: np.ndarray  # output of the first layer $[N, H]$ without its bias
 
     @classmethod
     def of(cls, reader: GraphReader) -> MappedMember:
-        """The network and the graph of a reader."""
+        """Split the network of a reader after its first layer."""
         first_map = reader.method.model.phi_in.weight.detach().cpu().numpy().T
         mapped = map_columns(reader.features, first_map, slice(None))
         after = after_first_map(reader, torch.from_numpy(mapped))
@@ -52,28 +52,28 @@ class MappedMember(NamedTuple):
 
 @dataclass(frozen=True)
 class DiagnosedGraph:
-    """A graph with what the model makes of it."""
+    """A graph with the predictions of the model."""
 
-    members: list[MappedMember]  # the model's network, or all of an ensemble
-    combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of each member → of the model
+    members: list[MappedMember]  # the networks of the model: one, or those of an ensemble
+    combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of the members → of the model
     x: Matrix  # features $[N, D]$
-    edge_index: Tensor  # edges $[2, E]$ (source, target) as the model reads them
-    undirected: bool  # whether the model reads each edge both ways
-    # Class number $[N]$ by the model's `classes_`; -1 where there is no label, C where the label is
-    # a class that training did not have.
+    edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
+    undirected: bool  # whether the model uses each edge in both directions
+    # Index $[N]$ of the label in `classes_` of the model; -1 without a label, C for a label that is
+    # not one of the classes.
     y: np.ndarray
-    # Number $[N]$ of each node's graph: given as `batch`, or its connected component.
+    # Graph number $[N]$ of each node: `batch` if given, else the connected component.
     graph: np.ndarray
-    # Number $[N]$ of each node's environment, or None; -1 where it has none.
+    # Environment number $[N]$ of each node, -1 if unknown; None without environments.
     environment: np.ndarray | None
-    time: np.ndarray | None  # time $[N]$ of each node, or None
-    # Mask $[N]$ of the nodes that the model was not trained on, as far as the graph says so.
+    time: np.ndarray | None  # time $[N]$ of each node
+    # Mask $[N]$ of the nodes that are not training nodes, according to `train_mask`.
     held_out: np.ndarray
-    node_id: np.ndarray  # what the user calls the nodes $[N]$
-    probabilities: np.ndarray  # what the model predicts $[N, C]$
-    metric: str  # what the model is scored by
+    node_id: np.ndarray  # ids $[N]$ of the nodes in the user's data
+    probabilities: np.ndarray  # predicted $[N, C]$
+    metric: str  # metric of the model
     embedding: np.ndarray  # representations $[N, H]$
-    # Of the pseudo environments at each layer $[N, K]$; empty if there are none.
+    # Posteriors $[N, K]$ of the pseudo-environments of each layer; empty if there are none.
     posteriors: list[np.ndarray]
 
     @property
@@ -82,57 +82,57 @@ class DiagnosedGraph:
 
     @cached_property
     def scored(self) -> np.ndarray:
-        """Mask $[N]$ of the nodes that are scored: labelled, and not trained on.
+        """Mask $[N]$ of the nodes that are scored: labelled, and not training nodes.
 
-        ROC-AUC is of the two classes of training, so that a label of another one is left out.
+        ROC-AUC is defined for two classes, so nodes of a third class are not scored.
         """
-        other = self.y == self.probabilities.shape[1] if self.metric == "roc_auc" else False
-        return (self.y >= 0) & self.held_out & ~np.asarray(other)
+        third = self.y == self.probabilities.shape[1] if self.metric == "roc_auc" else False
+        return (self.y >= 0) & self.held_out & ~np.asarray(third)
 
     @cached_property
     def score(self) -> Estimate | None:
-        """The metric of these; None where it is undefined."""
+        """The metric on the scored nodes; None if it is undefined."""
         return score(self.metric, self.logits[self.scored], self.y[self.scored])
 
     @cached_property
-    def right(self) -> np.ndarray:
-        """Whether each of these is predicted right."""
+    def is_correct(self) -> np.ndarray:
+        """Whether the prediction of each scored node is correct."""
         return np.asarray((self.prediction == self.y)[self.scored])
 
     @cached_property
     def degree(self) -> np.ndarray:
-        """Incoming edges $[N]$ of each node."""
+        """In-degree $[N]$ of each node."""
         return np.bincount(self.edge_index[1].numpy(), minlength=self.num_nodes)
 
     @cached_property
     def prediction(self) -> np.ndarray:
-        """The likeliest class $[N]$ of each node."""
+        """Most likely class $[N]$ of each node."""
         return np.asarray(self.probabilities.argmax(axis=1))
 
     @cached_property
     def logits(self) -> np.ndarray:
-        """Logarithms of the probabilities $[N, C]$: the logits, less a number for each node."""
+        """Log probabilities $[N, C]$, which are the logits up to a constant per node."""
         return np.log(np.maximum(self.probabilities, np.finfo(np.float64).tiny))
 
     @cached_property
     def mapped(self) -> np.ndarray:
-        """What the first maps of all members make of the features $[N, H]$, side by side."""
+        """Outputs of the first layers of all members $[N, H]$, concatenated."""
         return np.concatenate([member.mapped for member in self.members], axis=1)
 
     def map_columns(self, columns: np.ndarray) -> np.ndarray:
-        """What some columns contribute to `mapped` $[N, H]$."""
+        """Contribution of some feature columns to `mapped` $[N, H]$."""
         parts = [map_columns(one.prepared, one.first_map, columns) for one in self.members]
         return np.concatenate(parts, axis=1)
 
     def predict_mapped(self, mapped: np.ndarray, nodes: np.ndarray | None = None) -> np.ndarray:
-        """Logits $[n, C]$ of some nodes $[n]$, or of all, with other `mapped` $[N, H]$."""
+        """Logits $[n, C]$ of some nodes $[n]$ (default: all) for another `mapped` $[N, H]$."""
         ids = None if nodes is None else torch.from_numpy(nodes)
         parts = torch.from_numpy(mapped).split([m.mapped.shape[1] for m in self.members], dim=1)
         pairs = zip(self.members, parts, strict=True)
         return self._combined([member.reader.read(ids, part).logits for member, part in pairs])
 
     def predict_edges(self, edge_index: Tensor) -> np.ndarray:
-        """Logits $[N, C]$ with other edges, in the same graphs."""
+        """Logits $[N, C]$ with other edges."""
         graph = torch.from_numpy(self.graph)
         readers = [member.reader.with_edges(edge_index, graph) for member in self.members]
         return self._combined([reader.read().logits for reader in readers])
@@ -141,12 +141,13 @@ class DiagnosedGraph:
         return np.asarray(self.combine(logits).double().numpy())
 
 
-def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) -> DiagnosedGraph:
-    """A user's graph, checked as for `predict`, with the edges that the model reads.
+def read_graph(model: NodeClassifier, given: GraphLike, trained_on: bool = False) -> DiagnosedGraph:
+    """Check a graph as `predict` does, and predict it.
 
-    `y`, `environment`, `time`, `batch` and `node_id` of the graph are read where they exist, and
-    `train_mask` if this is the graph that the model was trained on.
+    `y`, `environment`, `time`, `batch` and `node_id` of the graph are used if they exist.
+    `train_mask` is only used for the training graph.
     """
+    data = model.open_graph(given)
     reader = model.prepare(data)
     own, n = reader.own, reader.own.num_nodes
     held_out = np.ones(n, dtype=bool)
@@ -159,7 +160,7 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
     y, time = class_numbers(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
     readers: list[Any] = reader.readers if isinstance(reader, EnsembleReader) else [reader]
-    combine = reader.method.combine if isinstance(reader, EnsembleReader) else _only
+    combine = reader.method.combine if isinstance(reader, EnsembleReader) else _single
     return DiagnosedGraph(
         members=[MappedMember.of(one) for one in readers],
         combine=combine,
@@ -179,14 +180,15 @@ def read_graph(model: NodeClassifier, data: AnyGraph, trained_on: bool = False) 
     )
 
 
-def _only(logits: list[Tensor]) -> Tensor:
+def _single(logits: list[Tensor]) -> Tensor:
     return logits[0]
 
 
 def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
-    """The same graph for a model that reads `mapped` features $[N, H]$ in place of its own.
+    """A reader of the same graph that starts from the output $[N, H]$ of the first layer.
 
-    The first map is linear: it is applied once, and a change of columns changes what they add.
+    The first layer is linear, so it is applied once. A change of columns only changes their
+    contribution to the output.
     """
 
     def add_bias(x: Any, bias: Tensor | None = None) -> Any:
@@ -201,7 +203,7 @@ def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
 
 
 def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
-    """$x_J W_J$ $[N, H]$ of some columns J of features $[N, D]$ and rows of a map $[D, H]$."""
+    """$x_J W_J$ $[N, H]$ for some columns J of features $[N, D]$ and weights $[D, H]$."""
     if isinstance(x, ShiftedFeatures):
         offset = x.offset.numpy()[:, columns] @ first_map[columns]
         member = as_matrix(x.member)
@@ -210,7 +212,7 @@ def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
 
 
 def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
-    """Place $[N]$ of each label among the classes; -1: no label, C: a label not among them."""
+    """Class index $[N]$ of each label; -1 without a label, C for an unknown class."""
     if y is None:
         return np.full(num_nodes, -1)
     numbers, known = match_classes(y, num_nodes, classes)
@@ -218,19 +220,21 @@ def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
 
 
 def _times(time: Any, num_nodes: int) -> np.ndarray | None:
-    """Times $[N]$, where every node has one: they only show what environments agree with."""
+    """Times $[N]$, or None if a node has no valid time; they are only used for comparison."""
     try:
         return None if time is None else check_times(time, num_nodes)
     except InputError:
         return None
 
 
-def sample(size: int, most: int, random: np.random.Generator) -> np.ndarray:
-    """All of `size` rows, or `most` of them drawn without replacement, in order."""
-    return np.sort(random.choice(size, most, replace=False)) if size > most else np.arange(size)
+def sample(size: int, max_size: int, random: np.random.Generator) -> np.ndarray:
+    """Sorted row numbers: all `size` rows, or a random sample of `max_size` of them."""
+    if size <= max_size:
+        return np.arange(size)
+    return np.sort(random.choice(size, max_size, replace=False))
 
 
 def as_matrix(values: Tensor | SparseMatrix) -> Matrix:
-    """A tensor on the CPU, sparse or not, as a matrix."""
+    """Convert a dense or sparse CPU tensor to a matrix."""
     values = values.csr if isinstance(values, SparseMatrix) else values
     return to_scipy(values) if values.layout == torch.sparse_csr else np.asarray(values.numpy())

@@ -1,8 +1,10 @@
-"""A model for your graph, in scikit-learn's shape: fit, predict, save, load."""
+"""`NodeClassifier`: a model for your graph, in the style of scikit-learn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,71 +18,89 @@ from torch import Tensor
 
 from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
+from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet
+from canet.data.task import ShiftTask
 from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.fitting import class_weights, settings_of, train_model
-from canet.estimator.reference import build_reference
+from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, Auto
+from canet.methods import METHODS, Auto, Backbone, Method
 from canet.nn.model import Prediction
 from canet.settings import describe_settings
-from canet.training import METRICS
+from canet.training import METRICS, Callback
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.util.files import digest_of
 from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
 
+PATIENCE = 100
+"""Default number of epochs without a better validation score after which training stops."""
+
 
 class NodeClassifier(ClassifierMixin, BaseEstimator):
-    """Learns the classes of a graph's nodes, and predicts those of this graph or another.
+    """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
-        method: `auto`, which tries several models and averages those that do best on parts of the
-            training data that were held out; or the name of a method, see `canet methods`.
-        backbone: Name of a backbone, see `canet backbones`; gcn where None. `auto` chooses it.
-        epochs: Passes over the training nodes; the method's default where None.
-        preset: How many models `auto` tries: `fast`, `robust` or `best`.
-        time_limit: Seconds after which `auto` tries no further model; None: no limit.
-        n_jobs: Trainings of `auto` at a time, in processes.
-        ray: Address of a Ray cluster that trains for `auto`, or `auto` for the one that runs here.
-        checkpoints: Folder where `auto` keeps what it has trained: a fit that was stopped continues
-            there. Remove it when the model is saved. None: nothing is kept.
-        metric: What the epoch is selected by, and `score` computes: `accuracy`, `macro_f1`, or
-            `roc_auc` for two classes.
-        class_weight: Weights of the classes in the supervised loss, {class: weight}; `balanced` is
-            inversely as they are frequent; None: all the same.
-        undirected: Whether each edge is read both ways (True) or as given (False); None is as
-            given, with a warning if hardly any edge has its reverse.
-        device: `auto` (a GPU where there is one), `cpu` or `cuda`.
-        random_state: Seed of the validation set, where one is made, and of training.
-        verbose: 1 shows progress, 0 nothing.
-        **settings: The method's settings by the names that `canet methods` shows, such as
-            `hidden=32` or `tau=2`.
+        method: `auto`, which tries several models and averages those that do best on held-out
+            parts of the training data; the name of a method, see `canet methods`; or a subclass
+            of :class:`canet.methods.Method`.
+        backbone: Name of a backbone, see `canet backbones`, or a :class:`canet.nn.Backbone`.
+            None: gcn. `auto` chooses the backbone itself.
+        epochs: Passes over the training nodes. None: the default of the method.
+        patience: Stop training after this number of epochs without a better validation score.
+            0: train for all epochs.
+        metric: The metric that selects the best epoch and that `score` returns: `accuracy`,
+            `macro_f1`, or `roc_auc` for two classes.
+        class_weight: Weights of the classes in the supervised loss, {class: weight}. `balanced`:
+            inversely proportional to the class frequencies. None: equal weights.
+        undirected: True reads each edge in both directions, False as given. None: as given, with a
+            warning if few edges have a reverse edge.
+        preset: Number of models that `auto` tries: `fast`, `robust` or `best`.
+        time_limit: Seconds after which `auto` starts no further model. None: no limit.
+        n_jobs: Number of processes in which `auto` trains.
+        ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
+        checkpoints: Folder for the finished trainings of `auto`: if `fit` is interrupted, the next
+            call with the same folder continues. Delete it after saving the model.
+        device: `auto` (a GPU if there is one), `cpu` or `cuda`.
+        random_state: Seed of training and of a random validation set.
+        verbose: 1 shows a progress bar, 0 shows nothing.
+        callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
+            `epoch`, `epochs`, `loss` and `valid` (the validation score).
+        **settings: Settings of the method, such as `hidden=32`; see `canet methods NAME`.
 
-    After fit:
-        - `classes_` $[C]$, ascending: the labels of the training nodes
-        - `n_features_in_`, D; `feature_names_in_` $[D]$ and `encoding_` for a graph from tables
-        - `method_`: the trained method, whose `model` is the network; for `auto` an ensemble
-        - `settings_`: all settings, by name
-        - `candidates_`: what `auto` has tried, in the order of training; `leaderboard` shows it
-        - `scores_`: `train`, `valid`, and `test` where there is a test set, between 0 and 1
-        - `history_`: loss and validation score of every epoch; `selected_epoch_`, from 1. For
-          `auto` they are empty and 0
-        - `environments_seen_`: names of the environments that the method was given, or None
-        - `findings_`: the columns that interventions shift, where there are any
-        - `reference_`: the sample of the training graph that `novelty_score` compares with
+    Attributes:
+        classes_: The labels of the training nodes $[C]$, in ascending order.
+        n_features_in_: Number of feature columns D.
+        feature_names_in_: Their names $[D]$, if the graph was read from tables.
+        encoding_: How table columns become features; None for a graph of arrays.
+        method_: The trained method, whose `model` is the network; an ensemble for `auto`.
+        settings_: All settings by name.
+        candidates_: The models that `auto` tried; see `leaderboard`.
+        scores_: The metric, between 0 and 1, on `train`, `valid` and, if there is a test set,
+            `test`.
+        history_: Loss and validation score of every epoch; empty for `auto`.
+        selected_epoch_: The epoch with the best validation score, from 1; 0 for `auto`.
+        environments_seen_: Names of the environments that the method used, or None.
+        findings_: The columns that interventions shift, or None.
+        data_: Size and digest of the training data.
+        reference_: A sample of the training graph, for `novelty_score` and `canet.diagnose`; None
+            if the model was saved with `keep_reference=False`.
+        diagnosis_: The text of the last `canet.diagnose` of this model, or None.
     """
 
     def __init__(
         self,
-        method: str = "auto",
-        backbone: str | None = None,
+        method: str | type[Method] = "auto",
+        backbone: str | Backbone | None = None,
         *,
         epochs: int | None = None,
+        patience: int = PATIENCE,
         metric: str = "accuracy",
         class_weight: dict[Any, float] | str | None = None,
         undirected: bool | None = None,
@@ -91,12 +111,14 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         checkpoints: str | Path | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
-        verbose: int = 1,
+        verbose: int = 0,
+        callbacks: Sequence[Callback] | None = None,
         **settings: Any,
     ) -> None:
         self.method = method
         self.backbone = backbone
         self.epochs = epochs
+        self.patience = patience
         self.metric = metric
         self.class_weight = class_weight
         self.undirected = undirected
@@ -108,17 +130,20 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.callbacks = callbacks
         for name, value in settings.items():
             self._check_setting(name)
             setattr(self, name, value)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, and the settings that were given."""
+        """Return the parameters, with the settings that were passed."""
         return super().get_params(deep) | self._given_settings()
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters and settings; an unknown name is an error that suggests the nearest."""
+        """Set parameters and settings; an unknown name is an error."""
         own = self._get_param_names()
+        if "method" in params:
+            self.method = params["method"]
         for name in params:
             if name not in own:
                 self._check_setting(name)
@@ -127,7 +152,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn should know: the input is a graph, not a table."""
+        """Return the tags of scikit-learn: the input is a graph, not a table."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
@@ -135,27 +160,28 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        data: Any,
-        train: Any = None,
-        valid: Any = None,
-        environment: Any = None,
-        time: Any = None,
-        graph: Any = None,
+        data: AnyGraph,
+        train: NodeSet | None = None,
+        valid: NodeSet | None = None,
+        environment: Column | None = None,
+        time: Column | None = None,
+        graph: Column | None = None,
     ) -> Self:
-        """Train on a PyG `Data` with `x`, `edge_index` and `y`, which is left unchanged.
+        """Train on a PyG `Data` with `x`, `edge_index` and `y`, which is not changed.
 
-        What is not given is taken from the graph's own `train_mask`, `val_mask`, `environment`,
-        `time` and `batch`; nodes of its `test_mask` are scored and not learned from. Nodes without
-        label (-1, NaN, None) are part of the graph and of no set. Without a validation set, or with
-        a `val_mask` of no node, one is made of a fifth of the training nodes: the latest where
-        there are times, else at random, the same share of each class.
+        Arguments that are not passed are read from `train_mask`, `val_mask`, `environment`, `time`
+        and `batch` of the graph. Nodes in `test_mask` are scored, but not used in training. Nodes
+        without a label (-1, NaN, None) are part of the graph, but of no split. If there is no
+        validation set, a fifth of the training nodes is held out: the latest nodes if there are
+        times, otherwise a random sample of each class.
 
         Args:
-            data: The graph. `x` $[N, D]$ is dense or sparse, `y` $[N]$ integers or strings.
-            train, valid: Masks $[N]$ or node ids; all labelled nodes where there are none.
-            environment: Integers or strings $[N]$, for methods that need them.
-            time: Numbers or dates $[N]$.
-            graph: Number or name $[N]$ of each node's graph, where several come in one.
+            data: The graph: `x` $[N, D]$ dense or sparse, `y` $[N]$ integers or strings. To train
+                on files, pass `canet.read_graph(path, label=...)`.
+            train, valid: Masks $[N]$ or node ids. By default all labelled nodes are for training.
+            environment: Environment of each node $[N]$, integers or strings.
+            time: Time of each node $[N]$, numbers or dates.
+            graph: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
         """
         settings = settings_of(self, self._given_settings())
         seed = self._seed()
@@ -178,26 +204,36 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.settings_ = asdict(settings)
         self.candidates_ = run.result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
-        self.scores_ = {names[k]: score for k, score in run.result.scores.items()}
+        self.scores_ = {names[split]: score for split, score in run.result.scores.items()}
         self.history_ = run.history
         self.selected_epoch_ = run.result.selected_epoch
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
         self._set_encoding(data.get("encoding"))
-        self.reference_ = reference
+        self.data_ = describe_data(task)
+        self.reference_: Reference | None = reference
+        self.diagnosis_: str | None = None
         return self
 
     @property
+    def method_name(self) -> str:
+        """Name of the method."""
+        return self.method if isinstance(self.method, str) else self.method.name
+
+    @property
     def backbone_name(self) -> str:
-        """The backbone: `backbone`, or what None stands for."""
+        """Name of the backbone."""
+        if isinstance(self.backbone, Backbone):
+            return self.backbone.name
         return self.backbone or (Auto.name if self.method == Auto.name else "gcn")
 
     def leaderboard(self) -> list[dict[str, Any]]:
-        """What `auto` has tried, the best first: a row for each model, such as for a pandas table.
+        """Return the models that `auto` tried, the best first, one dict per model.
 
-        `rating` is what models are chosen by: the mean of `validation` and of the mean score on the
-        parts that were held out, which come next. All scores are between 0 and 1. `weight` is a
-        model's share in the average that predicts.
+        `pandas.DataFrame(model.leaderboard())` shows them as a table. Models are chosen by their
+        `rating`: the mean of the `validation` score and of the mean score on the held-out parts,
+        whose columns come next. `weight` is the weight of a model in the average that predicts; 0
+        if it is not used. All scores are between 0 and 1.
         """
         check_is_fitted(self)
         return [
@@ -212,70 +248,128 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             for one in sorted(self.candidates_, key=lambda one: -one.rating)
         ]
 
-    def prepare(self, data: Any, graph: Any = None) -> Reader:
-        """Check and normalise a graph once, to pass it in place of `data` to several calls."""
+    def open_graph(self, data: GraphLike) -> AnyGraph:
+        """Return a graph with the feature columns that the model was trained on.
+
+        A path is read. A graph from `canet.read_graph` whose columns were encoded differently is
+        read again from its file. A PyG `Data` of arrays is returned as it is.
+        """
+        from canet.data.graph_files import Roles, read_columns  # needs pyarrow
+
+        check_is_fitted(self)
+        if isinstance(data, str | Path):
+            return read_columns(data, Roles(), self.encoding_)
+        encoding = data.get("encoding") if hasattr(data, "get") else None
+        if encoding is None or encoding == self.encoding_:
+            return data
+        if self.encoding_ is None:
+            raise InputError(
+                "the model was trained on arrays, but this graph was read from tables: pass a Data "
+                "with the feature columns of training"
+            )
+        source = data.get("source")
+        if source is None or source.x is not data.x:
+            raise InputError(
+                "the feature columns of this graph differ from those of training, and x was changed "
+                "after reading: read the graph with canet.read_graph(..., encoding=model.encoding_)"
+            )
+        again = read_columns(source.path, source.roles, self.encoding_)
+        if again.x.shape[0] != data.x.shape[0]:
+            raise InputError(f"'{source.path}' has changed since it was read: read it again")
+        opened = copy(data)
+        opened.x, opened.encoding = again.x, again.encoding
+        return opened
+
+    def prepare(self, data: GraphLike | Reader, graph: Column | None = None) -> Reader:
+        """Check and normalise a graph once; pass the result instead of `data` to several calls."""
         check_is_fitted(self)
         if isinstance(data, GraphReader | EnsembleReader):
             if data.method is not self.method_:
-                raise InputError("the graph was prepared by another model: prepare it with this")
+                raise InputError(
+                    "the graph was prepared by another model: call prepare of this one"
+                )
             return data
-        prepared = prepare_graph(data, graph, bool(self.undirected))
-        own = prepared.own
-        given = data.get("encoding")
-        if given is not None and given != self.encoding_:
-            fix = "read it with canet.read_graph(…, encoding=model.encoding_)"
-            if self.encoding_ is None:
-                fix = "the model was trained on arrays, so give it arrays with the same columns"
-            raise InputError(f"columns were encoded differently in training: {fix}")
-        if own.x.shape[1] != self.n_features_in_:
+        opened = self.open_graph(data)
+        prepared = prepare_graph(opened, graph, bool(self.undirected))
+        width = prepared.own.x.shape[1]
+        if width != self.n_features_in_:
             raise InputError(
-                f"X has {own.x.shape[1]} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input: give the same columns in the same order"
+                f"X has {width} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input: pass the columns of training, in the "
+                "same order"
             )
-        return self._reader(self.method_, prepared, data.get("y"))
+        return self._reader(self.method_, prepared, opened.get("y"))
 
-    def forward(self, data: Any, nodes: Any = None, graph: Any = None) -> Prediction:
-        """Logits $[n, C]$, embedding $[n, H]$ and environments of one pass; as `predict`."""
+    def forward(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> Prediction:
+        """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, graph)
         ids = None if nodes is None else check_nodes(nodes, reader.own.num_nodes, "nodes")
         return reader.read(ids)
 
-    def predict(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
-        """The likeliest class $[n]$ of each node, or of some: of the training graph or another.
+    def predict(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> np.ndarray:
+        """Return the most likely class $[n]$ of each node.
 
         Args:
-            data: A PyG `Data` with `x` $[N, D]$ and `edge_index`, or what `prepare` returned.
-            nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict; all where None.
+            data: The training graph or another one: a PyG `Data` with `x` $[N, D]$ and
+                `edge_index`, the path of a graph, or the result of `canet.read_graph` or `prepare`.
+            nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict. None: all nodes.
             graph: As in `fit`.
         """
         logits = self.forward(data, nodes, graph).logits
         return self.classes_[logits.argmax(dim=1).numpy()]
 
-    def predict_proba(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
-        """Probability $[n, C]$ of each of `classes_`; arguments as `predict`."""
+    def predict_proba(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> np.ndarray:
+        """Return the probability of each class $[n, C]$; arguments as `predict`."""
         return probabilities_of(self.forward(data, nodes, graph).logits)
 
-    def predictor(self, data: Any, graph: Any = None) -> Callable[[Any], np.ndarray]:
-        """`predict_proba` as a function of the features alone, for one graph.
+    def predictor(
+        self, data: GraphLike | Reader, graph: Column | None = None
+    ) -> Callable[[Any], np.ndarray]:
+        """Return `predict_proba` as a function of the features $[N, D]$ alone, for one graph.
 
-        What depends on the edges is computed once, so that many changes of `x` $[N, D]$ are quick.
+        The edges are processed once, so that many calls with other features are fast.
         """
         reader = self.prepare(data, graph)
         return lambda x: probabilities_of(reader.read(x=check_features(x)).logits)
 
-    def decision_function(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
-        """Logits $[n, C]$; of two classes the second's less the first's $[n]$."""
+    def decision_function(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> np.ndarray:
+        """Return the logits $[n, C]$, or for two classes the difference of the logits $[n]$."""
         logits: np.ndarray = self.forward(data, nodes, graph).logits.double().numpy()
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def score(self, data: Any, nodes: Any = None, graph: Any = None) -> float:
-        """The metric, between 0 and 1, on the labelled nodes of a graph, or on some of them.
+    def score(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> float:
+        """Return the metric, between 0 and 1, on the labelled nodes; arguments as `predict`.
 
-        A label that was not in training counts as wrong.
+        A label that did not occur in training counts as wrong.
         """
         reader = self.prepare(data, graph)
         if reader.y is None:
-            raise InputError("y is missing: scoring needs labels")
+            raise InputError("y is missing: score needs labels in data.y")
         y, known = match_classes(reader.y, reader.own.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
@@ -284,51 +378,97 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             chosen &= among
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
-            raise InputError("no node has a label to score against: put the labels into data.y")
+            raise InputError("none of the nodes has a label: score needs labels in data.y")
         logits, y = reader.read(ids).logits, y[ids]
         if (y < 0).any():
             if self.metric == "roc_auc":
-                raise InputError("roc_auc is for the two classes of training: y has another one")
+                raise InputError("y contains a third class, but roc_auc is for two classes")
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y))
 
-    def environments(self, data: Any, nodes: Any = None, graph: Any = None) -> list[np.ndarray]:
-        """Posterior $[n, K]$ of the pseudo environments at each layer; arguments as `predict`."""
+    def environments(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> list[np.ndarray]:
+        """Return the posterior $[n, K]$ of the pseudo-environments of each layer.
+
+        Only for method `canet`; arguments as `predict`.
+        """
         found = self.forward(data, nodes, graph)
         if not found.environments:
-            raise InputError(f"method '{self.method}' infers no environments: method 'canet' does")
+            raise InputError(
+                f"method '{self.method_name}' infers no environments: use method 'canet'"
+            )
         n = found.logits.shape[0]
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
 
-    def embed(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
-        """Representation $[n, H]$ that the last linear map reads; arguments as `predict`."""
+    def embed(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> np.ndarray:
+        """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
         return self.forward(data, nodes, graph).embedding.numpy()
 
-    def novelty_score(self, data: Any, nodes: Any = None, graph: Any = None) -> np.ndarray:
-        """How unlike the training nodes each node is $[n]$; arguments as `predict`.
+    def novelty_score(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> np.ndarray:
+        """Return how far each node $[n]$ is from the training nodes; arguments as `predict`.
 
-        The share of validation nodes that are nearer to training nodes than it is, by their
-        representations: 0.5 is the usual, 1 further than all.
+        The score is the share of validation nodes that are closer to the training nodes, measured
+        on the representations: about 0.5 on average without shift, 1 if a node is farther away than
+        all validation nodes.
         """
         embedding = self.forward(data, nodes, graph).embedding
-        return self.reference_.novelty_score(embedding).numpy()
+        return self.reference().novelty_score(embedding).numpy()
+
+    def reference(self) -> Reference:
+        """Return the sample of the training graph, or raise an error if it was not saved."""
+        check_is_fitted(self)
+        if self.reference_ is None:
+            raise InputError(
+                "the model was saved with keep_reference=False, without the sample of training "
+                "nodes that novelty_score and diagnose compare with: save it with that sample"
+            )
+        return self.reference_
 
     def column_screen(self) -> ColumnScreen | None:
-        """Which columns shift between groups of training nodes, computed from the sample of them.
+        """Find the columns that shift between groups of training nodes, in the reference sample.
 
-        None where nodes or columns are too few.
+        None if there are too few nodes or columns.
         """
-        check_is_fitted(self)
-        there, encoding = self.reference_, self.encoding_
+        sample, encoding = self.reference(), self.encoding_
         source = None if encoding is None else encoding.sources
         settings = getattr(self.method_, "settings", None)
-        return screen_columns(there.x, there.y, there.environment, settings, source)
+        return screen_columns(sample.x, sample.y, sample.environment, settings, source)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to a folder, for `canet.load`: JSON and safetensors, no pickle."""
+    def save(self, path: str | Path, keep_reference: bool = True) -> None:
+        """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.
+
+        The folder holds `model.json` (parameters, settings, classes, names and encoding of the
+        columns, scores), `weights-*.safetensors`, `reference-*.safetensors` and `MODEL_CARD.md`, a
+        summary for people. The encoding includes the categories of text columns.
+
+        Args:
+            path: The folder. An earlier model in it is replaced.
+            keep_reference: Whether to store up to 5,000 training nodes (features, labels,
+                representations) that `novelty_score` and `canet.diagnose` need. Pass False if
+                training rows must not leave your machine.
+        """
         check_is_fitted(self)
-        save_classifier(self, Path(path))
+        save_classifier(self, Path(path), keep_reference)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str | None = None) -> Self:
+        """Load a model from a folder; see `canet.load`."""
+        return load_classifier(cls, Path(path), device)
 
     @staticmethod
     def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
@@ -347,39 +487,49 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             return int(check_random_state(self.random_state).randint(2**31))
         return checked_seed(self.random_state, "random_state")
 
+    def _setting_names(self) -> set[str]:
+        """Return the names of all settings that are not parameters."""
+        methods = [*METHODS.values(), *([] if isinstance(self.method, str) else [self.method])]
+        names = {name for method in methods for name in describe_settings(method.settings_type)}
+        return names - set(self._get_param_names())
+
     def _given_settings(self) -> dict[str, Any]:
-        names = sorted(_setting_names())
+        names = sorted(self._setting_names())
         return {name: getattr(self, name) for name in names if name in vars(self)}
 
-    @staticmethod
-    def _check_setting(name: str) -> None:
-        if name not in _setting_names():
-            known = [*NodeClassifier._get_param_names(), *sorted(_setting_names())]
-            raise InputError(str(unknown_name("parameter", name, known)))
+    def _check_setting(self, name: str) -> None:
+        names = sorted(self._setting_names())
+        if name not in names:
+            raise unknown_name("parameter", name, [*self._get_param_names(), *names])
 
 
 def probabilities_of(logits: Tensor) -> np.ndarray:
-    """Probability $[n, C]$ of each class for logits $[n, C]$."""
+    """Return the probability of each class $[n, C]$ for logits $[n, C]$."""
     return logits.double().softmax(dim=1).numpy()
 
 
 def load(path: str | Path, device: str | None = None) -> NodeClassifier:
-    """The model that `NodeClassifier.save`, or `canet fit`, wrote to a folder.
+    """Load a model from the folder that `NodeClassifier.save` or `canet fit` wrote.
 
     Args:
         path: The folder.
-        device: Where to compute, `auto`, `cpu` or `cuda`; where None as when it was saved, or a
-            CPU where its GPU is missing.
+        device: `auto`, `cpu` or `cuda`. None: the device of training, or the CPU if this machine
+            has no GPU.
 
     Raises:
-        ChecksumError: A file is not what was written.
-        MissingFileError: There is no model, or one of its files is missing.
-        VersionError: Another version wrote it, with names that this one does not know.
+        ChecksumError: The content of a file has changed.
+        MissingFileError: The folder has no model, or a file is missing.
+        VersionError: The model needs another version of canet.
     """
-    return load_classifier(NodeClassifier, Path(path), device)
+    return NodeClassifier.load(path, device)
 
 
-def _setting_names() -> set[str]:
-    """Names of all methods' settings, but for those that are parameters."""
-    every = {name for m in METHODS.values() for name in describe_settings(m.settings_type)}
-    return every - set(BaseEstimator._get_param_names.__func__(NodeClassifier))
+def describe_data(task: ShiftTask) -> dict[str, Any]:
+    """Return size and digest of the training data, for the model card."""
+    sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
+    return {
+        "nodes": task.num_nodes,
+        "edges": task.data.edge_index.shape[1],
+        **{name: nodes.numel() for name, nodes in sizes.items()},
+        "digest": digest_of(json.dumps(task.digest.to_json(), sort_keys=True).encode()),
+    }

@@ -1,4 +1,4 @@
-"""What `fit` does with a classifier's parameters: settings, class weights, training."""
+"""Steps of `NodeClassifier.fit`: settings, class weights and training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from canet.choice import AutoTrainer
 from canet.data.task import ShiftTask
 from canet.errors import InputError
-from canet.methods import Auto, AutoSettings, Settings, check_backbone
+from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.presets import changed
 from canet.training import Run, Trainer
 from canet.training.prepared import PreparedGraph
@@ -23,13 +23,16 @@ from canet.util.progress import Display
 
 
 def settings_of(model: Any, given: dict[str, Any]) -> Settings:
-    """The settings of a classifier's method, with those that were given."""
-    changes = given if model.epochs is None else given | {"epochs": model.epochs}
+    """Return the settings of the method of a classifier, with the given ones; check them."""
+    changes = given | {"patience": model.patience}
+    changes |= {} if model.epochs is None else {"epochs": model.epochs}
     if model.method != Auto.name:
-        check_backbone(model.backbone_name)
+        get_backbone(model.backbone or "gcn")
         return changed(model.method, changes)
     if model.backbone is not None:
-        raise InputError("method 'auto' chooses the backbone: leave it out, or name a method")
+        raise InputError("method 'auto' chooses the backbone: leave out backbone, or pass a method")
+    if model.callbacks and (model.n_jobs > 1 or model.ray):
+        raise InputError("callbacks need n_jobs=1 and no Ray: they are called in this process")
     return changed(model.method, changes | {"preset": model.preset})
 
 
@@ -42,19 +45,20 @@ def train_model(
     display: Display,
     prepared: PreparedGraph,
 ) -> Run:
-    """The trained method of a classifier, or the ensemble that `auto` chooses."""
+    """Train the method of a classifier, or the ensemble that `auto` chooses."""
     if isinstance(settings, AutoSettings):
         return _choose(model, task, settings, weights, seed, display)
     trainer = Trainer(
         task,
         model.method,
-        model.backbone_name,
+        model.backbone or "gcn",
         settings,
         model.device,
         class_weight=weights,
         threads=torch.get_num_threads(),
+        callbacks=model.callbacks or (),
     )
-    report = display.training_callback(f"{model.method}-{model.backbone_name}")
+    report = display.training_callback(f"{model.method_name}-{model.backbone_name}")
     run = trainer.run(seed, on_progress=report)
     prepared.graphs[run.method.model.operators] = trainer.fields.graph()
     return run
@@ -72,7 +76,9 @@ def _choose(
     threads = torch.get_num_threads() if pool is None else 1
     with pool or nullcontext():
         limits = model.time_limit, pool
-        trainer = AutoTrainer(task, settings, model.device, weights, threads, *limits)
+        trainer = AutoTrainer(
+            task, settings, model.device, weights, threads, *limits, callbacks=model.callbacks or ()
+        )
         folder = None
         if model.checkpoints is not None:
             folder = Path(model.checkpoints) / trainer.config(seed).name / f"seed-{seed}"
@@ -81,7 +87,7 @@ def _choose(
 
 
 def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
-    """Weights $[C]$ for the classes $[C]$ and the class ids $[n]$ of the training nodes."""
+    """Return the weight of each class $[C]$ for the class ids $[n]$ of the training nodes."""
     if given is None:
         return None
     try:
@@ -89,9 +95,9 @@ def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
         tensor = torch.tensor(weights, dtype=torch.float32)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"class_weight {str(given)[:60]!r} does not fit ({error}): give 'balanced' or "
+            f"class_weight {str(given)[:60]!r} is not valid ({error}): pass 'balanced' or "
             "{class: weight}"
         ) from error
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
-        raise InputError("class_weight must have numbers from 0 on, not all of them 0")
+        raise InputError("class_weight must be numbers ≥ 0, and at least one of them > 0")
     return tensor

@@ -19,10 +19,10 @@ FILES = (".csv", ".parquet")
 
 
 def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
-    """Columns of a graph's predictions, each $[N]$, in the order of its nodes.
+    """Return the predictions for a graph as columns $[N]$, in the order of its nodes.
 
-    `id`; `prediction`, the likeliest class; `probability_CLASS` of each class; and
-    `novelty_score`, as `NodeClassifier.novelty_score` says.
+    `id`; `prediction`, the most likely class; `probability_CLASS` for each class; and
+    `novelty_score`, unless the model was saved without its reference sample.
     """
     found = model.forward(data)
     probabilities = probabilities_of(found.logits)
@@ -32,21 +32,23 @@ def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
         "prediction": model.classes_[probabilities.argmax(axis=1)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
-    unlike = model.reference_.novelty_score(found.embedding)
-    return table | {"novelty_score": unlike.numpy()}
+    if model.reference_ is None:
+        return table
+    return table | {"novelty_score": model.reference_.novelty_score(found.embedding).numpy()}
 
 
 def summarise(
     model: NodeClassifier, data: AnyGraph, table: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
-    """How many nodes each class got, how unlike training they are, and the score where known."""
+    """Return counts of the predicted classes, mean novelty score, and the score if known."""
     names, counts = np.unique(table["prediction"], return_counts=True)
     probabilities = [table[f"probability_{c}"] for c in model.classes_]
+    novelty = float(np.mean(table["novelty_score"])) if "novelty_score" in table else None
     summary: dict[str, Any] = {
         "nodes": len(table["id"]),
         "predictions": dict(zip(map(str, names), counts.tolist(), strict=True)),
         "mean_confidence": float(np.max(probabilities, axis=0).mean()),
-        "novelty_score": float(np.mean(table["novelty_score"])),
+        "novelty_score": novelty,
         "metric": model.metric,
         "score": None,
         "labelled": 0,
@@ -59,13 +61,13 @@ def summarise(
 
 
 def check_target(path: Path) -> None:
-    """Raise an error unless the file's ending is one of those that can be written."""
+    """Raise an error if the file is neither .csv nor .parquet."""
     if path.suffix not in FILES:
-        raise InputError(f"cannot write '{path.name}': name a file that ends in .csv or .parquet")
+        raise InputError(f"cannot write '{path.name}': the file name must end in .csv or .parquet")
 
 
 def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write columns as CSV or Parquet, by the file's ending, atomically."""
+    """Write columns as CSV or Parquet, depending on the file name, atomically."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""A fitted classifier ↔ a folder: JSON and safetensors, no pickle."""
+"""Write a fitted classifier to a folder and read it: JSON and safetensors, no pickle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 
 from canet.choice import Ensemble
 from canet.errors import CanetError, VersionError
+from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
-from canet.methods import Method, check_backbone, get_method
+from canet.methods import Method, get_backbone, get_method
 from canet.settings import override
 from canet.store.model_folder import ModelFile, read_model, write_model
 from canet.training.trainer import pick_device, versions
@@ -28,13 +29,16 @@ LEARNED = (
     "selected_epoch",
     "environments_seen",
     "findings",
+    "data",
+    "diagnosis",
 )
-"""What a file has under the same name as the model, which ends it in an underscore."""
+"""Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
 
 
-def save_classifier(model: Any, folder: Path) -> None:
-    """Write a fitted `NodeClassifier` to a folder."""
-    params = model.get_params() | {"checkpoints": None}
+def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
+    """Write a fitted `NodeClassifier` to a folder, with or without its reference sample."""
+    names = {"method": model.method_name, "backbone": model.backbone and model.backbone_name}
+    params = model.get_params() | names | {"checkpoints": None, "callbacks": None}
     if isinstance(model.class_weight, dict):
         params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
     if not isinstance(model.random_state, int | np.integer | None):
@@ -48,14 +52,16 @@ def save_classifier(model: Any, folder: Path) -> None:
         versions=versions(),
         **{name: getattr(model, f"{name}_") for name in LEARNED},
     )
-    tensors = {"weights": model.method_.state_dict(), "reference": model.reference_.tensors()}
-    write_model(folder, file, tensors)
+    tensors = {"weights": model.method_.state_dict()}
+    if keep_reference and model.reference_ is not None:
+        tensors["reference"] = model.reference_.tensors()
+    write_model(folder, file, tensors, model_card(model, "reference" in tensors))
 
 
 def load_classifier(
     model_type: type[Classifier], folder: Path, device: str | None = None
 ) -> Classifier:
-    """The classifier that `save_classifier` wrote; errors as in `canet.load`."""
+    """Read the classifier that `save_classifier` wrote; errors as in `canet.load`."""
     file, tensors = read_model(folder)
     params = dict(file.params)
     if isinstance(params["class_weight"], list):
@@ -67,8 +73,9 @@ def load_classifier(
         method = _empty_method(model, file)
     except CanetError as error:
         raise VersionError(
-            f"'{folder}' was saved by canet {file.versions['canet']} with what this version does "
-            f"not know ({error}): update canet, or fit the model again"
+            f"'{folder}' was saved by canet {file.versions['canet']}, and this version cannot read "
+            f"it ({error}): update canet, install or import the package that adds the method, or "
+            "fit the model again"
         ) from error
     method.load_state_dict(tensors["weights"], assign=True)
     model.classes_ = np.array(file.classes)
@@ -76,7 +83,8 @@ def load_classifier(
     for name in LEARNED:
         setattr(model, f"{name}_", getattr(file, name))
     model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
-    model.reference_ = Reference.from_tensors(tensors["reference"])
+    sample = tensors.get("reference")
+    model.reference_ = None if sample is None else Reference.from_tensors(sample)
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
 
@@ -88,17 +96,16 @@ def _read_encoding(content: dict[str, Any]) -> Encoding:
 
 
 def _empty_method(model: Any, file: ModelFile) -> Method | Ensemble:
-    """The method of a model, without memory for its weights."""
+    """Return the method of a model, without memory for its weights."""
     sizes = file.num_features, len(file.classes), file.num_environment_labels
     if file.candidates:
         return Ensemble.empty(file.candidates, sizes)
-    method_type, backbone = get_method(model.method), model.backbone_name
-    check_backbone(backbone)
+    method_type, backbone = get_method(model.method), get_backbone(model.backbone_name)
     settings = override(method_type.settings_type(), file.settings)
     with torch.device("meta"):
         return method_type(settings, backbone, *sizes)
 
 
 def _plain(value: Any) -> Any:
-    """A number or text of numpy as Python has it."""
+    """Return a scalar of numpy as a Python object."""
     return value.item() if isinstance(value, np.generic) else value

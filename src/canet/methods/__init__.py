@@ -1,4 +1,4 @@
-"""Methods: one file each, what is minimised."""
+"""Methods: one file each, with the loss that it minimises."""
 
 from pkgutil import resolve_name
 
@@ -6,7 +6,8 @@ from canet.errors import check_name
 from canet.methods.auto import Auto, AutoSettings
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
-from canet.nn import BACKBONES
+from canet.nn import BACKBONES, Backbone, get_backbone
+from canet.util.plugins import add_plugins
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls
@@ -26,40 +27,44 @@ METHODS: dict[str, type[Method]] = {
         ),
     )
 }
+add_plugins("canet.methods", METHODS, Method)
 
 
-EVERY_METHOD: dict[str, type[Method] | type[Auto]] = {Auto.name: Auto, **METHODS}
-"""Also `auto`, which is trained by `canet.choice.AutoTrainer`."""
+def get_method(method: str | type[Method]) -> type[Method]:
+    """Return the class of a method by its name; a class is returned as it is."""
+    if isinstance(method, type) and issubclass(method, Method):
+        return method
+    check_name("method", method, METHODS)
+    return METHODS[method]
 
 
-def get_method(name: str) -> type[Method]:
-    """The method class of a name, or an error that lists the names."""
-    check_name("method", name, METHODS)
-    return METHODS[name]
+def all_methods() -> dict[str, type[Method] | type[Auto]]:
+    """Return all methods by name, with `auto`, which `canet.choice.AutoTrainer` trains."""
+    return {Auto.name: Auto, **METHODS}
 
 
-def describe_method(name: str) -> type[Method] | type[Auto]:
-    """What a method, or `auto`, is called and set by."""
-    check_name("method", name, EVERY_METHOD)
-    return EVERY_METHOD[name]
-
-
-def check_backbone(name: str) -> None:
-    check_name("backbone", name, BACKBONES)
+def describe_method(method: str | type[Method]) -> type[Method] | type[Auto]:
+    """Return the class that names a method, or `auto`, and its settings."""
+    if method == Auto.name:
+        return Auto
+    if isinstance(method, str):
+        check_name("method", method, all_methods())
+    return get_method(method)
 
 
 __all__ = [
     "BACKBONES",
-    "EVERY_METHOD",
     "METHODS",
     "Auto",
     "AutoSettings",
+    "Backbone",
     "Batch",
     "InterventionSettings",
     "Method",
     "Settings",
     "TrainingView",
-    "check_backbone",
+    "all_methods",
     "describe_method",
+    "get_backbone",
     "get_method",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.nn import BACKBONES, Block, Features, GraphModel
+from canet.nn import Backbone, Block, Features, GraphModel, get_backbone
 from canet.nn.blocks import Direction
 from canet.nn.model import Norm
 from canet.settings import check, setting
@@ -157,7 +157,7 @@ class Method(nn.Module):
 
     Args:
         settings: An instance of the class's `settings_type`.
-        backbone: Name of a backbone.
+        backbone: Name of a backbone, or a :class:`Backbone`.
         num_features: $D$.
         num_classes: $C$.
         num_environment_labels: Distinct environment labels of the training nodes.
@@ -178,7 +178,7 @@ class Method(nn.Module):
     def __init__(
         self,
         settings: Any,
-        backbone: str,
+        backbone: str | Backbone,
         num_features: int,
         num_classes: int,
         num_environment_labels: int = 0,
@@ -194,10 +194,12 @@ class Method(nn.Module):
     def setup(self) -> None:
         """Make what the method has beside its model (networks, buffers); most have nothing."""
 
-    def build_model(self, backbone: str, num_features: int, num_classes: int) -> GraphModel:
+    def build_model(
+        self, backbone: str | Backbone, num_features: int, num_classes: int
+    ) -> GraphModel:
         """The model to train: the backbone's plain one unless the method brings its own."""
         s = self.settings
-        return BACKBONES[backbone].plain(
+        return get_backbone(backbone).plain(
             num_features,
             num_classes,
             hidden=s.hidden,

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from canet.methods.base import Batch
 from canet.methods.interventions import InterveningMethod, InterventionSettings
-from canet.nn import CaNet, Environment
+from canet.nn import Backbone, CaNet, Environment
 from canet.nn.environment import EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Propagation
 from canet.settings import setting
@@ -81,7 +81,7 @@ class CaNetMethod(InterveningMethod):
             width = self.settings.hidden * (2 if self.settings.estimator == "graph" else 1)
             self.prior = MixturePrior(len(self.model.estimators), width)
 
-    def build_model(self, backbone: str, num_features: int, num_classes: int) -> CaNet:
+    def build_model(self, backbone: str | Backbone, num_features: int, num_classes: int) -> CaNet:
         s = self.settings
         return CaNet(
             num_features,

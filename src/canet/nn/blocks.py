@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+from weakref import finalize
 
 import torch
 from torch import Tensor
 
+from canet.errors import InputError
 from canet.nn.graphs import Graphs
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 from canet.util.sparse import components
@@ -195,6 +197,34 @@ class Graph:
         chosen = torch.zeros(int(self._graph.max()) + 1, dtype=torch.bool, device=nodes.device)
         chosen[self._graph[nodes]] = True
         return chosen[self._graph]
+
+
+_graphs: dict[tuple[Any, ...], tuple[tuple[int, ...], Graph]] = {}
+
+
+def cached_graph(
+    edge_index: Tensor,
+    num_nodes: int,
+    operators: Sequence[Operator],
+    graph: Tensor | None = None,
+) -> Graph:
+    """Return the :class:`Graph` of a tensor of edges, which is built once and kept as long as the
+    tensor. It is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
+    """
+    key = id(edge_index), num_nodes, tuple(operators), id(graph)
+    given = [t for t in (edge_index, graph) if t is not None]
+    version = tuple(0 if t.is_inference() else t._version for t in given)
+    before, built = _graphs.get(key, (None, None))
+    if built is None or before != version:
+        if built is None:
+            for tensor in given:
+                finalize(tensor, _graphs.pop, key, None).atexit = False
+        if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < num_nodes:
+            wrong = edge_index[(edge_index < 0) | (edge_index >= num_nodes)][0]
+            raise InputError(f"edge_index contains node {wrong}, but x has {num_nodes} rows")
+        built = Graph(edge_index, num_nodes, operators, graph)
+        _graphs[key] = version, built
+    return built
 
 
 def _number_few(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Place]:

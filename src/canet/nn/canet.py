@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.nn.backbones import BACKBONES
+from canet.nn.backbones import Backbone, get_backbone
 from canet.nn.blocks import Block, Operator
 from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKind
 from canet.nn.layer import Branches, LayerInput, Propagation
@@ -31,7 +31,7 @@ class CaNet(GraphModel):
 
     Args:
         num_environments: $K$.
-        backbone: Name of the backbone whose layers the branches are.
+        backbone: Name of the backbone whose layers are the branches, or a :class:`Backbone`.
         estimator: `node` infers environments from a node alone, `graph` also from its neighbours,
             with a symmetric propagation: that of the branches, or one along the edges where they
             have another.
@@ -45,6 +45,7 @@ class CaNet(GraphModel):
     The others as in :class:`GraphModel`.
 
     Shapes:
+        - x $[N, D]$, edge_index $[2, E]$ → logits $[N, C]$
         - x $[n_{src}, D]$, L blocks → :class:`Prediction` with logits $[n, C]$ and L environments
     """
 
@@ -54,7 +55,7 @@ class CaNet(GraphModel):
         num_classes: int,
         *,
         num_environments: int = 3,
-        backbone: str = "gcn",
+        backbone: str | Backbone = "gcn",
         estimator: EstimatorKind = "node",
         tau: float = 1.0,
         propagation: Propagation = "symmetric",
@@ -65,7 +66,9 @@ class CaNet(GraphModel):
         super().__init__(num_features, num_classes, **options)
         self.num_environments = num_environments
         self.branches = nn.ModuleList(
-            BACKBONES[backbone].branches(self.hidden, num_environments, self.direction, propagation)
+            get_backbone(backbone).branches(
+                self.hidden, num_environments, self.direction, propagation
+            )
             for _ in range(self.num_layers)
         )
         gathers = self._branches()[0].gathers
@@ -84,7 +87,7 @@ class CaNet(GraphModel):
         needed = [*self._branches()[0].operators, *(e.operator for e in self._estimators())]
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
-    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+    def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         z = F.relu(self.project(x, self.phi_in.bias))
         estimators = self._estimators()
         environments: list[Environment] = []

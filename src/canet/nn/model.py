@@ -1,16 +1,16 @@
-"""What every model is: (features, blocks) → logits, with a linear map at each end."""
+"""The base of all models: (features, blocks) or (features, edges) → logits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.nn.blocks import Block, Direction, Operator
+from canet.nn.blocks import Block, Direction, Operator, cached_graph
 from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
 from canet.nn.operations import multiply
@@ -86,6 +86,9 @@ class GraphModel(nn.Module):
             al., 2016); `none` leaves it as it is.
 
     Shapes:
+        - x $[N, D]$ (dense or sparse CSR), edge_index $[2, E]$, batch $[N]$ (optional: the graph of
+          each node, for models that read whole graphs) → logits $[N, C]$. The graph is normalised
+          once and reused while `edge_index` exists.
         - x $[n_{src}, D]$ (dense, a :class:`SparseMatrix`, or :class:`ShiftedFeatures`), L blocks
           → :class:`Prediction`
     """
@@ -125,7 +128,23 @@ class GraphModel(nn.Module):
         """Layers with a hidden state after them, which `norm` may normalise."""
         return self.num_layers
 
-    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+    @overload
+    def forward(self, x: Features, blocks: Sequence[Block], /) -> Prediction: ...
+
+    @overload
+    def forward(self, x: Features, edge_index: Tensor, batch: Tensor | None = None) -> Tensor: ...
+
+    def forward(self, x: Features, edge_index: Any, batch: Tensor | None = None) -> Any:
+        if not isinstance(edge_index, Tensor):
+            return self.forward_blocks(x, edge_index)
+        if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
+            x = SparseMatrix.from_torch(x)
+        graph = cached_graph(edge_index, x.shape[0], self.operators, batch)
+        device = self.phi_out.weight.device
+        return self.forward_blocks(x, graph.whole(self.num_layers, device).blocks).logits
+
+    def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+        """Predict the destination nodes of the last block."""
         raise NotImplementedError
 
     def normalise(self, z: Tensor, layer: int) -> Tensor:
@@ -165,12 +184,12 @@ class GraphModel(nn.Module):
 class PlainModel(GraphModel):
     """A backbone without environments, and two hooks for methods that do more than predict.
 
-    `forward` is `project` and then `propagate`.
+    A forward pass is `project`, then `propagate`.
     """
 
     has_residual_links: ClassVar[bool] = True
 
-    def forward(self, x: Features, blocks: Sequence[Block]) -> Prediction:
+    def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         return self.propagate(self.project(x), blocks)
 
     def propagate(

@@ -26,12 +26,13 @@ from canet.util.files import digest_of, write_bytes
 from canet.util.locks import exclusive_lock
 
 MODEL = "model.json"
+CARD = "MODEL_CARD.md"
 TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What model.json says of a model.
+    """The content of model.json.
 
     Args:
         params: The classifier's parameters by name; those of `class_weight` as pairs.
@@ -46,7 +47,9 @@ class ModelFile:
         findings: What the method found in the training nodes.
         encoding: How columns of tables became features; None for a graph from arrays.
         versions: Of canet, Python and torch.
-        candidates: What `auto` has tried; empty for other methods.
+        candidates: The models that `auto` tried; empty for other methods.
+        data: Size and digest of the training data.
+        diagnosis: The text of a diagnosis, or None.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -63,6 +66,8 @@ class ModelFile:
     findings: Findings | None
     encoding: dict[str, Any] | None
     versions: dict[str, str]
+    data: dict[str, Any]
+    diagnosis: str | None = None
     candidates: list[Candidate] = field(default_factory=list)
 
 
@@ -73,14 +78,15 @@ class ModelFolder(SealedFolder):
 
 
 def write_model(
-    folder: Path, model: ModelFile, tensors: Mapping[str, Mapping[str, Tensor]]
+    folder: Path, model: ModelFile, tensors: Mapping[str, Mapping[str, Tensor]], card: str
 ) -> None:
     """Write a model, and replace the one in the folder if there is one.
 
     Args:
         folder: Created if missing. A folder with other files is rejected.
-        model: What model.json says.
+        model: The content of model.json.
         tensors: Name of each file → its tensors.
+        card: The text of MODEL_CARD.md, which has no checksum: people may add to it.
     """
     try:
         check_target(folder)
@@ -91,6 +97,7 @@ def write_model(
                 digest = digest_of(raw)
                 file = f"{name}-{digest[:12]}.safetensors"
                 files[file] = write_bytes(folder / file, raw)
+            write_bytes(folder / CARD, card.encode())
             ModelFolder(folder).write_record(files, asdict(model))
             for path in folder.iterdir():
                 if TENSORS.fullmatch(path.name) and path.name not in files:

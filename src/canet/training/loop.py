@@ -1,13 +1,14 @@
-"""The training loop of one run: epochs that stay on the device, and looks at what they gave.
+"""The training loop of one run.
 
-An epoch is a training step and the validation score. Nothing in it waits for the device or names
-a Python number that changes, so on a GPU it is recorded once, as a CUDA graph, and then replayed:
-on a small graph, launching the kernels one by one would cost many times what they do. Each run has
-a stream and a random generator of its own, so that several runs can share the GPU.
+An epoch is a training step and a validation score. It never waits for the device and depends on no
+Python number that changes. On a GPU an epoch is therefore recorded once as a CUDA graph and then
+replayed: on a small graph, launching the kernels one by one takes many times longer than running
+them. Each run has its own stream and random generator, so that several runs can share a GPU.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,27 +31,30 @@ from canet.store.tensors import (
 from canet.util.signals import received_signal
 
 CHECKPOINT_SECONDS = 30.0
-USUAL_SECONDS = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
-EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, where looking at a number waits for the device
-EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the optimiser's state
+CHECKPOINT_COST = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
+EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, where reading a number waits for the device
+EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the state of the optimiser
 
 _compiled: set[str] = set()
-"""The methods, as torch writes them, whose kernels this process has compiled."""
+"""The methods, by their `repr`, whose kernels this process has compiled."""
 
 Progress = Callable[[int, int, float], None]
 Score = Callable[[Method, str], Tensor]
+EpochReport = Callable[[int, float, float], None]
+"""Called with an epoch from 1 on, its loss and its validation score."""
 
 
 class Loop:
-    """The state of a run between two epochs, and how it moves on.
+    """The state of a run between two epochs.
 
     Args:
-        method: The method, on its device, prepared.
+        method: The prepared method, on its device.
         settings: Its settings.
         batch: The training nodes.
-        score: Gives the score of a split, a scalar on the device.
-        curves: Splits to score at every epoch, `valid` among them.
-        lane: On a GPU, which stream to work in; runs at once have different ones.
+        score: Returns the score of a split, a scalar on the device.
+        curves: Splits to score at every epoch, including `valid`.
+        lane: Number of the stream on a GPU; runs that are trained together have different ones.
+        on_epoch: Called once for every epoch, in batches of epochs on a GPU.
     """
 
     def __init__(
@@ -61,12 +65,14 @@ class Loop:
         score: Score,
         curves: Sequence[str] = ("valid",),
         lane: int = 0,
+        on_epoch: EpochReport | None = None,
     ) -> None:
         self.method = method
         self.settings = settings
         self.batch = batch
         self.score = score
         self.curves = curves
+        self.on_epoch = on_epoch
         self.device = batch.y.device
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
@@ -79,12 +85,13 @@ class Loop:
             name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
             for name in ["loss", *curves]
         }
-        # With `ema` the method has the averaged weights between two epochs, and steps begin here.
+        # With `ema` the method holds the averaged weights between epochs, and steps start from these.
         self.current = [p.detach().clone() for p in method.parameters()] if settings.ema else []
         self.best = Snapshot(method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
         self.at = torch.zeros(1, dtype=torch.long, device=self.device)
         self.epoch = 0
+        self.checked = 0  # the epochs whose numbers have been copied to the host
         self.epochs_here = 0
         self.seconds = 0.0
         self.ended = False
@@ -95,7 +102,7 @@ class Loop:
             self._generator = _generator(self.device).clone_state()
 
     def advance(self) -> None:
-        """One epoch; on a GPU it may still be under way when this returns."""
+        """Train one epoch; on a GPU it may still be running when this returns."""
         with self._own_stream():
             if self._graph is None and self._capturable():
                 self._graph = self._capture()
@@ -107,22 +114,26 @@ class Loop:
         self.epochs_here += 1
         self.ended = self.epoch == self.settings.epochs
 
-    def look(self, on_progress: Progress | None = None) -> None:
-        """Bring numbers to the host: stop if the loss is not finite, report progress."""
+    def check(self, on_progress: Progress | None = None) -> None:
+        """Copy new numbers to the host: report them, and stop if a loss is not finite."""
+        names = ("loss", "valid")
         with self._own_stream():
-            finite = torch.isfinite(self.history["loss"][: self.epoch]).cpu()
-            if on_progress:
-                score = float(self.history["valid"][self.epoch - 1])
-                on_progress(self.epoch, self.settings.epochs, score)
-        if not finite.all():
-            epoch = int((~finite).nonzero()[0]) + 1
-            raise CanetError(
-                f"training stopped: the loss is not finite at epoch {epoch}; lower learning_rate "
-                f"(now {self.settings.learning_rate:g}) or look at the features' scale"
-            )
+            new = [self.history[name][self.checked : self.epoch].tolist() for name in names]
+        for loss, score in zip(*new, strict=True):
+            self.checked += 1
+            if not math.isfinite(loss):
+                raise CanetError(
+                    f"training stopped: the loss is not finite at epoch {self.checked}; lower "
+                    f"learning_rate (now {self.settings.learning_rate:g}) or rescale the features"
+                )
+            if self.on_epoch:
+                self.on_epoch(self.checked, loss, score)
+        if on_progress and new[1]:
+            on_progress(self.epoch, self.settings.epochs, new[1][-1])
+        self._apply_patience()
 
-    def end_without_patience(self) -> None:
-        """End the run if its validation score has not risen for `patience` epochs."""
+    def _apply_patience(self) -> None:
+        """End the run if the validation score has not improved for `patience` epochs."""
         patience = self.settings.patience
         if patience:
             with self._own_stream():
@@ -131,14 +142,14 @@ class Loop:
             self.ended |= self.epoch - 1 - best >= patience
 
     def curve(self, name: str) -> list[float]:
-        """Loss or score of every epoch so far."""
+        """Return the loss or a score of every epoch so far."""
         values: list[float] = self.history[name][: self.epoch].tolist()
         return values
 
     def _epoch(self) -> None:
-        """Train and score, in place and without waiting for the device."""
+        """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()
-        loss = self._averaged_step() if self.current else self._step()
+        loss = self._averaged_step() if self.current else self._update()
         self.method.eval()
         with torch.no_grad():
             values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
@@ -149,18 +160,19 @@ class Loop:
             self.best.take(self.method.state_dict(), better)
             self.at += 1
 
-    def _step(self) -> Tensor:
+    def _update(self) -> Tensor:
         return self.method.update(self.batch, self.optimizer)
 
     def _averaged_step(self) -> Tensor:
-        """A step from the current weights, which then enter the average with a share of 1 - ema,
-        or of 1 / epochs while that is larger: at first all epochs count the same.
+        """Take a step from the current weights, and add them to the average.
+
+        Their share of the average is 1 - ema, or 1 / epochs while that is larger.
         """
         weights = [parameter.detach() for parameter in self.method.parameters()]
         average = [weight.clone() for weight in weights]
         for weight, current in zip(weights, self.current, strict=True):
             weight.copy_(current)
-        loss = self._step()
+        loss = self._update()
         share = (1 / (self.at[0] + 1)).clamp(min=1 - self.settings.ema)
         for weight, current, mean in zip(weights, self.current, average, strict=True):
             current.copy_(weight)
@@ -175,7 +187,7 @@ class Loop:
         )
 
     def _capture(self) -> torch.cuda.CUDAGraph:
-        """Record an epoch. Nothing is computed, and no random number is used up."""
+        """Record an epoch. This computes nothing and draws no random number."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self.stream):
             self._epoch()
@@ -183,7 +195,7 @@ class Loop:
 
     @contextmanager
     def _own_stream(self) -> Iterator[None]:
-        """On a GPU, work in this run's stream and draw from its generator."""
+        """On a GPU, use the stream and the random generator of this run."""
         if self.device.type != "cuda":
             yield
             return
@@ -197,7 +209,7 @@ class Loop:
             shared.graphsafe_set_state(callers)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that the next epoch depends on."""
+        """Return everything that the next epoch depends on."""
         if self.device.type == "cuda":
             self.stream.synchronize()
         state = {
@@ -216,7 +228,7 @@ class Loop:
         return state
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
-        """Go back to a state that `tensors` gave; one of another run is refused."""
+        """Restore a state that `tensors` returned; the state of another run is an error."""
         self._check(saved)
         self.method.load_state_dict(without_prefix("method", saved))
         for name, tensor in self.method.training_state().items():
@@ -229,7 +241,7 @@ class Loop:
         for name, tensor in without_prefix("history", saved).items():
             self.history[name] = tensor.to(self.device)
         self.best_score = saved["best_score"].to(self.device)
-        self.epoch = int(saved["epoch"])
+        self.epoch = self.checked = int(saved["epoch"])
         self.at.fill_(self.epoch)
         torch.set_rng_state(saved["rng.cpu"])
         if self.device.type == "cuda":
@@ -238,7 +250,7 @@ class Loop:
                 self._generator.set_state(saved["rng.cuda"])
 
     def _check(self, saved: Mapping[str, Tensor]) -> None:
-        """Refuse a state whose names, shapes, types or epoch are not those of this run."""
+        """Reject a state whose names, shapes, types or epoch do not fit this run."""
         own = self.tensors()
         optional = {f"adam.{name}": shape for name, shape in adam_shapes(self.optimizer).items()}
         optional["rng.cuda"] = own["rng.cuda"].shape if "rng.cuda" in own else torch.Size([16])
@@ -250,15 +262,15 @@ class Loop:
             saved[name].shape == optional[name] for name in optional.keys() & saved.keys()
         )
         if not fits or not 0 < int(saved["epoch"]) < self.settings.epochs:
-            raise CanetError("the state is that of another run")
+            raise CanetError("the checkpoint belongs to another run")
         try:
             torch.Generator().set_state(saved["rng.cpu"])
         except RuntimeError as error:
-            raise CanetError("the state has no valid state of a random generator") from error
+            raise CanetError("the checkpoint has no valid state of the random generator") from error
 
 
 class Snapshot:
-    """A copy of tensors in one piece of memory for each type, so that it is renewed in one go."""
+    """A copy of tensors in one block of memory per dtype, so that one operation updates it."""
 
     def __init__(self, state: Mapping[str, Tensor]) -> None:
         self._names: dict[torch.dtype, list[str]] = {}
@@ -272,7 +284,7 @@ class Snapshot:
                 self.tensors[name] = piece.view(state[name].shape)
 
     def take(self, state: Mapping[str, Tensor], condition: Tensor) -> None:
-        """Copy the tensors where the condition, a scalar, holds."""
+        """Copy the tensors if the condition, a scalar tensor, is true."""
         for flat, names in zip(self._flat, self._names.values(), strict=True):
             torch.where(condition, self._joined(state, names), flat, out=flat)
 
@@ -282,7 +294,7 @@ class Snapshot:
 
 
 class Checkpoints:
-    """Says when a checkpoint is due, so that all of them take under 2 % of a run's time."""
+    """Decides when a checkpoint is due, so that writing takes under 2 % of the time of a run."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
@@ -291,22 +303,22 @@ class Checkpoints:
     @property
     def due(self) -> bool:
         passed = time.perf_counter() - self._last
-        if passed < 0:  # a clock that jumped back must not put the next one off
+        if passed < 0:  # the clock jumped back
             self._last = time.perf_counter()
         return passed > self._pause
 
     def save(self, loops: Sequence[Loop], places: Sequence[RunFolder | None]) -> None:
-        """Write the states of the runs that have not ended."""
+        """Write a checkpoint of every run that has not ended."""
         begin = time.perf_counter()
         for loop, place in zip(loops, places, strict=True):
             if place and not loop.ended and loop.epoch:
                 place.save_checkpoint(loop.tensors())
         self._last = time.perf_counter()
-        self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / USUAL_SECONDS)
+        self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / CHECKPOINT_COST)
 
 
 def set_up_kernels(device: torch.device) -> None:
-    """On a GPU, let the compiler of kernels begin with its set-up while the data is prepared."""
+    """On a GPU, start the set-up of the kernel compiler while the data is being prepared."""
     if fused.on_gpu(torch.empty(0, device=device)):
         from canet.nn.kernels.launch import set_up
 
@@ -314,13 +326,13 @@ def set_up_kernels(device: torch.device) -> None:
 
 
 def compile_kernels(loop: Loop) -> None:
-    """On a GPU, compile what an epoch of the loop launches, if this process has not yet."""
+    """On a GPU, compile the kernels of an epoch, unless this process already has."""
     kind = repr(loop.method)
     if not fused.on_gpu(loop.batch.y) or not loop.method.capturable or kind in _compiled:
         return
     from canet.nn.kernels.launch import compiled_ahead
 
-    # The run's stream, and not its generator: no random number is used up.
+    # Not with the generator of the run: this draws no random number of it.
     with torch.cuda.stream(loop.stream), unchanged(loop), compiled_ahead():
         loop.method.train()
         loop.method.loss(loop.method.intervene(loop.batch)).backward()
@@ -332,7 +344,7 @@ def compile_kernels(loop: Loop) -> None:
 
 @contextmanager
 def unchanged(loop: Loop) -> Iterator[None]:
-    """Undo what a loss does to the method besides giving gradients, and drop these."""
+    """Restore buffers and training state, and drop the gradients, on exit."""
     state = [*loop.method.buffers(), *loop.method.training_state().values()]
     before = [tensor.clone() for tensor in state]
     try:
@@ -346,9 +358,9 @@ def unchanged(loop: Loop) -> Iterator[None]:
 def train_loops(
     loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
 ) -> None:
-    """Train until each run's last epoch or until its patience ends, the runs side by side.
+    """Train several runs side by side, each to its last epoch or until its patience ends.
 
-    After a signal to stop, the runs end between two epochs, with a checkpoint.
+    After a signal to stop, training ends between two epochs with a checkpoint.
     """
     begin, checkpoints = time.perf_counter(), Checkpoints()
     compile_kernels(loops[0])
@@ -356,7 +368,7 @@ def train_loops(
     while running := [loop for loop in running if not loop.ended]:
         if received_signal() is not None:
             for loop in running:
-                loop.look()
+                loop.check()
             checkpoints.save(loops, places)
             raise KeyboardInterrupt
         for loop in running:
@@ -364,17 +376,15 @@ def train_loops(
         first = running[0]
         if first.device.type == "cpu" or first.ended or first.epoch % EPOCHS_BETWEEN_CHECKS == 0:
             for loop in running:
-                loop.look(on_progress if loop is first else None)
-        for loop in running:
-            loop.end_without_patience()
+                loop.check(on_progress if loop is first else None)
         if checkpoints.due:
             checkpoints.save(loops, places)
     for loop in loops:
-        loop.look()
+        loop.check()
         if not torch.isfinite(loop.best_score):
             raise CanetError(
-                "the validation score was never a number: check that the validation nodes hold "
-                f"every class, or lower learning_rate (now {loop.settings.learning_rate:g})"
+                "the validation score was never a number: check that every class has validation "
+                f"nodes, or lower learning_rate (now {loop.settings.learning_rate:g})"
             )
     for loop in loops:
         loop.seconds = (time.perf_counter() - begin) / len(loops)
@@ -382,7 +392,7 @@ def train_loops(
 
 @cache
 def _stream(device: torch.device, lane: int) -> torch.cuda.Stream:
-    """A stream of this process, used again by later runs: libraries keep workspaces for each."""
+    """Return a stream that later runs use again: libraries keep workspaces for each stream."""
     return torch.cuda.Stream(device)
 
 

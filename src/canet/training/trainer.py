@@ -1,10 +1,10 @@
-"""From a task, a method and settings to finished runs."""
+"""Train a method on a task, for one or more seeds."""
 
 from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, SupportsIndex
@@ -16,13 +16,13 @@ from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
-from canet.methods import METHODS, Auto, Method, Settings, check_backbone, get_method
+from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder, read_checkpoint
 from canet.training.environments import inferred_environments
 from canet.training.fields import TaskFields
-from canet.training.loop import Loop, Progress, set_up_kernels, train_loops
+from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
 from canet.util.files import digest_of
@@ -31,14 +31,17 @@ from canet.util.seeds import checked_seed
 from canet.util.signals import deferred
 from canet.util.torch_state import seeded
 
+Callback = Callable[[dict[str, Any]], None]
+"""Called after each epoch with `model`, `seed`, `epoch`, `epochs`, `loss` and `valid`."""
+
 
 @dataclass(frozen=True)
 class Run:
     """A finished run.
 
     Args:
-        config: What was run.
-        result: Scores in percent, selection rule, timing and versions.
+        config: The configuration.
+        result: Scores between 0 and 1, selection rule, timing and versions.
         history: Loss and scores of every epoch.
         method: The trained method, with the weights of the selected epoch; for `auto` an
             :class:`Ensemble` of methods.
@@ -55,51 +58,55 @@ class Trainer:
 
     Args:
         task: The task, left unchanged.
-        method: Name of a method, or its class, which need not be in this package.
-        backbone: Name of a backbone.
-        settings: The method's settings; its defaults where None.
+        method: Name of a method, or a subclass of :class:`Method`.
+        backbone: Name of a backbone, or a :class:`Backbone`.
+        settings: Settings of the method; None: its defaults.
         device: `auto`, `cpu` or `cuda`.
-        epochs: In place of the settings' number.
-        fields: Batches of another trainer on the same task and device that reads as much or more
-            and prepares features alike, to share them; built where None.
-        class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
-        threads: Threads on the CPU. They are part of a run, whose last bits depend on them.
+        epochs: Number of epochs, instead of the one in `settings`.
+        fields: Batches of another trainer on the same task and device, to share them. That trainer
+            must prepare features in the same way and read at least as many operators and layers.
+        class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
+        threads: CPU threads. They are part of a run: its last bits depend on them.
+        callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
+            `epoch`, `epochs`, `loss` and `valid`. On a GPU they are called every 20 epochs, for
+            each of these.
     """
 
     def __init__(
         self,
         task: ShiftTask,
         method: str | type[Method] = "canet",
-        backbone: str = "gcn",
+        backbone: str | Backbone = "gcn",
         settings: Settings | None = None,
         device: str = "auto",
         epochs: int | None = None,
         fields: TaskFields | None = None,
         class_weight: Tensor | None = None,
         threads: int = 1,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         if not isinstance(task, ShiftTask):
             raise InputError(
-                f"task is of type '{type(task).__name__}': give what load_task returns, or a "
-                "ShiftTask of your own"
+                f"task is a {type(task).__name__}, not a ShiftTask: pass what canet.load_task "
+                "returns"
             )
-        check_backbone(backbone)
         self.task = task
         self.method_type = _method_type(method)
-        self.backbone = backbone
+        self.backbone = get_backbone(backbone)
         settings_type = self.method_type.settings_type
         self.settings = settings_type() if settings is None else settings
         if not isinstance(self.settings, settings_type):
-            raise CanetError(
-                f"method '{self.method_type.name}' takes {settings_type.__name__}, "
+            raise InputError(
+                f"settings of method '{self.method_type.name}' must be {settings_type.__name__}, "
                 f"not {type(self.settings).__name__}"
             )
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
         self.class_weight = class_weight
         if threads < 1:
-            raise InputError(f"threads is {threads}: give 1 or more")
+            raise InputError(f"threads is {threads}, but must be 1 or more")
         self.threads = threads
+        self.callbacks = tuple(callbacks)
         self.device = pick_device(device)
         set_up_kernels(self.device)
         self._check_environments()
@@ -113,7 +120,7 @@ class Trainer:
 
     @property
     def digest(self) -> DataDigest:
-        """Of the task; class weights count as part of its labels."""
+        """The digest of the task; class weights count as part of its labels."""
         digest = self.task.digest
         if self.class_weight is None:
             return digest
@@ -121,7 +128,7 @@ class Trainer:
         return replace(digest, labels=weighted)
 
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
-        """What a run with this seed is, completely."""
+        """Return the complete configuration of a run with this seed."""
         return RunConfig(
             task=self.task.name,
             protocol=self.task.protocol,
@@ -129,7 +136,7 @@ class Trainer:
             features=self.task.features,
             inductive=self.task.inductive,
             method=self.method_type.name,
-            backbone=self.backbone,
+            backbone=self.backbone.name,
             settings=asdict(self.settings),
             seed=checked_seed(seed),
             ood_curves=ood_curves,
@@ -148,16 +155,16 @@ class Trainer:
 
         Args:
             seed: Seed of the initialisation, dropout and sampling; from 0 to 2³² - 1.
-            folder: Where the run is kept. A finished run there is read, an unfinished one goes on
-                to the same bits as if it had never stopped.
-            ood_curves: Also score every split at every epoch (they do not influence the run).
-            on_progress: Called with (epochs done, epochs in all, last validation score).
+            folder: Folder of the run. A finished run there is read; an unfinished one is resumed,
+                with the same result to the bit.
+            ood_curves: Also score every split at every epoch. This does not influence the run.
+            on_progress: Called with (finished epochs, all epochs, last validation score).
         """
         return self.run_together({checked_seed(seed): folder}, ood_curves, on_progress)[0]
 
     @property
     def together(self) -> bool:
-        """Whether several runs at once are faster than one after the other."""
+        """Whether training several runs side by side is faster than one after the other."""
         return self.device.type == "cuda" and self.method_type.capturable
 
     def run_together(
@@ -166,11 +173,11 @@ class Trainer:
         ood_curves: bool = False,
         on_progress: Progress | None = None,
     ) -> list[Run]:
-        """Train with several seeds side by side, each to the same bits as alone.
+        """Train with several seeds side by side; the results are the same as one by one.
 
         Args:
-            folders: Seed → where its run is kept, or None.
-            ood_curves, on_progress: As in `run`; progress is that of one of the runs.
+            folders: Seed → folder of its run, or None.
+            ood_curves, on_progress: As in `run`; the progress is that of one of the runs.
         """
         places = {
             checked_seed(seed): None if path is None else RunFolder(Path(path))
@@ -195,7 +202,7 @@ class Trainer:
         ood_curves: bool,
         on_progress: Progress | None,
     ) -> dict[int, Run]:
-        """Train runs at once; several only where none of them draws from the host's generator."""
+        """Train runs side by side; of several, none may draw random numbers on the CPU."""
         with seeded(0, self.device, self.threads):
             loops = {
                 seed: self._loop(seed, place, ood_curves, lane)
@@ -208,15 +215,28 @@ class Trainer:
             }
 
     def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool, lane: int) -> Loop:
-        """A run's loop before its first epoch, or where its checkpoint was made."""
+        """Return the loop of a run before its first epoch, or at its last checkpoint."""
         torch.manual_seed(seed)
         method = self._new_method().to(self.device)
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
-        loop = Loop(method, self.settings, self.fields.batch("train"), self.score, curves, lane)
+        batch, report = self.fields.batch("train"), self._epoch_report(seed)
+        loop = Loop(method, self.settings, batch, self.score, curves, lane, report)
         if place:
             resume(loop, place)
         return loop
+
+    def _epoch_report(self, seed: int) -> EpochReport | None:
+        if not self.callbacks:
+            return None
+        facts = {"model": self.config(seed).model, "seed": seed}
+
+        def report(epoch: int, loss: float, valid: float) -> None:
+            numbers = {"epoch": epoch, "epochs": self.settings.epochs, "loss": loss, "valid": valid}
+            for callback in self.callbacks:
+                callback(facts | numbers)
+
+        return report
 
     def _finish(
         self, seed: int, loop: Loop, place: RunFolder | None, ood_curves: bool, at_once: int
@@ -245,7 +265,7 @@ class Trainer:
         return Run(self.config(seed, ood_curves), result, history, loop.method)
 
     def load(self, place: RunFolder) -> Method:
-        """The trained method of a finished run of this task, method and settings."""
+        """Load the trained method of a finished run of this task, method and settings."""
         place.check_data(self.digest)
         with seeded(0, self.device):
             method = self._new_method().to(self.device)
@@ -253,14 +273,14 @@ class Trainer:
         return method.eval()
 
     def scores(self, method: Method) -> dict[str, float]:
-        """Score of every split, by its name in `task.splits()`."""
+        """Return the score of every split, by its name in `task.splits()`."""
         method.eval()
         with seeded(0, self.device, self.threads):
             found = self.fields.logits(method)
             return {split: float(self._scored(*pair)) for split, pair in found.items()}
 
     def score(self, method: Method, split: str) -> Tensor:
-        """Score of one split, a tensor on the device; NaN if a logit is not finite."""
+        """Return the score of a split, a tensor on the device; NaN if a logit is not finite."""
         batch = self.fields.batch(split)
         return self._scored(method.predict(batch), batch.y)
 
@@ -268,18 +288,18 @@ class Trainer:
         return torch.where(logits.isfinite().all(), self.metric(logits, y), torch.nan)
 
     def _check_environments(self) -> None:
-        """A method that needs environment labels gets training nodes with at least two of them."""
+        """Raise an error if the method needs environment labels and the task has none."""
         ids = self.task.training_environments()
         if self.method_type.needs_environments and (ids.numel() < 2 or ids.min() < 0):
             free = ", ".join(name for name, cls in METHODS.items() if not cls.needs_environments)
             raise CanetError(
-                f"method '{self.method_type.name}' needs training nodes labelled with two or more "
-                f"environments, which task '{self.task.name}' does not have; methods that need no "
-                f"labels: {free}"
+                f"method '{self.method_type.name}' needs an environment label for every training "
+                f"node and at least two environments; task '{self.task.name}' does not have them. "
+                f"Methods that need no environment labels: {free}"
             )
 
     def _environments_seen(self) -> list[str] | None:
-        """Names of the environment labels that the method was given; None if it used none."""
+        """Return the names of the environments that the method used; None if it used none."""
         if not self.method_type.needs_environments:
             return None
         ids = self.task.training_environments().tolist()
@@ -297,7 +317,7 @@ class Trainer:
         )
 
     def _read(self, seed: int, ood_curves: bool, places: Mapping[int, RunFolder | None]) -> Run:
-        """A finished run from its folder."""
+        """Read a finished run from its folder."""
         place = places[seed]
         assert place is not None
         config, result = self.config(seed, ood_curves), place.read_result()
@@ -305,42 +325,37 @@ class Trainer:
 
 
 def _method_type(method: str | type[Method]) -> type[Method]:
-    """A method's class, or the one of its name."""
     if method == Auto.name:
-        raise CanetError("method 'auto' trains several models: use canet.AutoTrainer")
-    if isinstance(method, str):
-        return get_method(method)
-    if not (isinstance(method, type) and issubclass(method, Method)):
-        raise unknown_name("method", method, METHODS)
-    return method
+        raise InputError("method 'auto' trains several models: use canet.AutoTrainer")
+    return get_method(method)
 
 
 def resume(loop: Loop, place: RunFolder) -> None:
-    """Restore the newest checkpoint that can be used; warn of those that cannot."""
-    refused: list[Path] = []
+    """Restore the newest usable checkpoint, with a warning about those that cannot be used."""
+    rejected: list[Path] = []
     for path in place.checkpoints:
         try:
             loop.restore(read_checkpoint(path))
         except CanetError:
-            refused.append(path)
+            rejected.append(path)
         else:
             break
-    if refused:
-        names = " and ".join(f"'{path}'" for path in refused)
+    if rejected:
+        names = " and ".join(f"'{path}'" for path in rejected)
         how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
         warnings.warn(
-            f"{names} cannot be used (checksum mismatch, or of another run): the run {how}",
+            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}",
             InputWarning,
             stacklevel=2,
         )
 
 
 def pick_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one."""
+    """Return the device of a name; `auto` is a GPU if there is one."""
     if name not in ("auto", "cpu", "cuda"):
-        raise CanetError(f"unknown device '{name}': valid are auto, cpu, cuda")
+        raise unknown_name("device", name, ("auto", "cpu", "cuda"))
     if name == "cuda" and not torch.cuda.is_available():
-        raise CanetError("no CUDA device here: use --device cpu or --device auto")
+        raise InputError("this machine has no CUDA device: use device 'cpu' or 'auto'")
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
@@ -353,7 +368,7 @@ def device_name(device: torch.device, threads: int = 1) -> str:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Largest memory so far: allocated on the GPU, or resident of this process."""
+    """Return the peak memory in MB: allocated on the GPU, or resident in this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
     return peak_resident_mb()

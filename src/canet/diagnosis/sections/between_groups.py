@@ -1,4 +1,4 @@
-"""Which columns shift between groups of training nodes, and how far they shifted since."""
+"""Columns that shift between groups of training nodes, and their shift since training."""
 
 from __future__ import annotations
 
@@ -7,114 +7,117 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from canet.diagnosis.examination import Examination
-from canet.diagnosis.sections.reliance import Effect, exchanged
+from canet.diagnosis.context import Context
+from canet.diagnosis.sections.reliance import Effect, replace_columns
 from canet.methods import METHODS, InterventionSettings
 from canet.methods.interventions import too_many_shift
 
-VARYING = "columns that shift between groups"
-CLEAR_RELIANCE = 0.05  # of the predictions that flip
+SHIFTING = "columns that shift between groups"
+CLEAR_RELIANCE = 0.05  # smallest flip rate that counts as reliance on these columns
 
 
 @dataclass(frozen=True)
 class GroupColumn:
-    """How much one column shifts between groups of training nodes of the same class."""
+    """The shift of one column between groups of training nodes of the same class."""
 
-    name: str  # of the column, or its number
-    number: int  # of the column
-    share: float  # of its variance within a class that lies between groups (η²), 0 to 1
-    # Standard deviation of the groups' means, less what sampling gives, in the units of the table
-    # that the graph was read from.
+    name: str  # or the column index, if it has no name
+    number: int  # column index
+    share: float  # η²: share of the within-class variance that is between groups, 0 to 1
+    # Standard deviation of the group means, without the part that is due to sampling, in the units
+    # of the input table.
     spread: float
-    clear: bool  # whether the share is large (0.14 or more), and larger than by chance.
-    # Its mean on the new graph less that of training, in spreads; NaN without a new graph, or
-    # without a spread.
-    shifted: float
-    is_date: bool = False  # then the spread is in seconds
+    is_shifting: bool  # whether the share is at least 0.14 and larger than by chance
+    # New mean minus training mean, in spreads; NaN without a new graph or if the spread is 0.
+    shift_in_spreads: float
+    is_date: bool = False  # the spread is in seconds
 
 
 @dataclass(frozen=True)
 class BetweenGroups:
-    """Which columns shift between groups of training nodes, known from training alone.
+    """The columns that shift between groups of training nodes, found in the training data alone.
 
-    A column that shifts is not always misleading, and one that does not may still shift later.
+    A column that shifts is not necessarily misleading, and a column that does not may shift later.
     """
 
-    groups: int  # how many groups there are
-    given: bool  # whether they are environments that were given; else they were inferred
-    # The largest share of all columns where nodes of a class are assigned to groups at random.
-    chance: float
-    columns: list[GroupColumn]  # all of them, the largest share first
-    # What drawing the clear ones from other nodes does to the predictions, on the training graph,
-    # or on the new one where that is not given; None where none is clear.
-    relied_on: Effect | None
-    intervened: bool  # whether the model was trained with interventions, which shift such columns
-    can_intervene: bool  # whether the method has interventions
+    groups: int  # number of groups
+    uses_environments: bool  # whether the groups are the given environments, not inferred
+    chance: float  # largest share of a column if the nodes of a class are grouped at random
+    columns: list[GroupColumn]  # all columns, the largest share first
+    # Effect of replacing the shifting columns by values of other nodes, on the training graph if it
+    # was passed, else on the new graph; None if no column shifts.
+    effect: Effect | None
+    has_interventions: bool  # whether the model was trained with interventions
+    supports_interventions: bool  # whether the method supports interventions
 
     @property
-    def clear(self) -> list[GroupColumn]:
-        """The columns that clearly shift."""
-        return [column for column in self.columns if column.clear]
+    def shifting(self) -> list[GroupColumn]:
+        """The columns that clearly shift between groups."""
+        return [column for column in self.columns if column.is_shifting]
 
     @property
     def furthest(self) -> GroupColumn | None:
-        """The clear column that shifted most since training; None without a new graph."""
-        known = [column for column in self.clear if math.isfinite(column.shifted)]
-        return max(known, key=lambda column: abs(column.shifted), default=None)
+        """The shifting column with the largest shift since training; None without a new graph."""
+        known = [column for column in self.shifting if math.isfinite(column.shift_in_spreads)]
+        return max(known, key=lambda column: abs(column.shift_in_spreads), default=None)
 
     @property
-    def too_many(self) -> bool:
-        """Whether interventions on so many columns leave the model little to learn from."""
-        return too_many_shift(len(self.clear), len(self.columns))
+    def has_too_many(self) -> bool:
+        """Whether so many columns shift that interventions would leave little to learn from."""
+        return too_many_shift(len(self.shifting), len(self.columns))
 
     @property
-    def relies(self) -> bool:
-        """Whether 5 % of the predictions or more flip with the clear columns of other nodes."""
-        return self.relied_on is not None and self.relied_on.flipped.value >= CLEAR_RELIANCE
+    def is_relied_on(self) -> bool:
+        """Whether replacing the shifting columns changes at least 5 % of the predictions."""
+        return self.effect is not None and self.effect.flip_rate.value >= CLEAR_RELIANCE
 
     @property
-    def risky(self) -> bool:
-        """Whether predictions rely on the clear columns, and these are few enough to intervene."""
-        return self.relies and not self.too_many
+    def is_risky(self) -> bool:
+        """Whether the model relies on the shifting columns, and these are few."""
+        return self.is_relied_on and not self.has_too_many
 
     @property
-    def advises_interventions(self) -> bool:
-        """Whether training with interventions is worth a try."""
-        return self.risky and not self.intervened
+    def recommends_interventions(self) -> bool:
+        """Whether training with interventions is recommended."""
+        return self.is_risky and not self.has_interventions
 
 
-def examine(exam: Examination) -> BetweenGroups | None:
-    """Groups of the training nodes that the model keeps; None where these are too few."""
-    screen = exam.model.column_screen()
+def compute(context: Context) -> BetweenGroups | None:
+    """Find the shifting columns in the stored training sample; None if the sample is too small."""
+    screen = context.model.column_screen()
     if screen is None:
         return None
-    change = np.full(len(exam.names), math.nan)
-    for column in exam.parts["shift"].columns if exam.new else ():
-        change[column.number] = column.after - column.before
+    difference = np.full(len(context.column_names), math.nan)
+    for column in context.results["shift"].columns if context.new else ():
+        difference[column.number] = column.after - column.before
     spread, share = screen.spread.double().numpy(), screen.share.double().numpy()
-    dates = np.zeros(len(exam.names), dtype=bool)
-    if exam.encoding is not None:
-        made = [exam.encoding.columns[i] for i in exam.encoding.sources]
-        spread = spread * [column.std for column in made]
-        dates = np.array([column.kind == "date" for column in made])
-    shifted = np.divide(change, spread, out=np.full_like(change, math.nan), where=spread > 0)
-    clear, relied_on = screen.clear.numpy(), None
-    if clear.any():
-        chosen = np.flatnonzero(clear)
-        relied_on = exchanged(exam.main, VARYING, chosen, exam.seed, exam.repeats, exam.tick)
-    rows = zip(*(v.tolist() for v in (share, spread, clear, shifted, dates)), strict=True)
+    is_date = np.zeros(len(context.column_names), dtype=bool)
+    if context.encoding is not None:
+        sources = [context.encoding.columns[i] for i in context.encoding.sources]
+        spread = spread * [column.std for column in sources]
+        is_date = np.array([column.kind == "date" for column in sources])
+    in_spreads = np.full_like(difference, math.nan)
+    np.divide(difference, spread, out=in_spreads, where=spread > 0)
+    is_shifting, effect = screen.clear.numpy(), None
+    if is_shifting.any():
+        chosen = np.flatnonzero(is_shifting)
+        effect = replace_columns(
+            context.main, SHIFTING, chosen, context.seed, context.repeats, context.on_pass
+        )
+    values = (share, spread, is_shifting, in_spreads, is_date)
+    rows = zip(*(value.tolist() for value in values), strict=True)
     columns = [
         GroupColumn(name, i, *row)
-        for i, (name, row) in enumerate(zip(exam.names, rows, strict=True))
+        for i, (name, row) in enumerate(zip(context.column_names, rows, strict=True))
     ]
-    settings = getattr(exam.model, "settings_", {})
-    method = METHODS.get(exam.model.method)
+    settings = getattr(context.model, "settings_", {})
+    method = METHODS.get(context.model.method_name)
+    supported = method is not None and issubclass(method.settings_type, InterventionSettings)
     return BetweenGroups(
         groups=int(screen.num_groups),
-        given=bool(screen.given),
+        uses_environments=bool(screen.given),
         chance=float(screen.chance),
         columns=sorted(columns, key=lambda column: -column.share),
-        relied_on=relied_on,
-        intervened=settings.get("interventions", "none") != "none",
-        can_intervene=method is not None and issubclass(method.settings_type, InterventionSettings),
+        effect=effect,
+        has_interventions=settings.get("interventions", "none") != "none",
+        supports_interventions=supported,
     )

@@ -2,6 +2,7 @@
 
 from pkgutil import resolve_name
 
+from canet.errors import check_name
 from canet.nn.backbones.backbone import Backbone, ResidualModel
 
 BACKBONES: dict[str, Backbone] = {
@@ -20,4 +21,13 @@ BACKBONES: dict[str, Backbone] = {
     )
 }
 
-__all__ = ["BACKBONES", "Backbone", "ResidualModel"]
+
+def get_backbone(backbone: str | Backbone) -> Backbone:
+    """Return the backbone of a name; a :class:`Backbone` is returned as it is."""
+    if isinstance(backbone, Backbone):
+        return backbone
+    check_name("backbone", backbone, BACKBONES)
+    return BACKBONES[backbone]
+
+
+__all__ = ["BACKBONES", "Backbone", "ResidualModel", "get_backbone"]

@@ -1,0 +1,62 @@
+"""The model card: a Markdown summary of a fitted classifier, for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from canet.data.metrics import METRIC_NAMES
+from canet.errors import listed
+from canet.training.trainer import versions
+
+
+def model_card(model: Any, has_reference: bool) -> str:
+    """Return the Markdown text of a fitted `NodeClassifier`."""
+    data, encoding = model.data_, model.encoding_
+    is_auto = bool(model.candidates_)
+    name = model.method_name if is_auto else f"{model.method_name}-{model.backbone_name}"
+    rule = "chosen by the best rating" if is_auto else "epoch with the best validation score"
+    columns = "arrays without names"
+    if encoding is not None:
+        columns = listed(encoding.blocks, len(encoding.blocks))
+    seen = listed(model.environments_seen_ or ["none"])
+    reference = "up to 5,000 training nodes (features, labels, representations)"
+    lines = [
+        f"# Model card: {name}",
+        "",
+        "Written by `NodeClassifier.save`. Predict with `canet predict` or `canet.load`.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| Model | {name}, {versions_text()} |",
+        f"| Classes | {len(model.classes_)}: {listed(model.classes_, len(model.classes_))} |",
+        f"| Features | {model.n_features_in_:,}; columns: {columns} |",
+        f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges |",
+        f"| Data digest | `{data['digest']}` |",
+        f"| Environments used | {seen} |",
+        f"| Training rows in this folder | {reference if has_reference else 'none'} |",
+        "",
+        f"## Scores: {METRIC_NAMES[model.metric]}, {rule}",
+        "",
+        "| split | nodes | score |",
+        "|---|--:|--:|",
+    ]
+    for split, score in model.scores_.items():
+        lines.append(f"| {split} | {data[split]:,} | {100 * score:.1f} % |")
+    if is_auto:
+        lines += ["", "## Models", "", "| model | rating | weight |", "|---|--:|--:|"]
+        for row in model.leaderboard():
+            lines.append(f"| {row['model']} | {100 * row['rating']:.1f} % | {row['weight']:.2f} |")
+    changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
+    lines += ["", "## Settings", "", f"`{changed}`", "", "## Diagnosis", ""]
+    if model.diagnosis_:
+        lines += ["```text", model.diagnosis_.strip(), "```"]
+    else:
+        lines.append(
+            "None was run before the model was saved. `canet diagnose MODEL GRAPH` runs one."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def versions_text() -> str:
+    """Return the versions in one line."""
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
