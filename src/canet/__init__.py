@@ -1,5 +1,6 @@
 """Graph neural networks under distribution shift: CaNet, its competitors and their benchmark."""
 
+import logging
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,8 @@ __all__ = [
 # torch warns for every sparse CSR tensor; our sparse products are tested against dense ones.
 warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
 warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
+
+logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
     "AutoTrainer": "canet.choice",

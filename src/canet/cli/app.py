@@ -29,13 +29,16 @@ def options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
         ),
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help=f"Show the traceback of an error, as {DEBUG}=1 does.")
+        bool, typer.Option("--debug", help=f"Show the traceback of an error (or set {DEBUG}=1).")
     ] = False,
 ) -> None:
-    """Graph neural networks under distribution shift: which keep working, and how well."""
+    """Node classification on graphs that shift: train, predict, diagnose, compare methods.
+
+    Your graph: inspect, fit, predict, diagnose. Benchmark: datasets, train, reproduce, report.
+    """
     if debug:
         os.environ[DEBUG] = "1"  # worker processes see it too

@@ -13,11 +13,13 @@ from canet.cli.options import DataRoot, Json
 
 @app.command()
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="One task, with its splits and files.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show one task with its splits and files.")
+    ] = None,
     data_root: DataRoot = None,
     as_json: Json = False,
 ) -> None:
-    """List the tasks, their statistics, and whether their files are present and intact."""
+    """List the benchmark tasks, their sizes and their files."""
     from canet.cli.listings import as_content, show_task, show_tasks
     from canet.data import DATASETS, describe
 
@@ -33,10 +35,12 @@ def datasets(
 
 @app.command()
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, with all its settings.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Show one method with all its settings.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the methods: what each minimises, its hyper-parameters and its paper."""
+    """List the methods with their settings and papers."""
     from canet.cli.listings import show_method, show_methods
     from canet.methods import all_methods, describe_method
     from canet.settings import describe_settings
@@ -61,7 +65,7 @@ def methods(
 
 @app.command()
 def backbones(as_json: Json = False) -> None:
-    """List the backbones, which every method and the branches of CaNet can use."""
+    """List the backbones, the graph layers that every method can use."""
     from canet.methods import BACKBONES
 
     if as_json:

@@ -1,4 +1,4 @@
-"""The demonstration: a plain GCN, CaNet and `auto` on several draws of the embedded task."""
+"""`canet demo`: a plain GCN, CaNet and `auto` on the embedded task."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ DATA_SEEDS = (0, 1)
 EPOCHS, AUTO_EPOCHS = 200, 30
 MAX_JOBS = 4
 NOTE = """\
-Epoch selected on validation data, which is in distribution; Auto rates three models also on
-parts of the training data that it holds out, and averages the best two. Protocol of the paper:
-users under shift have copies in the training domains. For users never seen before:
+The data has spurious columns: they predict the label in training, but not under shift.
+The epoch is selected on validation data, which is in distribution. Auto also rates three
+models on held-out parts of the training data, and averages the best two.
+Test users also occur in training, as in the paper. To test on new users:
     canet train synthetic --protocol disjoint"""
 
 
@@ -47,9 +48,7 @@ class Contender(NamedTuple):
 
 
 class DemoLine(NamedTuple):
-    """One contender over several draws of the data: final scores, and OOD scores per epoch, where
-    there is one model.
-    """
+    """The scores of a contender for several data seeds; `auto` has no scores per epoch."""
 
     label: str
     colour: str
@@ -69,7 +68,7 @@ CONTENDERS = (
 
 
 def run_demo(out: Path, device: str, quiet: bool) -> None:
-    """Train, print the table, draw the picture."""
+    """Train, print the table and draw the picture."""
     configs = {one: [_config(one, seed) for seed in DATA_SEEDS] for one in CONTENDERS}
     jobs = 1 if pick_device(device).type == "cuda" else min(MAX_JOBS, os.cpu_count() or 1)
     every = [config for own in configs.values() for config in own]
@@ -86,7 +85,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     for label, _, inside, shifted, _ in lines:
         lost = f"{percent(inside.mean - shifted.mean):.1f}"
         rows.append([label, inside.text, shifted.text, lost])
-    title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} draws of the embedded data"
+    title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} data seeds"
     print_table(title, columns, rows)
     print(verdict(lines))
     print(NOTE)
@@ -120,7 +119,7 @@ def _line(contender: Contender, places: Sequence[RunFolder]) -> DemoLine:
 
 
 def verdict(lines: list[DemoLine]) -> str:
-    """How the best two that see every column compare under shift."""
+    """Compare the best two under shift, without the control."""
     best, other = sorted(lines[:3], key=lambda line: -line.ood_score.mean)[:2]
     first, second = best.ood_score, other.ood_score
     lead = Lead.of(first, second)
@@ -131,7 +130,7 @@ def verdict(lines: list[DemoLine]) -> str:
 
 
 def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
-    """In distribution next to under shift, and how the latter moves while training."""
+    """Draw the final scores, and the scores under shift during training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
     values = [(label, c, [inside.values, shifted.values]) for label, c, inside, shifted, _ in lines]
@@ -148,8 +147,8 @@ def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
         epochs = range(1, len(line.ood_curves[0]) + 1)
         points = np.stack(line.ood_curves).T.tolist()
         draw_band(curves, epochs, points, Style(line.colour), line.label)
-    tidy(bars, "Test accuracy at the selected epoch, a dot for each draw", y="accuracy %")
-    tidy(curves, "Under shift, while training: mean ± one standard deviation", "epoch")
+    tidy(bars, "Test accuracy at the selected epoch, one dot per data seed", y="accuracy %")
+    tidy(curves, "Under shift, during training: mean ± one standard deviation", "epoch")
     curves.legend(frameon=False, loc="lower right")
     with atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.removeprefix("."))

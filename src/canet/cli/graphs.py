@@ -29,7 +29,7 @@ def inspect(
     id_: options.IdColumn = None,
     as_json: options.Json = False,
 ) -> None:
-    """Show what is read from a graph: counts, columns, missing values, possible problems."""
+    """Show what canet reads from your graph, and possible problems."""
     from canet.data.graph_files import inspect_graph
     from canet.util.console import print_table, print_text
 
@@ -56,38 +56,45 @@ def fit(
     id_: options.IdColumn = None,
     undirected: Annotated[
         bool | None,
-        typer.Option("--undirected/--directed", help="Read each edge both ways, or as it is."),
+        typer.Option(
+            "--undirected/--directed", help="Read each edge in both directions, or as given."
+        ),
     ] = None,
     method: options.MethodName = "auto",
     backbone: options.BackboneName = None,
     preset: Annotated[
-        str, typer.Option(help="How many models auto tries: fast, robust or best.")
+        str, typer.Option(help="Number of models that auto tries: fast, robust or best.")
     ] = "robust",
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0, max=MAX_SECONDS, help="Seconds after which auto tries no more."),
+        typer.Option(
+            min=0, max=MAX_SECONDS, help="Seconds after which auto starts no further model."
+        ),
     ] = None,
     epochs: options.Epochs = None,
     metric: Annotated[
-        str, typer.Option(help="accuracy, macro_f1, or roc_auc for two classes.")
+        str, typer.Option(help="accuracy, macro_f1, or roc_auc (two classes).")
     ] = "accuracy",
     balanced: Annotated[
-        bool, typer.Option("--balanced", help="Weigh rare classes as much as frequent ones.")
+        bool, typer.Option("--balanced", help="Give all classes the same total weight.")
     ] = False,
     set_: options.Assignments = None,
     settings_file: options.SettingsFile = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=MAX_SEED, help="Seed of training and of a random split.")
+        int,
+        typer.Option(min=0, max=MAX_SEED, help="Seed of training and of a random validation set."),
     ] = 0,
     device: options.Device = "auto",
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
+    log: options.LogFolder = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Choose a model for your graph, and save it for `canet predict` and `diagnose`.
+    """Train a model on your graph and save it.
 
-    If it is stopped, the same command continues where it was.
+    Use it with `canet predict` and `canet diagnose`. By default several models are tried and the best are averaged. If the command is interrupted,
+    run it again to continue.
     """
     from canet.presets import changed
     from canet.store.model_folder import check_target
@@ -100,6 +107,7 @@ def fit(
     from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import NodeClassifier
     from canet.util.progress import fit_display
+    from canet.util.tensorboard import TensorBoardLog
 
     model = NodeClassifier(
         method,
@@ -115,6 +123,7 @@ def fit(
         device=device,
         random_state=seed,
         verbose=not (quiet or as_json),
+        callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
     with fit_display("reading", quiet=not model.verbose) as display:
@@ -133,14 +142,17 @@ def fit(
 def predict(
     model: options.ModelPath,
     graph: options.GraphPath,
-    out: Annotated[Path, typer.Option(help="File for the predictions, .csv or .parquet.")],
+    out: Annotated[Path, typer.Option(help="File for the predictions: .csv or .parquet.")],
     label: options.LabelColumn = None,
     id_: options.IdColumn = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Predict every node of a graph, with a score of how unlike training it is."""
+    """Predict the class of every node of a graph.
+
+    The file has one row per node: class, probabilities, and a novelty score from 0 to 1.
+    """
     from canet.estimator.predictions import check_target, predictions, summarise, write_table
 
     check_target(out)
@@ -157,14 +169,15 @@ def predict(
         rows = [(name, f"{count:,}") for name, count in summary["predictions"].items()]
         print_table(f"{summary['nodes']:,} nodes predicted", ["class", "nodes"], rows)
         print(f"mean confidence {summary['mean_confidence']:.2f}")
-        print(f"mean score of being unlike training {summary['novelty_score']:.2f} (usual: 0.50)")
+        if summary["novelty_score"] is not None:
+            print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
         if summary["score"] is not None:
             name = METRIC_NAMES[summary["metric"]]
             print(
                 f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
             )
         again = shlex.join(["canet", "diagnose", str(model), str(graph)])
-        print(f"Kept in {out}. What the predictions rely on: {again}")
+        print(f"Predictions: {out}. To see what they rely on: {again}")
 
 
 @app.command()
@@ -173,7 +186,7 @@ def diagnose(
     graph: options.GraphPath,
     training: Annotated[
         Path | None,
-        typer.Option(metavar="GRAPH", help="The training graph, to compare what was relied on."),
+        typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
     ] = None,
     label: options.LabelColumn = None,
     id_: options.IdColumn = None,
@@ -182,18 +195,18 @@ def diagnose(
         typer.Option(
             min=1,
             max=options.MAX_REPEATS,
-            help="Draws of each random change. Default: 10, or 3 for more than 20,000 nodes.",
+            help="Repeats of each random change. Default: 10, or 3 for more than 20,000 nodes.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="File for an HTML page.", callback=options.not_a_folder),
+        typer.Option("--out", "-o", help="File for the HTML page.", callback=options.not_a_folder),
     ] = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show what a model relies on, what shifted since training, and what score to expect."""
+    """Show what a model relies on, what shifted, and what to expect."""
     from canet.diagnosis import diagnose as run
     from canet.diagnosis.rendering import render_text, write_page
     from canet.util.console import print_text
@@ -215,7 +228,7 @@ def diagnose(
 def _open(
     model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
 ) -> Any:
-    """A graph as a model reads it, and the model."""
+    """Return the graph, encoded for the model, and the model."""
     from canet.data.graph_files import Roles, read_columns
     from canet.estimator.classifier import load
 
@@ -224,13 +237,13 @@ def _open(
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
-    moved = None
+    shifted = None
     if model.findings_ is not None:
         names = getattr(model, "feature_names_in_", range(model.n_features_in_))
-        moved = [str(names[column]) for column in model.findings_.shifted_columns]
+        shifted = [str(names[column]) for column in model.findings_.shifted_columns]
     return {
         "model": str(out),
-        "method": model.method,
+        "method": model.method_name,
         "backbone": model.backbone_name,
         "classes": model.classes_.tolist(),
         "features": model.n_features_in_,
@@ -239,7 +252,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
         "selection": "best rating" if model.candidates_ else "best validation",
         "selected_epoch": model.selected_epoch_,
         "environments_seen": model.environments_seen_,
-        "shifted_columns": moved,
+        "shifted_columns": shifted,
         "settings": model.settings_,
         "leaderboard": model.leaderboard(),
     }
@@ -259,14 +272,16 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
     rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
-    if (moved := summary["shifted_columns"]) is not None:
-        count = f"{len(moved):,} of {summary['features']:,} columns"
-        print_text(f"Interventions move {count}{': ' if moved else ''}{listed(moved)}")
-    print(f"Kept in {summary['model']}. On another graph: canet predict {summary['model']} GRAPH")
+    if (shifted := summary["shifted_columns"]) is not None:
+        count = f"{len(shifted):,} of {summary['features']:,} columns"
+        print_text(f"Interventions shift {count}{': ' if shifted else ''}{listed(shifted)}")
+    print(
+        f"Model: {summary['model']}. To predict: canet predict {summary['model']} GRAPH --out FILE"
+    )
 
 
 def _show_choice(board: list[dict[str, Any]]) -> None:
-    """What was chosen and why."""
+    """Print the models that were tried, and the rule that chose."""
     from canet.errors import listed
     from canet.util.console import print_table, print_text
 
@@ -277,18 +292,16 @@ def _show_choice(board: list[dict[str, Any]]) -> None:
         held_out = f"{100 * mean(row[part] for part in parts):.1f}" if parts else "–"
         scores = [f"{100 * row[name]:.1f}" for name in ("rating", "validation")]
         rows.append([row["model"], *scores, held_out, f"{row['weight']:.2f}"])
-    print_table("Models that were tried, the best first; scores in %", columns, rows)
+    print_table("Models, the best first; scores in %", columns, rows)
     members = sum(row["weight"] > 0 for row in board)
-    print_text(
-        f"The model is the average of the best {members} of {len(board)} models that were tried."
-    )
+    print_text(f"The model is the average of the best {members} of {len(board)} models.")
     if parts:
         names = listed(name.removeprefix("without ") for name in parts)
         print_text(
-            "A model's rating is the mean of two scores: on the validation nodes, and on each part "
-            f"of the training data when it was trained without that part ({names})."
+            "The rating of a model is the mean of its validation score and its mean score on "
+            f"held-out parts of the training data ({names}), each without training on that part."
         )
     else:
         print_text(
-            "They were rated on the validation nodes alone: too few nodes have labels for more."
+            "The rating is the validation score: there are too few labels to hold out parts."
         )

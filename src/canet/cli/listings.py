@@ -18,7 +18,7 @@ WIDTH_OF_TASKS = 150
 
 
 def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
-    """The list of tasks; sizes and files alone where the terminal is narrow."""
+    """Print the tasks; on a narrow terminal only their sizes and files."""
     columns = ["task", "nodes", "edges", "classes", "features", "shift", "metric"]
     columns += ["train / valid / test", "OOD", "files"]
     rows = []
@@ -33,23 +33,23 @@ def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
         rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
     shown = range(len(columns)) if console().width >= WIDTH_OF_TASKS else (0, 1, 2, 3, 4, -1)
     print_table("Tasks", [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
-    print("Files and splits of one task: canet datasets NAME")
+    print("For the files and splits of a task: canet datasets NAME")
 
 
 def as_content(description: TaskDescription) -> dict[str, Any]:
-    """A description as JSON takes it."""
+    """Return a description as JSON content."""
     files = [asdict(f) | {"location": f.location and str(f.location)} for f in description.files]
     statistics = description.statistics._asdict()
     return asdict(description) | {"statistics": statistics, "files": files}
 
 
 def show_task(description: TaskDescription) -> None:
-    """One task with its splits and files."""
+    """Print one task with its splits and files."""
     d = description
     nodes, edges, classes, features = d.statistics
     copies = f" in each of {d.domains} domains" if d.domains > 1 else ""
     added = f" and {d.spurious} spurious ones" if d.spurious else ""
-    counted = "counted" if d.state == "present" else "of the official files"
+    counted = "counted" if d.state == "present" else "as published"
     print(f"{d.name}: {d.description}")
     print(f"{nodes:,} nodes, {edges:,} edges{copies}")
     print(f"{classes} classes, {features:,} features{added}")
@@ -61,11 +61,11 @@ def show_task(description: TaskDescription) -> None:
         print_table("Splits", ["split", "nodes"], [(s, f"{n:,}") for s, n in d.splits.items()])
     if d.files:
         rows = [(f.path, f.state, str(f.location or "–")) for f in d.files]
-        print_table("Files", ["file", "state", "place"], rows)
+        print_table("Files", ["file", "state", "folder"], rows)
 
 
 def show_methods(methods: Sequence[type[Method] | type[Auto]]) -> None:
-    """The list of methods: a line each, then what each adds to the common settings."""
+    """Print the methods, each with its summary, paper and own settings."""
     from canet.methods import Settings
 
     common = {declared.name for declared in fields(Settings)}
@@ -78,11 +78,11 @@ def show_methods(methods: Sequence[type[Method] | type[Auto]]) -> None:
             if name not in common:
                 search = f", search {_search_text(about)}" if about["search"] else ""
                 print(f"{'':<{width}}    {name} = {about['default']}{search}: {about['help']}")
-    print("All settings of one method, the common ones too: canet methods NAME")
+    print("For all settings of a method: canet methods NAME")
 
 
 def show_method(method: type[Method] | type[Auto]) -> None:
-    """One method with all its settings."""
+    """Print one method with all its settings."""
     print(f"{method.name}: {method.summary}")
     print(method.paper)
     needed = "needs" if method.needs_environments else "does not need"
@@ -91,7 +91,7 @@ def show_method(method: type[Method] | type[Auto]) -> None:
         [name, str(about["default"]), about["valid"], _search_text(about), about["help"]]
         for name, about in describe_settings(method.settings_type).items()
     ]
-    print_table("Settings", ["name", "default", "takes", "search", "what"], rows)
+    print_table("Settings", ["name", "default", "valid values", "search", "help"], rows)
 
 
 def _search_text(about: dict[str, Any]) -> str:

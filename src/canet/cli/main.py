@@ -1,8 +1,9 @@
-"""Run the command line."""
+"""The entry point of the command line, and its error messages."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import sys
@@ -26,26 +27,27 @@ NO_MEMORY = (
     "Storage size calculation overflowed",
     "failed to map segment",
 )
-"""How torch's `RuntimeError` and the `ImportError` of a library say it."""
+"""Messages of torch's `RuntimeError` and of a library's `ImportError` without memory."""
 
 
 def main(commands: typer.Typer = app, name: str = "canet") -> None:
     """Run a command line.
 
-    A user's mistake ends in one line and exit code 2, a signal in one line and exit code 128 plus
-    its number. Any other exception is a bug and keeps its traceback.
+    A user error prints one line and exits with code 2; a signal with 128 plus its number. Any other
+    exception is a bug and shows its traceback.
     """
     interrupt_on_signals()
     keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal may not know the character ±
+            stream.reconfigure(errors="replace")  # the terminal may not be able to show ±
     warnings.showwarning = _warn
+    logging.basicConfig(format="canet: %(message)s", level=logging.WARNING)
     sys.exit(_run(commands, name) or 0)
 
 
 def _run(commands: typer.Typer, name: str) -> Any:
-    """The exit code of the command."""
+    """Run the command and return its exit code."""
     arguments = sys.argv[1:] or (["--help"] if commands is app else [])
     try:
         code = commands(arguments, prog_name=name, standalone_mode=False)
@@ -57,7 +59,7 @@ def _run(commands: typer.Typer, name: str) -> Any:
             raise
         if received_signal() is None:
             return _fail(str(message))
-        code = KEYBOARD_INTERRUPT  # an import that a signal interrupts may raise its own error
+        code = KEYBOARD_INTERRUPT  # an interrupted import may raise another error
     if code == KEYBOARD_INTERRUPT:
         ignore_signals()
         return _fail(INTERRUPTED, 128 + (received_signal() or signal.SIGINT))
@@ -65,32 +67,30 @@ def _run(commands: typer.Typer, name: str) -> Any:
 
 
 def _message(error: Exception) -> str | None:
-    """What the user can do about an error; None for a bug."""
+    """Return the message for a user error; None for a bug."""
     if isinstance(error, CanetError):
         return str(error)
     if isinstance(error, ParserError):
         return str(error.format_message())
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return "too many open files: raise their limit (ulimit -n), or lower --jobs"
+        return "too many open files: raise the limit with `ulimit -n`, or use fewer --jobs"
     if isinstance(error, OSError):
-        return f"cannot read or write ({error}): check the folder, its rights and space"
+        return f"cannot read or write a file ({error}): check path, permissions and free space"
     out_of_memory = any(sign in str(error) for sign in NO_MEMORY)
     if isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | ImportError) and out_of_memory
     ):
-        return (
-            "not enough memory: free some, lower hidden or num_layers, or choose another --device"
-        )
+        return "not enough memory: free some, lower hidden or num_layers, or use another --device"
     return None
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning in one line, without the line of code that gave it."""
+    """Print a warning in one line, without the line of code."""
     print(f"canet: warning: {' '.join(printable(message).split())}", file=sys.stderr)
 
 
 def _fail(message: str, code: int = 2) -> int:
-    """Print one line, after the traceback if the user asked for it; gives the exit code."""
+    """Print one line, after the traceback if the user wants it, and return the exit code."""
     if sys.exc_info()[0] and os.environ.get(DEBUG, "0") not in ("", "0"):
         traceback.print_exc()
     print(f"canet: {' '.join(printable(message).split())}", file=sys.stderr)

@@ -15,7 +15,7 @@ MAX_SEEDS = 1000
 MAX_JOBS = 1024
 MAX_TRIALS = 100_000
 MAX_REPEATS = 1000
-"""Larger numbers are typing errors: they would take years, or all memory."""
+"""Larger numbers are typing errors: they would take years or all memory."""
 
 
 def _existing(data_root: Path | None) -> Path | None:
@@ -28,101 +28,115 @@ def _existing(data_root: Path | None) -> Path | None:
 
 
 def not_a_folder(path: Path | None) -> Path | None:
-    """Reject a folder in place of the file that a command writes."""
+    """Reject a folder as the output file of a command."""
     if path is not None and path.is_dir():
-        raise CanetError(f"'{path}' is a folder: name the file to write")
+        raise CanetError(f"'{path}' is a folder: pass the name of a file")
     return path
 
 
 DataRoot = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with raw data, only read. Default: CANET_DATA_ROOT, then the cache.",
+        help="Folder with raw data (read-only). Default: CANET_DATA_ROOT, then the cache.",
         callback=_existing,
     ),
 ]
-TaskName = Annotated[str, typer.Argument(help="Name of a task, see `canet datasets`.")]
-MethodName = Annotated[str, typer.Option(help="Name of a method, see `canet methods`.")]
+TaskName = Annotated[str, typer.Argument(help="Name of a task; see `canet datasets`.")]
+MethodName = Annotated[str, typer.Option(help="Name of a method; see `canet methods`.")]
 BackboneName = Annotated[
     str | None,
-    typer.Option(help="Name of a backbone, see `canet backbones`. Default: gcn; auto chooses it."),
+    typer.Option(
+        help="Name of a backbone; see `canet backbones`. Default: gcn. auto chooses it itself."
+    ),
 ]
 DataSeed = Annotated[
-    int, typer.Option(min=0, max=MAX_SEED, help="Seed of splits and generated features.")
+    int, typer.Option(min=0, max=MAX_SEED, help="Seed of the splits and the generated features.")
 ]
 Protocol = Annotated[
     str | None,
     typer.Option(
-        help="What to train and to test on; `canet datasets NAME` lists them. Default: the first."
+        help="Which nodes are for training and testing; see `canet datasets NAME`. Default: the first."
     ),
 ]
 GeneratorName = Annotated[
     str,
     typer.Option(
-        help="Spurious columns: shared, the paper's; redrawn, another label network for each "
-        "domain; resampled, other nodes, too."
+        help="How the spurious columns are generated: shared (as in the paper), redrawn (another "
+        "label network in each domain) or resampled (also other nodes)."
     ),
 ]
 Features = Annotated[
     str,
     typer.Option(
-        help="structural: computed from the graph alone (arxiv, elliptic); multi-hot: rows not "
-        "normalised (twitch)."
+        help="original; structural: computed from the graph (arxiv, elliptic); multi-hot: rows are "
+        "not normalised (twitch)."
     ),
 ]
 Inductive = Annotated[
-    bool, typer.Option("--inductive", help="Hide out-of-distribution nodes from training.")
+    bool,
+    typer.Option("--inductive", help="Remove the test nodes under shift from the training graph."),
 ]
-Jobs = Annotated[int, typer.Option(min=1, max=MAX_JOBS, help="Worker processes, also on one GPU.")]
+Jobs = Annotated[
+    int, typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU.")
+]
 Threads = Annotated[
     int,
-    typer.Option(min=1, max=MAX_JOBS, help="CPU threads of a run; results depend on them."),
+    typer.Option(
+        min=1, max=MAX_JOBS, help="CPU threads per run. The last digits of results depend on it."
+    ),
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(help="Train on a Ray cluster: its address, or auto for the one that runs here."),
+    typer.Option(help="Train on a Ray cluster: its address, or auto for a running cluster."),
 ]
 GraphPath = Annotated[
     Path,
     typer.Argument(
         metavar="GRAPH",
-        help="Folder with nodes and edges as .csv or .parquet, a .npz, or a .pt of a PyG Data.",
+        help="Folder with nodes.csv and edges.csv (or .parquet), a .npz file, or a PyG .pt file.",
     ),
 ]
 ModelPath = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder that `canet fit --out` named.")
+    Path, typer.Argument(metavar="MODEL", help="Model folder written by `canet fit --out`.")
 ]
 LabelColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="Column of classes; empty cells are unlabelled.")
+    str | None,
+    typer.Option(metavar="COL", help="Column with the class of each node; empty: unknown."),
 ]
 SplitColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="Column of train, valid, test. Default: split.")
+    str | None,
+    typer.Option(metavar="COL", help="Column with train, valid or test. Default: split."),
 ]
 EnvironmentColumn = Annotated[
     str | None, typer.Option(metavar="COL", help="Column with the environment of each node.")
 ]
 TimeColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="Column of times; the latest part validates.")
+    str | None,
+    typer.Option(metavar="COL", help="Column with times; the latest nodes are for validation."),
 ]
 IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COL", help="Column of node ids. Default: id.")
+    str | None, typer.Option("--id", metavar="COL", help="Column with the node ids. Default: id.")
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, see `canet methods`."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; see `canet methods NAME`."),
 ]
 Epochs = Annotated[
     int | None,
-    typer.Option(min=1, max=MAX_NUMBER, help="Epochs of each run. Default: the method's."),
+    typer.Option(min=1, max=MAX_NUMBER, help="Number of epochs. Default: that of the method."),
 ]
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", help="File with settings, such as best.json of a search."),
+    typer.Option("--settings", help="JSON file with settings, such as best.json of a search."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no tables.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+LogFolder = Annotated[
+    Path | None,
+    typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="Where to compute; auto prefers a GPU.")
+    Literal["auto", "cpu", "cuda"], typer.Option(help="auto uses a GPU if there is one.")
 ]
 
 
@@ -132,28 +146,30 @@ def names(text: str | None) -> tuple[str, ...]:
 
 
 def protocol_of(task: str, protocol: str | None) -> str:
-    """The protocol that a command names, or the first of its task."""
+    """Return the protocol, by default the first of the task."""
     from canet.data.benchmarks.catalog import get_dataset
 
     return get_dataset(task).protocols[0] if protocol is None else protocol
 
 
 def backbone_of(method: str, backbone: str | None) -> str:
-    """The backbone that a command names for a method, or what it is without one."""
+    """Return the name of the backbone, by default gcn; `auto` takes none."""
     from canet.methods import Auto, get_backbone
 
     if method != Auto.name:
         get_backbone(backbone or "gcn")
         return backbone or "gcn"
     if backbone is not None:
-        raise CanetError("method auto chooses the backbone: leave out --backbone, or --method auto")
+        raise CanetError(
+            "method auto chooses the backbone: leave out --backbone, or pass a --method"
+        )
     return Auto.name
 
 
 def changed_settings(
     assignments: list[str] | None, file: Path | None, epochs: int | None
 ) -> dict[str, Any]:
-    """Settings by name that a command changes: those of a file, then `--set`, then `--epochs`."""
+    """Return the changed settings: from a file, then `--set`, then `--epochs`."""
     from canet.presets import read_settings
     from canet.settings import parse_assignments
 

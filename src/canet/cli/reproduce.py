@@ -13,13 +13,13 @@ from canet.cli.app import app
 # Options that `python -m experiments` has, too.
 Out = Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
 Quick = Annotated[
-    bool, typer.Option("--quick", help="For trying out: about two minutes on two cores.")
+    bool, typer.Option("--quick", help="A short version, about two minutes on two cores.")
 ]
-Methods = Annotated[str | None, typer.Option(help="Methods to compare, such as erm,canet.")]
-Tasks = Annotated[str | None, typer.Option(help="Tasks to run, such as cora,pubmed.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Run failed jobs again.")]
+Methods = Annotated[str | None, typer.Option(help="Methods to compare, for example erm,canet.")]
+Tasks = Annotated[str | None, typer.Option(help="Tasks to run, for example cora,pubmed.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Repeat failed runs.")]
 Archive = Annotated[
-    Path | None, typer.Option(help="Archive of finished runs, which are not run again.")
+    Path | None, typer.Option(help="Archive of finished runs to use instead of training.")
 ]
 
 
@@ -41,7 +41,7 @@ def reproduce(
     data_root: options.DataRoot = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """A table or figure of the paper: run its jobs, compare the results with the published ones."""
+    """Reproduce a table or figure of the paper."""
     from canet.paper import EXPERIMENTS, Scope
     from canet.paper.reproduce import reproduce as run
 
@@ -52,18 +52,18 @@ def reproduce(
 
 @app.command()
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder of runs or of a reproduction, or archive.")],
+    runs: Annotated[Path, typer.Argument(help="Folder or archive of runs.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             "-o",
-            help="The page. Default: report.html in RUNS, or next to it.",
+            help="File for the page. Default: report.html in (or next to) RUNS.",
             callback=options.not_a_folder,
         ),
     ] = None,
 ) -> None:
-    """One self-contained page about finished runs: who wins, curves, figures, settings."""
+    """Write an HTML page about finished runs."""
     from canet.paper.paper_report import write_report
 
     target = out or (runs.parent if runs.is_file() else runs) / "report.html"
@@ -73,15 +73,21 @@ def report(
 
 @app.command()
 def archive(
-    runs: Annotated[Path, typer.Argument(help="Folder of runs, or of a reproduction.")],
+    runs: Annotated[Path, typer.Argument(help="Folder of runs.")],
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="The file, such as runs.tar.xz.", callback=options.not_a_folder
+            "--out",
+            "-o",
+            help="The archive, for example runs.tar.xz.",
+            callback=options.not_a_folder,
         ),
     ],
 ) -> None:
-    """One small file of all finished runs, without weights: what tables and reports need."""
+    """Pack finished runs into one small file.
+
+    The archive has no weights, but all that tables and reports need.
+    """
     from canet.store import find_runs, write_archive
 
     count = write_archive(find_runs(runs), out)

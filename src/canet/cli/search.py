@@ -17,21 +17,28 @@ from canet.cli.app import app
 def search(
     task: options.TaskName,
     method: options.MethodName = "canet",
-    backbone: Annotated[str, typer.Option(help="Name of a backbone.")] = "gcn",
+    backbone: Annotated[
+        str, typer.Option(help="Name of a backbone; see `canet backbones`.")
+    ] = "gcn",
     trials: Annotated[
         int,
         typer.Option(
-            min=1, max=options.MAX_TRIALS, help="Trials in all, those of earlier calls included."
+            min=1,
+            max=options.MAX_TRIALS,
+            help="Number of trials, including those of earlier calls.",
         ),
     ] = 32,
     sampler: Annotated[
-        Literal["tpe", "random", "grid"], typer.Option(help="How settings are chosen.")
+        Literal["tpe", "random", "grid"],
+        typer.Option(help="How the settings of a trial are chosen."),
     ] = "tpe",
     epochs: options.Epochs = None,
     seeds: Annotated[
         int,
         typer.Option(
-            min=1, max=options.MAX_SEEDS, help="Runs of each trial; their mean score counts."
+            min=1,
+            max=options.MAX_SEEDS,
+            help="Runs per trial; a trial is rated by their mean score.",
         ),
     ] = 1,
     data_seed: options.DataSeed = 0,
@@ -41,19 +48,22 @@ def search(
     generator: options.GeneratorName = "shared",
     storage: Annotated[
         str | None,
-        typer.Option(help="Journal file or SQL URL of the trials. Default: a file in --out."),
+        typer.Option(help="Journal file or SQL URL for the trials. Default: a file in --out."),
     ] = None,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the search. Default: one below searches/.")
+        Path | None, typer.Option(help="Folder of the search. Default: a folder in searches/.")
     ] = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Search a method's settings on validation data; the same command again continues."""
+    """Search for good settings of a method on validation data.
+
+    Run the same command again to continue.
+    """
     from canet.methods import get_backbone
     from canet.presets import unsearched
     from canet.search.study import Plan
@@ -78,7 +88,7 @@ def search(
 
 
 def _show(best: dict[str, Any]) -> None:
-    """The best trials, what mattered, and the next command."""
+    """Print the best trials, the importance of the settings, and the next command."""
     from canet.data.metrics import METRIC_NAMES
     from canet.util.console import print_table
 

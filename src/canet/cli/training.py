@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs, table and picture.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the runs and the picture.")] = Path("demo"),
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
-    """A plain GCN, CaNet and auto on the embedded data: about two minutes on two cores."""
+    """Compare a plain GCN, CaNet and auto on embedded data."""
     from canet.cli.demonstration import run_demo
 
     run_demo(out, device, quiet)
@@ -37,7 +37,7 @@ def train(
     method: options.MethodName = "canet",
     backbone: options.BackboneName = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs, with seeds 0, 1, …")
+        int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs, with seeds 0, 1, ...")
     ] = 1,
     data_seed: options.DataSeed = 0,
     protocol: options.Protocol = None,
@@ -47,24 +47,31 @@ def train(
     epochs: options.Epochs = None,
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for runs: each is in NAME/seed-S below it.")
-    ] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder for the runs; a run is in NAME/seed-S.")] = Path(
+        "runs"
+    ),
     set_: options.Assignments = None,
     settings_file: options.SettingsFile = None,
     ood_curves: Annotated[
-        bool, typer.Option("--ood-curves", help="Also score every split at every epoch.")
+        bool, typer.Option("--ood-curves", help="Score every split at every epoch.")
     ] = False,
     threads: options.Threads = 1,
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
+    log: options.LogFolder = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train a method on a task with its published settings, and score it under shift."""
+    """Train a method on a benchmark task, and score it.
+
+    The settings are the published ones, or those found by a search. To train on your graph, use
+    `canet fit`.
+    """
     from canet.presets import preset
     from canet.settings import override
 
+    if log and ray:
+        raise CanetError("--log does not work with --ray: leave out one of them")
     changes = options.changed_settings(set_, settings_file, epochs)
     backbone = options.backbone_of(method, backbone)
     settings = override(preset(task, method, backbone), changes)
@@ -72,7 +79,7 @@ def train(
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of
     from canet.store import RunConfig
-    from canet.store.summary import Scored, summarise
+    from canet.store.summary import ScoredRun, summarise
     from canet.training.trainer import pick_device
 
     pick_device(device)
@@ -83,10 +90,12 @@ def train(
     loaded = load_task_of(base, data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
-    failed = run_jobs(configs, out, jobs, device, data_root, True, quiet or as_json, ray, loaded)
+    failed = run_jobs(
+        configs, out, jobs, device, data_root, True, quiet or as_json, ray, loaded, log
+    )
     if failed:
         raise _failure(failed, seeds)
-    runs = [Scored(place.read_config(), place.read_result()) for place in places]
+    runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
     summary = summarise(runs, loaded.metric)
     if as_json:
         print(json.dumps(summary, indent=2))
@@ -94,21 +103,21 @@ def train(
         _show_scores(summary)
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
         if finished:
-            print(f"{finished} of {seeds} run(s) had been trained before and were only read.")
+            print(f"{finished} of {seeds} run(s) were already finished and were only read.")
         folder = places[0].path.parent
         again = ["canet", "evaluate", str(folder)]
         again += ["--data-root", str(data_root)] if data_root else []
-        print(f"Kept in {folder}. Scores again: {shlex.join(again)}")
+        print(f"Runs: {folder}. To score them again: {shlex.join(again)}")
 
 
 @app.command()
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or of several.")],
+    run: Annotated[Path, typer.Argument(help="Folder of one or more runs.")],
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score finished runs again from their saved weights; fail where a score is another one."""
+    """Score finished runs again, and compare with the stored scores."""
     from canet.runs.evaluate import evaluate_runs
 
     summaries = evaluate_runs(run, device, data_root)
@@ -118,21 +127,21 @@ def evaluate(
         _show_scores(summary)
     if differing := [line for summary in summaries for line in summary.get("differences", [])]:
         raise CanetError(
-            f"scores are not those of training: {listed(differing)}; the code, the machine or the "
-            "data changed, or the weights are damaged"
+            f"the scores differ from the stored ones ({listed(differing)}): the code, the data or "
+            "the machine has changed since training"
         )
 
 
 @app.command()
 def verify(
     path: Annotated[
-        Path, typer.Argument(help="Folder of a run, of runs or of a model, or an archive of runs.")
+        Path, typer.Argument(help="Folder with runs or a model, or an archive of runs.")
     ],
 ) -> None:
-    """Check that runs and models are what was written: a line for each problem, then a count."""
-    from canet.cli.verification import verify as look_through
+    """Check the files of runs and models against their checksums."""
+    from canet.cli.verification import verify as verify_files
 
-    found = look_through(path)
+    found = verify_files(path)
     for problem in found.problems:
         print(" ".join(printable(problem).split()))
     print(found.count)
@@ -141,7 +150,7 @@ def verify(
 
 
 def _failure(failed: list[FailedJob], seeds: int) -> Exception:
-    """One line for what a user can fix; the traceback of a bug of ours."""
+    """Return a user error as one line, a bug with its traceback."""
     lines = failed[0].lines
     if len(lines) > 1:
         return RuntimeError("\n".join(lines))
@@ -149,7 +158,7 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
 
 
 def _show_scores(summary: dict[str, Any]) -> None:
-    """A table of the scores of runs that differ in their seed alone."""
+    """Print the scores of runs that differ only in their seed."""
     from canet.data.metrics import METRIC_NAMES
     from canet.util.console import print_table, summary_rows
 

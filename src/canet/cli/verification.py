@@ -1,4 +1,4 @@
-"""Runs and saved models: try to read everything, and collect the errors."""
+"""Check runs and saved models: read every file and collect the errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from canet.errors import CanetError
 from canet.estimator.classifier import load
-from canet.store import RunFolder, runs_at
+from canet.store import RunFolder, open_runs
 from canet.store.folders import folders_below
 from canet.store.model_folder import MODEL
 from canet.store.run_folder import CONFIG, MARKER, read_checkpoint
@@ -16,7 +16,7 @@ from canet.store.run_folder import CONFIG, MARKER, read_checkpoint
 
 @dataclass
 class Verification:
-    """What was read, and what is wrong with it."""
+    """Counts of what was read, and the problems."""
 
     problems: list[str] = field(default_factory=list)  # a line each
     finished: int = 0  # number of finished runs, with problems or without
@@ -25,15 +25,15 @@ class Verification:
 
     @property
     def count(self) -> str:
-        """All of it in one line."""
+        """The counts in one line."""
         seen = [f"{self.finished} finished run(s)"]
         seen += [f"{self.unfinished} unfinished run(s)"] if self.unfinished else []
         seen += [f"{self.models} model(s)"] if self.models else []
-        wrong = f"{len(self.problems)} problem(s)" if self.problems else "nothing wrong"
+        wrong = f"{len(self.problems)} problem(s)" if self.problems else "no problems"
         return f"{', '.join(seen)}: {wrong}"
 
     def attempt(self, read: Callable[[], object]) -> None:
-        """Read something; an error is a problem."""
+        """Call `read`, and record an error as a problem."""
         try:
             read()
         except CanetError as error:
@@ -43,23 +43,23 @@ class Verification:
 def verify(path: Path) -> Verification:
     """Read a run, a saved model, an archive, or all runs and models below a folder.
 
-    Links to folders are followed. A folder that cannot be listed is a problem, too.
+    Links to folders are followed. A folder that cannot be listed is a problem.
     """
     found = Verification()
 
     def unreadable(error: OSError) -> None:
         found.problems.append(f"cannot read '{error.filename}' ({error.strerror})")
 
-    with runs_at(path) as root:
+    with open_runs(path) as root:
         for folder in folders_below(root, unreadable):
             _verify_folder(folder, found)
     if not found.finished + found.unfinished + found.models + len(found.problems):
-        raise CanetError(f"no run and no model at '{path}': give the folder that --out named")
+        raise CanetError(f"'{path}' contains no run and no model: pass the folder given to --out")
     return found
 
 
 def _verify_folder(folder: Path, found: Verification) -> None:
-    """Count the run or model of a folder, if there is one, and add what is wrong with it."""
+    """Count the run or model in a folder, if any, and record its problems."""
     for link in sorted(folder.iterdir()):
         if link.is_symlink() and not link.exists():
             found.problems.append(f"'{link}' is a link to a missing file or folder")

@@ -1,6 +1,7 @@
-"""Many runs, each trained once: in this process, in several, or on a Ray cluster.
+"""Train many runs in this process, in several processes, or on a Ray cluster.
 
-A run's folder is named after its content: `done` marks a finished run, `failed.json` a failed one.
+The name of a run folder contains a digest of its configuration. The file `done` marks a finished
+run, `failed.json` a failed run.
 """
 
 from canet.runs.run import FailedJob, run_jobs

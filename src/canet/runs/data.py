@@ -1,8 +1,8 @@
-"""Whether finished runs were trained on the data that there is now."""
+"""Check that finished runs were trained on the present data."""
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,45 +14,49 @@ from canet.errors import CanetError
 from canet.runs.evaluate import load_task_of
 from canet.store import RunConfig, RunFolder
 
+logger = logging.getLogger("canet")
+
 
 def compare_data(
-    places: Iterable[RunFolder],
+    folders: Iterable[RunFolder],
     data_root: Path | None = None,
     quiet: bool = False,
     task: ShiftTask | None = None,
 ) -> None:
-    """Reject finished runs on other data than there is now; nothing is downloaded for that.
+    """Reject finished runs that were trained on other data; nothing is downloaded.
 
-    Runs whose data is not here, or that do not record it, are only counted.
+    Runs without a record of their data, or with missing data, are accepted and counted.
 
     Args:
-        places: Folders of runs, finished or not.
+        folders: Folders of runs, finished or not.
         data_root: Folder with raw data.
         quiet: Print nothing about runs that could not be compared.
-        task: The task of all runs, where it is loaded already.
+        task: The task of all runs, if it is already loaded.
     """
     by_data: dict[tuple[object, ...], list[RunFolder]] = {}
-    unknown = absent = 0
-    for place in places:
-        if place.finished and place.read_data() is None:
-            unknown += 1
-        elif place.finished:
-            by_data.setdefault(place.read_config().task_key, []).append(place)
+    without_record = missing = 0
+    for folder in folders:
+        if folder.finished and folder.read_data() is None:
+            without_record += 1
+        elif folder.finished:
+            by_data.setdefault(folder.read_config().task_key, []).append(folder)
     for runs in by_data.values():
-        data = task.digest if task else data_now(runs[0].read_config(), data_root)
+        data = task.digest if task else current_digest(runs[0].read_config(), data_root)
         if data is None:
-            absent += len(runs)
+            missing += len(runs)
         else:
-            for place in runs:
-                place.check_data(data)
-    reasons = {"do not record their data": unknown, "were trained on data that is not here": absent}
+            for folder in runs:
+                folder.check_data(data)
+    reasons = {"have no record of their data": without_record, "have missing raw data": missing}
     for reason, count in reasons.items():
         if count and not quiet:
-            print(f"{count} finished runs {reason}: they are used as they are", file=sys.stderr)
+            logger.warning(
+                "%d finished runs %s: they are used without comparing their data", count, reason
+            )
 
 
-def data_now(config: RunConfig, data_root: Path | None) -> DataDigest | None:
-    """The digest of a run's data as it is now; None where files are missing or cannot be read."""
+def current_digest(config: RunConfig, data_root: Path | None) -> DataDigest | None:
+    """Return the digest of a run's data; None if files are missing or cannot be read."""
     dataset = DATASETS.get(config.task)
     if dataset is None:
         return None

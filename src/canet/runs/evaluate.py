@@ -1,4 +1,4 @@
-"""Finished runs scored again from their saved weights, and beside what they said then."""
+"""Score finished runs again from their saved weights, and compare with the stored scores."""
 
 from __future__ import annotations
 
@@ -15,62 +15,66 @@ from canet.data.task import ShiftTask
 from canet.methods import AutoSettings, describe_method
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
-from canet.store.config import grouped
-from canet.store.summary import Scored, summarise
+from canet.store.config import group_by_configuration
+from canet.store.summary import ScoredRun, summarise
 from canet.training import Trainer
 from canet.training.trainer import device_name, versions
 
-SAME_HARDWARE, OTHER_HARDWARE = 0.001, 0.5
-"""Percentage points by which scores may differ from those of training, on the same device and
-version of torch, and on another, whose rounding moves a few nodes."""
+MAX_DIFFERENCE, MAX_DIFFERENCE_OTHER_HARDWARE = 1e-5, 0.005
+"""Largest difference from the stored scores on the same device and version of torch, and on
+another one, where rounding changes the predictions of a few nodes.
+"""
 
 
 def evaluate_runs(
     path: Path, device: str = "auto", data_root: Path | None = None
 ) -> list[dict[str, Any]]:
-    """A summary, as `canet train` gives it, for each configuration at or below `path`.
+    """Return a summary, as from `canet train`, for each configuration in the folder `path`.
 
-    A copy of a run is no further run. Where scores are not those of training, its `differences`
-    has a line for each run.
+    Copies of a run count once. If scores differ from the stored scores, the entry `differences` of
+    the summary has a line for each such run.
     """
-    groups = grouped((place.read_config(), place) for place in find_runs(path))
+    groups = group_by_configuration((folder.read_config(), folder) for folder in find_runs(path))
     return [_evaluate([*group.values()], device, data_root) for group in groups]
 
 
-def _evaluate(places: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
-    """The summary of runs that differ in their seed alone."""
-    results = [place.read_result() for place in places]
-    trainer = open_trainer(places[0].read_config(), device, data_root)
+def _evaluate(folders: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
+    """Return the summary of runs that differ only in their seed."""
+    results = [folder.read_result() for folder in folders]
+    trainer = open_trainer(folders[0].read_config(), device, data_root)
     runs, differences = [], []
     hardware = device_name(trainer.device, trainer.threads), versions()["torch"]
-    for place, result in zip(places, results, strict=True):
-        scores = trainer.scores(trainer.load(place))
+    for folder, result in zip(folders, results, strict=True):
+        scores = trainer.scores(trainer.load(folder))
         before = result.device, result.versions.get("torch")
-        tolerance = SAME_HARDWARE if hardware == before else OTHER_HARDWARE
+        tolerance = MAX_DIFFERENCE if hardware == before else MAX_DIFFERENCE_OTHER_HARDWARE
         if found := difference(scores, result.scores, tolerance):
-            differences.append(f"'{place.path}': {found}")
-        runs.append(Scored(place.read_config(), replace(result, scores=scores)))
+            differences.append(f"'{folder.path}': {found}")
+        runs.append(ScoredRun(folder.read_config(), replace(result, scores=scores)))
     summary = summarise(runs, trainer.task.metric)
     return summary | ({"differences": differences} if differences else {})
 
 
-def difference(now: Mapping[str, float], then: Mapping[str, float], tolerance: float) -> str:
-    """Where scores differ most, by more than the tolerance; nothing if they do not."""
+def difference(now: Mapping[str, float], stored: Mapping[str, float], tolerance: float) -> str:
+    """Describe the largest difference of scores; empty if all are within the tolerance."""
     gaps = {
         split: np.nan_to_num(abs(score - now[split]), nan=np.inf)
-        for split, score in then.items()
+        for split, score in stored.items()
         if split in now and not np.isclose(score, now[split], 0.0, tolerance, equal_nan=True)
     }
     if not gaps:
         return ""
     worst = max(gaps, key=lambda split: gaps[split])
-    return f"{worst} scores {now[worst]:.2f}, where its result says {then[worst]:.2f}"
+    return (
+        f"the score of {worst} is {100 * now[worst]:.2f} %, but the stored result is "
+        f"{100 * stored[worst]:.2f} %"
+    )
 
 
 def open_trainer(
     config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
 ) -> Any:
-    """The trainer, or AutoTrainer, of a run, with its task loaded unless it is given."""
+    """Return the trainer, or AutoTrainer, of a run; the task is loaded unless it is passed."""
     task = task or load_task_of(config, data_root)
     settings = override(describe_method(config.method).settings_type(), config.settings)
     if isinstance(settings, AutoSettings):
@@ -79,6 +83,6 @@ def open_trainer(
 
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:
-    """The task of a run, as it was."""
-    task, *how = config.task_key
-    return load_task(task, data_root, *how)
+    """Load the task of a run."""
+    task, *arguments = config.task_key
+    return load_task(task, data_root, *arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from canet.util.seeds import checked_seed
 from canet.util.signals import deferred
 from canet.util.torch_state import seeded
 
+logger = logging.getLogger("canet")
 Callback = Callable[[dict[str, Any]], None]
 """Called after each epoch with `model`, `seed`, `epoch`, `epochs`, `loss` and `valid`."""
 
@@ -259,6 +261,14 @@ class Trainer:
             peak_memory_mb=peak_memory_mb(self.device),
             device=device_name(self.device, self.threads),
             versions=versions(),
+        )
+        logger.info(
+            "%s, seed %d: %d epochs, validation score %.4f at epoch %d",
+            self.config(seed).model,
+            seed,
+            result.epochs,
+            result.scores["valid"],
+            result.selected_epoch,
         )
         if place:
             place.finish(loop.best.tensors, history, result)

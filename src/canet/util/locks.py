@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from canet.util.files import write_errors
 
+logger = logging.getLogger("canet")
 LOCK = ".lock"
 
 
@@ -31,7 +32,7 @@ def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
             lock.acquire(timeout=0)
     except Timeout:
         if not quiet:
-            print(f"another process is using '{folder}': waiting for it to end", file=sys.stderr)
+            logger.warning("another process is using '%s': waiting for it to end", folder)
         lock.acquire()
     try:
         yield
