@@ -14,6 +14,7 @@ from canet.data.benchmarks import synthetic
 from canet.report.score import Score
 from canet.runs.evaluate import evaluate_runs
 from canet.training import trainer
+from canet.util.locks import LOCK
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Shown:
 
 
 def files_of(folder: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != LOCK)
+    return {path: path.stat().st_mtime_ns for path in files}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,17 +82,17 @@ def test_demo_shows_both_scores_of_every_contender(
 @pytest.mark.parametrize(
     ("erm", "ours", "text"),
     [
-        ([60.0, 62.0], [90.0, 92.0], "CaNet-GCN is 30.0 above GCN (ERM): more than the spread."),
-        ([90.0, 92.0], [80.0, 99.0], "GCN (ERM) is 1.5 above CaNet-GCN: within the spread."),
-        ([90.0, 92.0], [92.0, 90.0], "GCN (ERM) and CaNet-GCN are tied."),
+        ([0.6, 0.62], [0.9, 0.92], "CaNet-GCN is 30.0 above GCN (ERM): more than the spread."),
+        ([0.9, 0.92], [0.8, 0.99], "GCN (ERM) is 1.5 above CaNet-GCN: within the spread."),
+        ([0.9, 0.92], [0.92, 0.9], "GCN (ERM) and CaNet-GCN are tied."),
     ],
 )
 def test_demo_says_who_is_above_and_whether_by_more_than_the_spread(
     erm: list[float], ours: list[float], text: str
 ) -> None:
-    scores = (erm, ours, [50.0, 50.0], [99.0, 99.0])
+    scores = (erm, ours, [0.5, 0.5], [0.99, 0.99])
     lines = [
-        DemoLine(c.label, c.colour, Score([90.0]), Score(ood, digits=1), [])
+        DemoLine(c.label, c.colour, Score([0.9]), Score(ood, digits=1), [])
         for c, ood in zip(CONTENDERS, scores, strict=True)
     ]
     assert demo.verdict(lines) == f"Under shift {text}"
