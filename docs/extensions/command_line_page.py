@@ -59,7 +59,7 @@ def _names(names: str) -> str:
     if not names.startswith("-"):
         return names.partition(" <")[0]
     short = re.sub(r"<(path|str|int|float)[^>]*>", lambda found: found[1].upper(), names)
-    return re.sub(r"<([^>]*)>", r"\1", short).replace("STR", "TEXT").replace("|", "\\|")
+    return re.sub(r"<([^>]*)>", r"\1", short).replace("STR", "TEXT").replace("|", "/")
 
 
 def _cell(text: str) -> str:
