@@ -8,7 +8,7 @@ import canet
 from canet.errors import VersionError
 from canet.estimator.reference import Reference
 from canet.store.model_folder import ModelFolder
-from canet.store.sealed import CONTENT
+from canet.store.checksums import CONTENT
 from tests.user_graphs import small_user_graph
 
 

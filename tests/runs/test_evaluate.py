@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import CENTRED, WITHOUT_SPURIOUS, load_task
+from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS, load_task
 from canet.data.benchmarks import synthetic
-from canet.data.benchmarks.spurious import centred, without_spurious_columns
+from canet.data.benchmarks.spurious import centred_per_graph, without_spurious_columns
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import get_method
@@ -112,8 +112,8 @@ def test_task_is_loaded_as_it_was(features: str | None, inductive: bool, small_r
 
 @pytest.mark.parametrize(
     ("view", "features"),
-    [(without_spurious_columns, WITHOUT_SPURIOUS), (centred, CENTRED)],
-    ids=["blind", "centred"],
+    [(without_spurious_columns, WITHOUT_SPURIOUS), (centred_per_graph, CENTRED_PER_GRAPH)],
+    ids=["without spurious columns", "centred per graph"],
 )
 def test_controls_see_the_same_task_again(
     view: Callable[[ShiftTask], ShiftTask], features: str, task: ShiftTask, tmp_path: Path

@@ -20,8 +20,8 @@ import pytest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.runs import evaluate, job_folder, run, run_jobs
-from canet.runs.run import in_batches, read_failure
-from canet.runs.worker import FAILURE, Worker, train_elsewhere, train_in_process, write_files
+from canet.runs.run import make_batches, read_failure
+from canet.runs.worker import FAILURE, Worker, train_in_process, train_remotely, write_files
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Run, Trainer
@@ -171,7 +171,7 @@ def test_seeds_of_a_method_that_may_share_a_gpu_go_together() -> None:
     configs = [tiny_job(seed) for seed in range(7)] + [tiny_job(method="mixup")]
 
     def seeds(together: bool) -> list[list[int]]:
-        return [[config.seed for config in batch] for batch in in_batches(configs, together)]
+        return [[config.seed for config in batch] for batch in make_batches(configs, together)]
 
     assert seeds(together=True) == [[0, 1, 2, 3, 4], [5, 6], [0]]
     assert seeds(together=False) == [[seed] for seed in (0, 1, 2, 3, 4, 5, 6, 0)]
@@ -210,7 +210,7 @@ def test_runs_whose_worker_died_are_tried_once_more_alone(
     configs = [tiny_job(seed) for seed in range(6)]
     monkeypatch.setattr(run, "open_pool", lambda *_: pool)
     monkeypatch.setattr(
-        run, "in_batches", lambda *_: iter([configs[:2], configs[2:4], configs[4:]])
+        run, "make_batches", lambda *_: iter([configs[:2], configs[2:4], configs[4:]])
     )
     (lines,) = run_here(configs, tmp_path)
     assert pool.asked[:3] == [[0, 1], [2, 3], [4, 5]]
@@ -225,7 +225,7 @@ def test_runs_whose_worker_died_are_tried_once_more_alone(
 
 def test_files_of_a_run_made_elsewhere_are_those_of_a_run_made_here(tmp_path: Path) -> None:
     configs = [tiny_job(seed) for seed in (0, 1)]
-    ended = train_elsewhere(configs, "cpu", None)
+    ended = train_remotely(configs, "cpu", None)
     run_here(configs, tmp_path / "here")
     for config in configs:
         place = job_folder(tmp_path / "there", config)

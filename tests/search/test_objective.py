@@ -9,7 +9,7 @@ from canet.data import load_task
 from canet.data.benchmarks import synthetic
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
-from canet.search.objective import Objective, blind
+from canet.search.objective import Objective, without_test_labels
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import METRICS, Trainer
@@ -30,7 +30,7 @@ def config(method: str = "erm", epochs: int = 3) -> RunConfig:
 
 def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() -> None:
     task = load_task("synthetic")
-    hidden = blind(task)
+    hidden = without_test_labels(task)
     known = (hidden.data.y >= 0).nonzero().squeeze(1)
     assert known.tolist() == torch.cat([task.train, task.valid]).sort().values.tolist()
     assert hidden.data.y[known].equal(task.data.y[known])
@@ -41,7 +41,7 @@ def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() ->
 def test_blinding_leaves_the_task_unchanged() -> None:
     task = load_task("synthetic")
     before = task.data.y.clone()
-    blind(task)
+    without_test_labels(task)
     assert task.data.y.equal(before)
     assert task.test_ood
 

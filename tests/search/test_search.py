@@ -24,7 +24,7 @@ from canet.presets import preset, unsearched
 from canet.runs import evaluate
 from canet.search import search
 from canet.search import storage as storage_module
-from canet.search.storage import open_storage, reach, serve
+from canet.search.storage import open_storage, serve, wait_for_storage
 from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
 from canet.training import Trainer
@@ -265,11 +265,11 @@ def test_machine_that_cannot_be_reached_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc")
-    monkeypatch.setattr(storage_module, "SERVER_SECONDS", 0.1)
+    monkeypatch.setattr(storage_module, "SERVER_TIMEOUT", 0.1)
     with serve(open_storage(str(tmp_path / "journal.log"))) as served:
         pass
-    with pytest.raises(CanetError, match="cannot reach"):
-        reach(served)
+    with pytest.raises(CanetError, match="firewall"):
+        wait_for_storage(served)
 
 
 def test_trials_can_be_kept_in_a_database(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
 from canet.report.results import find_results
-from canet.store import RunFolder, find_runs, runs_at, unpack_archive, write_archive
+from canet.store import RunFolder, find_runs, open_runs, unpack_archive, write_archive
 from canet.store import archive as archives
 from canet.store.run_folder import CONFIG, MARKER, RESULT, WEIGHTS
 from tests.cli.commands import call
@@ -35,13 +35,13 @@ def archive(runs: Path, tmp_path: Path) -> Path:
 
 
 def test_runs_of_an_archive_are_those_of_the_folder(runs: Path, archive: Path) -> None:
-    with runs_at(archive) as root:
+    with open_runs(archive) as root:
         assert find_results(root) == find_results(runs)
     assert not root.exists()
 
 
 def test_an_archive_has_curves_where_all_splits_were_scored_and_no_weights(archive: Path) -> None:
-    with runs_at(archive) as root:
+    with open_runs(archive) as root:
         assert {p.path.parent.name: p.has_metrics for p in find_runs(root)} == {
             make_config(ood_curves=True).name: True,
             make_config().name: False,

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
 from canet.methods.base import Findings
+from canet.store.checksums import CONTENT
 from canet.store.model_folder import MODEL, ModelFolder, read_model, write_model
-from canet.store.sealed import CONTENT
 from canet.util.locks import LOCK
 from tests.models import FILE, saying, tensors, write
 

@@ -16,7 +16,7 @@ from canet.data.digest import DataDigest
 from canet.errors import CanetError, ChecksumError, InputWarning, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.store import RunConfig, RunFolder, find_runs, run_folder
-from canet.store.config import grouped
+from canet.store.config import group_by_configuration
 from canet.store.result import InferredEnvironments
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
 from canet.util.files import sha256
@@ -313,4 +313,4 @@ def test_runs_share_a_folder_name_if_and_only_if_they_differ_only_in_the_seed() 
 def test_groups_are_sorted_by_seed_and_the_first_copy_counts() -> None:
     other = replace(CONFIGURATION, data_seed=1)
     runs = [(replace(CONFIGURATION, seed=3), "a"), (other, "b"), (CONFIGURATION, "c")]
-    assert grouped([*runs, (CONFIGURATION, "copy")]) == [{1: "c", 3: "a"}, {1: "b"}]
+    assert group_by_configuration([*runs, (CONFIGURATION, "copy")]) == [{1: "c", 3: "a"}, {1: "b"}]

@@ -10,9 +10,9 @@ from canet.errors import CanetError
 from canet.store.summary import (
     OOD_LAST,
     OOD_MEAN,
-    Scored,
-    deviation,
+    ScoredRun,
     read_run,
+    standard_deviation,
     summarise,
 )
 from tests.finished import change_result, make_config, make_result, write_run
@@ -20,7 +20,7 @@ from tests.finished import change_result, make_config, make_result, write_run
 CONFIGURATION = make_config(data_seed=4, epochs=9)
 
 
-def scored(seed: int = 0, **scores: float) -> Scored:
+def scored(seed: int = 0, **scores: float) -> ScoredRun:
     """A run with other scores for each seed."""
     splits = {"train": 90.0, "valid": 80.0, "test_id": 70.0, "ood/near": 60.0, "ood/far": 40.0}
     result = make_result(
@@ -32,7 +32,7 @@ def scored(seed: int = 0, **scores: float) -> Scored:
         device="a CPU",
         versions={"canet": "1"},
     )
-    return Scored(replace(CONFIGURATION, seed=seed), result)
+    return ScoredRun(replace(CONFIGURATION, seed=seed), result)
 
 
 def test_summary_says_what_was_run() -> None:
@@ -82,19 +82,19 @@ def test_time_is_the_mean_and_memory_the_largest() -> None:
 
 
 def test_deviation_of_a_sample_is_given_even_if_a_score_is_not_a_number() -> None:
-    assert deviation([1.0]) == 0
-    assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
-    assert math.isnan(deviation([1.0, math.nan, 2.0]))
+    assert standard_deviation([1.0]) == 0
+    assert standard_deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert math.isnan(standard_deviation([1.0, math.nan, 2.0]))
 
 
 def test_a_finished_run_has_scores_by_split_over_all_shifted_sets_and_at_the_last_epoch(
     tmp_path: Path,
 ) -> None:
-    place = write_run(tmp_path, make_config(), {"ood/a": 50.0, "ood/b": 60.0})
+    place = write_run(tmp_path, make_config(), {"ood/a": 0.5, "ood/b": 0.6})
     run = read_run(place)
-    assert run.score("ood/a") == 50.0
-    assert run.score(OOD_MEAN) == 55.0
-    assert run.score(OOD_LAST) == 54.0
+    assert run.score("ood/a") == 0.5
+    assert run.score(OOD_MEAN) == pytest.approx(0.55)
+    assert run.score(OOD_LAST) == pytest.approx(0.54)
     assert math.isnan(run.score("other"))
     more = run.with_scores({"other": 1.0})
     assert (more.score("other"), run.has("other")) == (1.0, False)

@@ -16,14 +16,14 @@ from canet.data.benchmarks.catalog import (
     file_status,
     load_task,
 )
-from canet.data.benchmarks.dataset import CENTRED, GENERATORS, WITHOUT_SPURIOUS, Dataset
+from canet.data.benchmarks.dataset import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS, Dataset
 
 if TYPE_CHECKING:
     from canet.data.graph_files import read_graph
     from canet.data.task import ShiftTask
 
 __all__ = [
-    "CENTRED",
+    "CENTRED_PER_GRAPH",
     "DATASETS",
     "GENERATORS",
     "WITHOUT_SPURIOUS",

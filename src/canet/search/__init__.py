@@ -1,4 +1,4 @@
-"""Search of settings on validation data, with Optuna."""
+"""Search for settings on validation data with Optuna."""
 
 from canet.errors import CanetError
 
@@ -6,5 +6,5 @@ try:
     import optuna as _  # noqa: F401
 except ModuleNotFoundError as error:
     raise CanetError(
-        "canet search needs Optuna: pip install -e '.[search]' in the checkout of canet"
+        "canet search requires Optuna: run pip install -e '.[search]' in a clone of canet"
     ) from error

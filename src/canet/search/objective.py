@@ -1,4 +1,4 @@
-"""What a search maximises: settings in, validation score out, and no test data within reach."""
+"""The objective of a search: the validation score as a function of settings, without test data."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ from canet.training.loop import Progress
 from canet.training.selection import BestValidation
 
 
-def blind(task: ShiftTask) -> ShiftTask:
-    """The task without test sets: only training and validation nodes keep their labels."""
-    seen = torch.cat([task.train, task.valid])
+def without_test_labels(task: ShiftTask) -> ShiftTask:
+    """Return the task without test sets and with labels of training and validation nodes only."""
+    labelled = torch.cat([task.train, task.valid])
     data = copy(task.data)
     data.y = torch.full_like(task.data.y, -1)
-    data.y[seen] = task.data.y[seen]
+    data.y[labelled] = task.data.y[labelled]
     return replace(task, data=data, test_id=task.test_id[:0], test_ood={}, left_out={})
 
 
 class Objective:
-    """Best validation score of a method, as a function of its settings.
+    """Best validation score of a method as a function of its settings.
 
-    The task is loaded once, made blind, and brought to the device once for each depth.
+    The task is loaded once, without its test labels, and moved to the device once for each number
+    of layers.
 
     Args:
-        base: Task, method and the settings that changes start from.
-        seeds: Number of runs, with seeds 0, 1, …, whose mean is the score.
+        base: Task, method and initial settings.
+        seeds: Number of runs with seeds 0, 1, …; the objective is their mean score.
         device: `auto`, `cpu` or `cuda`.
         data_root: Folder with raw data.
     """
 
     def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
         trainer = open_trainer(base, device, data_root)
-        self.task = blind(trainer.task)
+        self.task = without_test_labels(trainer.task)
         self.data = trainer.task.digest
         self._base = base
         self._start = trainer.settings
@@ -53,10 +54,10 @@ class Objective:
         self._fields: dict[int, TaskFields] = {}
 
     def __call__(self, changes: Mapping[str, Any], on_progress: Progress | None = None) -> float:
-        """The score with some settings changed; the first run tells its progress."""
+        """Return the score with some settings changed; only the first run reports progress."""
         settings = override(self._start, changes)
         method, backbone = self._base.method, self._base.backbone
-        # Of all settings that are searched, only the depth changes what a model reads.
+        # Of all searched settings, only the number of layers changes the receptive field.
         fields = self._fields.get(settings.num_layers)
         trainer = Trainer(self.task, method, backbone, settings, self._device, fields=fields)
         self._fields[settings.num_layers] = trainer.fields

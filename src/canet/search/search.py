@@ -1,7 +1,7 @@
-"""Search of hyper-parameters on validation data: trials, one or several at a time, and the best.
+"""Search for settings on validation data.
 
-A search has a folder: `search.json` says what is searched, `journal.log` holds every trial unless
-another storage is named, `best.json` the best settings and how they were found.
+The folder of a search contains `search.json` (the plan of the search), `journal.log` (all trials,
+unless another storage is used) and `best.json` (the best settings and how they were found).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from optuna.storages import BaseStorage
 from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.presets import BEST
-from canet.runs.data import data_now
+from canet.runs.data import current_digest
 from canet.search.storage import open_storage, serve, storage_errors
 from canet.search.study import (
     ERROR,
@@ -34,14 +34,15 @@ from canet.search.study import (
     open_study,
     ranked_trials,
 )
-from canet.search.worker import Ended, TrialWorker, train_in_process
+from canet.search.worker import TrialOutcome, TrialWorker, train_in_process
 from canet.training.trainer import device_name, pick_device, versions
 from canet.util.files import read_json, write_json
-from canet.util.processes import worker_exit_reason, open_pool, run_all
+from canet.util.processes import open_pool, run_all, worker_exit_reason
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
-NUM_SHOWN = 5
+NUM_BEST_TRIALS = 5
+"""Trials that are listed in best.json."""
 
 
 def run_search(
@@ -55,47 +56,47 @@ def run_search(
     quiet: bool = False,
     ray: str | None = None,
 ) -> dict[str, Any]:
-    """Search until there are so many trials in all, and write the best settings.
+    """Run trials until there are `trials` in total, and write the best settings.
 
     Args:
-        plan: What is searched.
-        trials: Number of trials, those of earlier calls included.
+        plan: The plan of the search.
+        trials: Total number of trials, including those of earlier calls.
         out: Folder of the search.
-        storage: Journal file or SQL URL; default a journal in `out`.
+        storage: Journal file or SQL URL. Default: a journal in `out`.
         jobs: Number of trials at a time.
         device: `auto`, `cpu` or `cuda`.
-        data_root: Folder with raw data, on every machine that takes part.
+        data_root: Folder with raw data, on every machine that trains.
         quiet: Show no progress.
-        ray: Address of a Ray cluster that runs the trials, or `auto`; None for this machine.
+        ray: Address of a Ray cluster for the trials, or `auto`; None for this machine.
 
     Returns:
         The content of `best.json`.
     """
-    _begin(plan, out)
-    place = storage or str(out / JOURNAL)
-    with storage_errors(place):
-        kept = open_storage(place)
-        study = open_study(plan, kept)
+    _claim_folder(plan, out)
+    location = storage or str(out / JOURNAL)
+    with storage_errors(location):
+        opened = open_storage(location)
+        study = open_study(plan, opened)
         wanted = min(trials, len(plan.points))
         done = len(done_trials(study))
         hardware: set[str] = set()
         if done >= wanted:
             hardware.add(device_name(pick_device(device)))
-            if data := data_now(plan.base, data_root):
+            if data := current_digest(plan.base, data_root):
                 check_data(study, data)
         else:
             running: list[optuna.Trial] = []
             missing = _trials(study, plan, wanted, running)
-            training = _train(missing, plan, kept, jobs, device, data_root, ray)
+            training = _train(missing, plan, opened, jobs, device, data_root, ray)
             with Display(wanted, done, "trials", quiet) as display, closing(training):
-                for trial, ended in training:
-                    if ended.error:
-                        trial.set_user_attr(ERROR, ended.error)
-                    study.tell(trial, ended.score, ended.state)
+                for trial, outcome in training:
+                    if outcome.error:
+                        trial.set_user_attr(ERROR, outcome.error)
+                    study.tell(trial, outcome.score, outcome.state)
                     running.remove(trial)
-                    hardware.add(ended.hardware)
-                    _show(display, study, plan)
-        best = _outcome(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
+                    hardware.add(outcome.hardware)
+                    _show_progress(display, study, plan)
+        best = _best(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
     write_json(out / BEST, best)
     return best
 
@@ -103,7 +104,7 @@ def run_search(
 def _trials(
     study: optuna.Study, plan: Plan, wanted: int, running: list[optuna.Trial]
 ) -> Iterator[optuna.Trial]:
-    """The trials that are missing; each is drawn when it is asked for, and added to `running`."""
+    """Yield the missing trials; each is drawn when it is needed, and added to `running`."""
     while len(done_trials(study)) + len(running) < wanted:
         trial = next_trial(study, plan, running)
         if trial is None:
@@ -120,8 +121,8 @@ def _train(
     device: str,
     data_root: Path | None,
     ray: str | None,
-) -> Generator[tuple[optuna.Trial, Ended]]:
-    """Train trials, one or several at a time; each with how it ended."""
+) -> Generator[tuple[optuna.Trial, TrialOutcome]]:
+    """Train trials, one or several at a time; yield each with its outcome."""
     pool = open_pool(jobs, ray, device)
     if pool is None:
         worker = TrialWorker(plan, storage, device, data_root)
@@ -130,7 +131,7 @@ def _train(
         return
     with pool, serve(storage) if pool.remote else nullcontext(storage) as shared:
 
-        def start(trial: optuna.Trial) -> Future[Ended]:
+        def start(trial: optuna.Trial) -> Future[TrialOutcome]:
             return pool.submit(train_in_process, plan, shared, device, data_root, trial._trial_id)
 
         try:
@@ -138,13 +139,13 @@ def _train(
                 yield trial, future.result()
         except BrokenExecutor as error:
             raise CanetError(
-                f"a worker died ({worker_exit_reason(error)}): lower --jobs if memory is short; the "
-                "same command continues where it stopped"
+                f"a worker process died ({worker_exit_reason(error)}): use fewer --jobs if memory "
+                "is short, and run the same command again to resume"
             ) from error
 
 
-def _begin(plan: Plan, out: Path) -> None:
-    """Claim the folder for a search, or check that it has the same search."""
+def _claim_folder(plan: Plan, out: Path) -> None:
+    """Write the plan into a new folder, or check that the folder contains the same search."""
     content, path = json.loads(json.dumps(plan.content)), out / PLAN
     if not path.exists():
         write_json(path, content)
@@ -154,23 +155,25 @@ def _begin(plan: Plan, out: Path) -> None:
     except (ValueError, RecursionError):
         same = False
     if not same:
-        raise CanetError(f"'{out}' holds another search: choose another folder for --out")
+        raise CanetError(f"'{out}' contains another search: choose another folder for --out")
 
 
-def _show(display: Display, study: optuna.Study, plan: Plan) -> None:
+def _show_progress(display: Display, study: optuna.Study, plan: Plan) -> None:
     done, ranked = done_trials(study), ranked_trials(study)
     failed = sum(ERROR in trial.user_attrs for trial in done)
-    best = f"best valid {ranked[0].value:.2f}" if ranked else "no score yet"
+    best = f"best valid {ranked[0].value:.2%}" if ranked else "no score yet"
     label = f"{plan.base.task} {plan.base.method}-{plan.base.backbone}"
     display.update(len(done), failed=failed, text=f"{label}, {best}")
 
 
-def _outcome(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, Any]:
-    """What was found and how, as `best.json` has it."""
+def _best(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, Any]:
+    """Return the content of `best.json`: the best settings and how they were found."""
     base, done, ranked = plan.base, done_trials(study), ranked_trials(study)
     if not ranked:
         errors = [trial.user_attrs[ERROR] for trial in done if ERROR in trial.user_attrs]
-        raise CanetError(f"no trial ended with a score: {errors[0] if errors else 'all pruned'}")
+        raise CanetError(
+            "no trial ended with a score: " + (errors[0] if errors else "all trials were pruned")
+        )
     start = [trial.value for trial in ranked if trial.params == plan.start]
     states = [trial.state.name for trial in done]
     return {
@@ -194,7 +197,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, A
         "importances": importances(study),
         "best_trials": [
             {"number": t.number, "valid": t.value, "settings": _ordered(plan, t.params)}
-            for t in ranked[:NUM_SHOWN]
+            for t in ranked[:NUM_BEST_TRIALS]
         ],
         "command": _search_command(plan, len(done)),
         "date": datetime.now(UTC).date().isoformat(),
@@ -204,7 +207,7 @@ def _outcome(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, A
 
 
 def _ordered(plan: Plan, params: dict[str, Any]) -> dict[str, Any]:
-    """Settings in the order of their declaration, whatever order a storage gives."""
+    """Return settings in the order of their declaration; storages may change the order."""
     return {name: params[name] for name in plan.ranges}
 
 
@@ -220,7 +223,7 @@ def _train_command(plan: Plan, out: Path, data_root: Path | None) -> str:
 
 
 def _task_words(plan: Plan) -> list[str]:
-    """Task, method and backbone on the command line, and how the task is loaded."""
+    """Return the command-line arguments for task, method, backbone and data."""
     base = plan.base
     words = [base.task, "--method", base.method, "--backbone", base.backbone]
     words += ["--features", base.features] if base.features != "original" else []

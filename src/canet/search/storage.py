@@ -1,4 +1,4 @@
-"""Where trials are kept: a journal file or a database, which other machines reach by gRPC."""
+"""Storages for trials: a journal file or a database; other machines use gRPC to access it."""
 
 from __future__ import annotations
 
@@ -27,49 +27,53 @@ from canet.errors import CanetError, first_line
 from canet.util.files import read_regular, write_errors
 from canet.util.processes import end_with_parent
 
-SERVER_SECONDS = 60  # that a worker waits for the machine that keeps the trials
+SERVER_TIMEOUT = 60
+"""Seconds that a worker waits for the machine with the storage."""
 ENTRY = b'{"op_code":'
-"""How every line of a journal begins."""
+"""Beginning of every line of a journal."""
 
 
-def open_storage(place: str) -> BaseStorage:
-    """The journal at a path, or the database at a URL."""
-    return _open_database(place) if "://" in place else _open_journal(Path(place).absolute())
+def open_storage(location: str) -> BaseStorage:
+    """Open the journal at a path, or the database at a URL."""
+    if "://" in location:
+        return _open_database(location)
+    return _open_journal(Path(location).absolute())
 
 
 @contextmanager
-def storage_errors(place: str) -> Iterator[None]:
-    """Turn a storage that fails in the middle of a search into one line."""
+def storage_errors(location: str) -> Iterator[None]:
+    """Raise a `CanetError` if the storage fails during a search."""
     try:
-        with write_errors(Path(without_password(place))):
+        with write_errors(Path(without_password(location))):
             yield
     except StorageInternalError as error:
         cause = first_line(error.__cause__ or error)
         raise CanetError(
             without_password(
-                f"the storage '{place}' failed ({cause}): fix it, and the same command continues"
+                f"the storage '{location}' failed ({cause}): fix it and run the same command "
+                "again to resume"
             )
         ) from error
 
 
 def without_password(text: str) -> str:
-    """A text with SQL URLs, which it shows without their passwords."""
+    """Replace the passwords of SQL URLs in a text by `***`."""
     text = re.sub(r"(?<=://)([^\s:/@]*):\S*@", r"\1:***@", text)
     return re.sub(r"(?i)(?<=[?&])(\w*pass\w*)=[^\s&']*", r"\1=***", text)
 
 
 @contextmanager
 def serve(storage: BaseStorage) -> Iterator[BaseStorage]:
-    """A storage for other machines: it asks a server on this one, which has the given storage."""
+    """Start a server for a storage, and yield a storage that other machines can use."""
     if find_spec("grpc") is None:
-        raise CanetError("--ray needs grpcio: pip install -e '.[ray]' in a clone of canet")
-    host = _own_address()
+        raise CanetError("--ray requires grpcio: run pip install -e '.[ray]' in a clone of canet")
+    host = _local_address()
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         proxy = GrpcStorageProxy(host=host, port=port)
-    # Optuna's server ends only with its process.
+    # Optuna's server can only be stopped by ending its process.
     server = multiprocessing.get_context("spawn").Process(
         target=_serve, args=(storage, host, port, os.getpid()), daemon=True
     )
@@ -81,14 +85,15 @@ def serve(storage: BaseStorage) -> Iterator[BaseStorage]:
         server.join()
 
 
-def reach(storage: BaseStorage) -> None:
-    """Wait until a storage on another machine answers."""
+def wait_for_storage(storage: BaseStorage) -> None:
+    """Wait until the server of a storage on another machine responds."""
     if isinstance(storage, GrpcStorageProxy):
         try:
-            storage.wait_server_ready(SERVER_SECONDS)
+            storage.wait_server_ready(SERVER_TIMEOUT)
         except ConnectionError as error:
             raise CanetError(
-                "a worker cannot reach the machine that searches: open the firewall for it"
+                "a worker cannot connect to the machine that runs canet search: allow connections "
+                "to it in the firewall"
             ) from error
 
 
@@ -98,8 +103,8 @@ def _serve(storage: BaseStorage, host: str, port: int, parent: int) -> None:
     run_grpc_proxy_server(get_storage(storage), host=host, port=port)
 
 
-def _own_address() -> str:
-    """The address by which other machines reach this one; nothing is sent to find it."""
+def _local_address() -> str:
+    """Return the address of this machine in its network, without sending any data."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
         try:
             route.connect(("192.0.2.1", 9))
@@ -113,23 +118,26 @@ def _open_journal(path: Path) -> BaseStorage:
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
-                _drop_torn_line(path)
+                _drop_incomplete_line(path)
             return JournalStorage(JournalFileBackend(str(path)))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CanetError(
-            f"'{path}' is not a journal of a search, or a line of it was changed ({error}): "
+            f"'{path}' is not the journal of a search, or one of its lines was changed ({error}): "
             "choose another --out or --storage"
         ) from error
 
 
-def _drop_torn_line(path: Path) -> None:
-    """Drop the part of a line that a full disk or a kill cut off: Optuna would append to it."""
+def _drop_incomplete_line(path: Path) -> None:
+    """Remove an incomplete last line, which a full disk or a killed process can leave.
+
+    Optuna would append the next entry to this line.
+    """
     content = read_regular(path)
     if not content.startswith(ENTRY[: len(content)]):
-        raise ValueError("its first line is not one of Optuna's")
+        raise ValueError("its first line was not written by Optuna")
     end = content.rfind(b"\n") + 1
-    torn = content[end:]
-    if torn and torn.startswith(ENTRY[: len(torn)]):
+    incomplete = content[end:]
+    if incomplete and incomplete.startswith(ENTRY[: len(incomplete)]):
         os.truncate(path, end)
 
 
@@ -139,5 +147,5 @@ def _open_database(url: str) -> BaseStorage:
     try:
         return RDBStorage(url)
     except (SQLAlchemyError, ImportError, StorageInternalError) as error:
-        message = f"cannot open the storage '{url}' ({first_line(error)}): check its URL"
+        message = f"cannot open the storage '{url}' ({first_line(error)}): check the URL"
         raise CanetError(without_password(message)) from error

@@ -1,4 +1,4 @@
-"""A search as an Optuna study: what is searched, and which settings are tried next."""
+"""A search as an Optuna study: its plan, and the choice of the next trial."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from canet.methods import get_method
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 
-MAX_REPEATS = 10  # draws of settings that were tried before, until others are looked up
-ERROR = "error"  # the attribute of a trial whose settings cannot be trained
-DATA = "data"  # the attribute of a study with the digest of what it is searched on
+MAX_REPEATS = 10
+"""After this many draws of known settings, the next trial is chosen from the untried ones."""
+ERROR = "error"
+"""Attribute of a trial: why its settings cannot be trained."""
+DATA = "data"
+"""Attribute of a study: the digest of its data."""
 
 SamplerName = Literal["tpe", "random", "grid"]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is searched, completely: plans that are equal share their trials.
+    """The complete plan of a search; equal plans share their trials.
 
     Args:
-        base: Task, method, backbone and the settings that the search starts from.
+        base: Task, method, backbone and initial settings.
         sampler: `tpe`, `random` or `grid`.
         seeds: Number of runs whose mean validation score is maximised.
     """
@@ -46,7 +49,7 @@ class Plan:
 
     @cached_property
     def ranges(self) -> dict[str, list[Any]]:
-        """The values that each setting is searched over, as its method declares them."""
+        """Values of each searched setting, as declared by the method."""
         settings_type = get_method(self.base.method).settings_type
         defaults = settings_type()
         return {
@@ -57,17 +60,17 @@ class Plan:
 
     @cached_property
     def start(self) -> dict[str, Any]:
-        """The searched settings as they are at the start; a published one may be out of range."""
+        """Initial values of the searched settings; a published value may be outside the ranges."""
         return {name: self.base.settings[name] for name in self.ranges}
 
     @cached_property
     def choices(self) -> dict[str, list[Any]]:
-        """The ranges, and where the search starts."""
+        """Values of each searched setting, including the initial value."""
         return {name: sorted({*values, self.start[name]}) for name, values in self.ranges.items()}
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """All settings that there are to try."""
+        """All settings that can be tried."""
         space = self.ranges if self.sampler == "grid" else self.choices
         points = [dict(zip(space, point, strict=True)) for point in product(*space.values())]
         return points if self.start in points else [*points, self.start]
@@ -78,14 +81,14 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """A name for the study, and for its folder."""
+        """Name of the study and of its folder."""
         digest = hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
         base = self.base
         return f"{base.task}-{base.method}-{base.backbone}-{digest[:8]}"
 
 
 def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
-    """The study of a plan, with the trials that a storage has of it."""
+    """Open the study of a plan, with its trials in the storage."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     epochs = plan.base.settings["epochs"]
     median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
@@ -96,36 +99,36 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
         direction="maximize",
         load_if_exists=True,
     )
-    # A search that continues must not draw what it drew before.
+    # A resumed search must not draw the same settings again.
     seed = len(study.get_trials(deepcopy=False))
-    study.sampler = RandomSampler(seed)  # a grid draws nothing
+    study.sampler = RandomSampler(seed)  # not used by a grid
     if plan.sampler == "tpe":
         study.sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True)
     return study
 
 
 def check_data(study: optuna.Study, data: DataDigest) -> None:
-    """Record what data the trials are made on, and reject trials on other data."""
+    """Record the digest of the data, or reject a study whose trials used other data."""
     known = study.user_attrs.get(DATA)
     if known is None:
         study.set_user_attr(DATA, data.to_json())
     elif DataDigest.from_json(known).differs_in(data) not in (None, "last bits"):
         raise CanetError(
-            f"the trials of '{study.study_name}' were made on other data: give the data they were "
-            "made on, or choose another folder for --out"
+            f"the trials of '{study.study_name}' used other data: use the same data, or choose "
+            "another folder for --out"
         )
 
 
 def next_trial(
     study: optuna.Study, plan: Plan, running: Iterable[optuna.Trial]
 ) -> optuna.Trial | None:
-    """A trial with settings that are not tried yet, the start first; None if none are left.
+    """Return a trial with untried settings, first the initial ones; None if none are left.
 
     Args:
-        study: Where trials are drawn from and kept.
-        plan: What is searched.
-        running: The trials of this command that have not ended. Others that are running by name
-            may be left from a command that was killed: they do not count.
+        study: The study.
+        plan: The plan of the search.
+        running: The running trials of this command. Other trials with the state "running" may
+            belong to a killed command, so they are ignored.
     """
     space: dict[str, BaseDistribution] = {
         name: CategoricalDistribution(values) for name, values in plan.choices.items()
@@ -139,28 +142,28 @@ def next_trial(
         if _key(plan, trial.params) not in tried:
             return trial
         study.tell(trial, state=TrialState.FAIL)
-    left = [point for point in plan.points if _key(plan, point) not in tried]
-    if not left:
+    untried = [point for point in plan.points if _key(plan, point) not in tried]
+    if not untried:
         return None
-    study.enqueue_trial(random.Random(len(left)).choice(left))
+    study.enqueue_trial(random.Random(len(untried)).choice(untried))
     return study.ask(space)
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Trials that ended: with a score, pruned, or with settings that cannot be trained."""
+    """Return the trials that ended: with a score, pruned, or failed because of their settings."""
     ended = (TrialState.COMPLETE, TrialState.PRUNED)
     trials = study.get_trials(deepcopy=False)
     return [trial for trial in trials if trial.state in ended or ERROR in trial.user_attrs]
 
 
 def ranked_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Trials with a score, the best first, the first of equals before the others."""
+    """Return the trials with a score, the best first; of equal trials, the earliest first."""
     trials = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
     return sorted(trials, key=lambda trial: trial.values, reverse=True)
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """Share of each hyper-parameter in the variance of the scores (fANOVA), the largest first."""
+    """Return the share of each setting in the variance of the scores (fANOVA), largest first."""
     if len({trial.value for trial in ranked_trials(study)}) < 2:
         return {}
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)

@@ -1,4 +1,4 @@
-"""What a worker does with a trial: train its settings, and stop early where others did better."""
+"""Train the settings of a trial in a worker; trials with low scores are stopped early."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from optuna.trial import TrialState
 
 from canet.errors import CanetError
 from canet.search.objective import Objective
-from canet.search.storage import reach
+from canet.search.storage import wait_for_storage
 from canet.search.study import Plan, check_data, open_study
 from canet.training.trainer import device_name, pick_device
 from canet.util.files import WriteError
 
-EPOCHS_BETWEEN_REPORTS = 20  # as often as a run on a GPU reports its score
+EPOCHS_BETWEEN_REPORTS = 20  # as for runs on a GPU
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a trial ended.
+class TrialOutcome:
+    """The outcome of a trial.
 
     Args:
         state: Complete, pruned or failed.
-        hardware: What it ran on.
-        score: The score of a complete trial.
-        error: Why its settings cannot be trained.
+        hardware: Name of the device.
+        score: Score of a complete trial.
+        error: Why the settings of a failed trial cannot be trained.
     """
 
     state: TrialState
@@ -42,8 +42,8 @@ class TrialWorker:
     """Trains one trial after the other; the task is loaded once.
 
     Args:
-        plan: What is searched.
-        storage: Where trials report their scores.
+        plan: The plan of the search.
+        storage: Storage for the scores of trials.
         device: `auto`, `cpu` or `cuda`.
         data_root: Folder with raw data.
     """
@@ -51,15 +51,15 @@ class TrialWorker:
     def __init__(
         self, plan: Plan, storage: BaseStorage, device: str, data_root: Path | None
     ) -> None:
-        reach(storage)
+        wait_for_storage(storage)
         self.study = open_study(plan, storage)
         self._plan = plan
         self._hardware = device_name(pick_device(device))
         self._objective = Objective(plan.base, plan.seeds, device, data_root)
         check_data(self.study, self._objective.data)
 
-    def train(self, trial: optuna.Trial) -> Ended:
-        """Train with the settings of a trial that another process may have drawn."""
+    def train(self, trial: optuna.Trial) -> TrialOutcome:
+        """Train the settings of a trial, which may come from another process."""
         settings = trial.params
 
         def report(done: int, total: int, valid: float) -> None:
@@ -70,17 +70,17 @@ class TrialWorker:
 
         try:
             score = self._objective(settings, report)
-            return Ended(TrialState.COMPLETE, self._hardware, score)
+            return TrialOutcome(TrialState.COMPLETE, self._hardware, score)
         except optuna.TrialPruned:
-            return Ended(TrialState.PRUNED, self._hardware)
-        except WriteError:  # not the fault of the settings
+            return TrialOutcome(TrialState.PRUNED, self._hardware)
+        except WriteError:  # a full disk is not a failure of the settings
             raise
         except CanetError as error:
             reason = str(error)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
-            reason = "not enough memory on the device"
-        return Ended(TrialState.FAIL, self._hardware, error=reason)
+            reason = "out of memory on the device"
+        return TrialOutcome(TrialState.FAIL, self._hardware, error=reason)
 
 
 _workers: dict[str, TrialWorker] = {}
@@ -88,8 +88,8 @@ _workers: dict[str, TrialWorker] = {}
 
 def train_in_process(
     plan: Plan, storage: BaseStorage, device: str, data_root: Path | None, trial_id: int
-) -> Ended:
-    """Train a trial in a worker process, which keeps its task for the next one."""
+) -> TrialOutcome:
+    """Train a trial in a worker process, which keeps the task for the next trial."""
     worker = _workers.get(plan.name)
     if worker is None:
         worker = _workers[plan.name] = TrialWorker(plan, storage, device, data_root)

@@ -1,6 +1,6 @@
-"""Run folders, model folders and archives: JSON and safetensors, checksummed and atomic."""
+"""Run folders, model folders and archives: JSON and safetensors files with checksums."""
 
-from canet.store.archive import runs_at, unpack_archive, write_archive
+from canet.store.archive import open_runs, unpack_archive, write_archive
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
 from canet.store.run_folder import RunFolder, find_runs
@@ -10,7 +10,7 @@ __all__ = [
     "RunFolder",
     "RunResult",
     "find_runs",
-    "runs_at",
+    "open_runs",
     "unpack_archive",
     "write_archive",
 ]

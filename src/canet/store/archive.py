@@ -1,9 +1,9 @@
-"""Many finished runs in one small file: everything that tables, figures and reports need.
+"""Archives: many finished runs in one small file, with all data for tables, figures and reports.
 
-An archive is a `.tar.xz` of run folders without their weights and, unless a run scored every split
-at every epoch, without its curves. Its first file, the manifest, has the SHA-256 of every other.
-The same runs give the same archive, byte for byte. Only what `write_archive` writes is read: plain
-files `NAME/seed-S/FILE`, each compared with the manifest before the first one is written.
+An archive is a `.tar.xz` of run folders without their weights. It contains the curves of a run only
+if the run scored every split at every epoch. The first file of an archive is the manifest with the
+SHA-256 of all other files. The same runs give the same archive, byte for byte. Only regular files
+`NAME/seed-S/FILE` are read, and all are compared with the manifest before any file is written.
 """
 
 from __future__ import annotations
@@ -18,47 +18,48 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
+from canet.store.checksums import pack_record, parse
 from canet.store.config import RunConfig, RunStart
 from canet.store.run_folder import CONFIG, METRICS, WEIGHTS, RunFolder, check_folder
-from canet.store.sealed import pack_record, parse
 from canet.util.files import atomic_path, digest_of, read_regular
 
 SUFFIX = ".tar.xz"
 MANIFEST = "manifest.json"
 MEMBER = re.compile(r"\w[\w .,+=()-]*/seed-\d{1,10}/\w[\w-]*\.(json|safetensors)")
-"""What a file in an archive may be called."""
+"""Valid names of files in an archive."""
 MAX_BYTES, MAX_FILES = 2**30, 100_000
-"""Of an archive when it is unpacked; the largest of ours has 3 % and 5 % of these."""
-DECODER_BYTES = 2**27  # what we write takes half of that
+"""Limits of an unpacked archive; the largest of our archives has 3 % and 5 % of them."""
+MAX_DECODER_BYTES = 2**27
+"""Memory limit of the decoder; our archives need half of it."""
 
 
-def write_archive(places: Sequence[RunFolder], target: Path) -> int:
-    """Write finished runs to the file `target`, each under `NAME/seed-S`, sorted by that.
+def write_archive(folders: Sequence[RunFolder], target: Path) -> int:
+    """Write finished runs to the file `target`, sorted by their names `NAME/seed-S`.
 
     Returns:
-        Number of runs in it; only the first of several copies of a run is taken.
+        Number of runs in the archive; copies of a run count once.
     """
     if not target.name.endswith(SUFFIX):
-        raise CanetError(f"'{target}' is not a name for an archive: it must end in {SUFFIX}")
+        raise CanetError(f"'{target}' is not a valid name of an archive: it must end in {SUFFIX}")
     chosen: dict[str, tuple[RunConfig, RunFolder]] = {}
-    for place in places:
-        config = place.read_config()
-        chosen.setdefault(f"{config.name}/seed-{config.seed}", (config, place))
+    for folder in folders:
+        config = folder.read_config()
+        chosen.setdefault(f"{config.name}/seed-{config.seed}", (config, folder))
     files = {}
-    for folder, (config, place) in sorted(chosen.items(), key=lambda item: item[0]):
+    for path, (config, folder) in sorted(chosen.items(), key=lambda item: item[0]):
         left_out = {WEIGHTS} if config.ood_curves else {WEIGHTS, METRICS}
-        for name in sorted(place.files.keys() - left_out):
-            files[f"{folder}/{name}"] = place.read_bytes(name)
+        for name in sorted(folder.files.keys() - left_out):
+            files[f"{path}/{name}"] = folder.read_bytes(name)
     packed = b"".join(_member(name, content) for name, content in _with_manifest(files).items())
     packed += bytes(2 * tarfile.BLOCKSIZE)
-    _files(packed, target)  # what could not be read is not written
+    _files(packed, target)  # check that the archive can be read
     with atomic_path(target) as temporary:
         temporary.write_bytes(lzma.compress(packed, preset=9))
     return len(chosen)
 
 
 def unpack_archive(archive: Path, root: Path) -> None:
-    """Unpack the runs that are not finished below `root` yet into their folders."""
+    """Unpack all runs into their folders below `root`, except runs that are finished there."""
     runs: dict[str, dict[str, bytes]] = {}
     for path, content in _files(_decompressed(archive), archive).items():
         folder, _, name = path.rpartition("/")
@@ -67,17 +68,17 @@ def unpack_archive(archive: Path, root: Path) -> None:
         try:
             start = parse(RunStart, json.loads(files[CONFIG]), archive / folder / CONFIG)
         except (LookupError, ValueError, RecursionError) as error:
-            raise _unknown(archive, f"{folder} has no {CONFIG}") from error
+            raise _invalid_archive(archive, f"{folder} has no {CONFIG}") from error
         check_folder(archive / folder, start.config)
     for folder, files in runs.items():
-        place = RunFolder(root / folder)
-        if not place.finished:
-            place.write_finished(files)
+        run = RunFolder(root / folder)
+        if not run.finished:
+            run.write_finished(files)
 
 
 @contextmanager
-def runs_at(path: Path) -> Iterator[Path]:
-    """A folder of runs as it is, or an archive unpacked for as long as the block lasts."""
+def open_runs(path: Path) -> Iterator[Path]:
+    """Yield a folder of runs; an archive is unpacked into a temporary folder during the block."""
     if not path.is_file():
         yield path
         return
@@ -92,7 +93,7 @@ def _with_manifest(files: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def _member(name: str, content: bytes) -> bytes:
-    """A plain file in a tar."""
+    """Return a regular file of a tar archive."""
     return _header(name, len(content)) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
@@ -103,62 +104,71 @@ def _header(name: str, size: int) -> bytes:
 
 
 def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
-    """Path → content of the files in a tar that has nothing else, checked against its manifest."""
+    """Return path and content of the files in a tar archive, compared with its manifest."""
     if len(packed) > MAX_BYTES:
-        raise _unknown(archive, f"it has more than {MAX_BYTES / 2**30:g} GiB")
+        raise _invalid_archive(archive, f"it is larger than {MAX_BYTES / 2**30:g} GiB")
     found: dict[str, bytes] = {}
     for name, content in _members(packed, archive):
         if name in found or not (MEMBER.fullmatch(name) or (name == MANIFEST and not found)):
-            raise _unknown(archive, f"{name[:80]!r} is not a file of a run, or is in it twice")
+            raise _invalid_archive(
+                archive, f"{name[:80]!r} is not a file of a run, or occurs twice"
+            )
         if len(found) > MAX_FILES:
-            raise _unknown(archive, f"more than {MAX_FILES:,} files")
+            raise _invalid_archive(archive, f"it has more than {MAX_FILES:,} files")
         found[name] = content
     manifest = found.pop(MANIFEST, b"")
     if manifest != _with_manifest(found)[MANIFEST]:
         raise ChecksumError(
-            f"checksum mismatch: files of '{archive}' are missing, were added or changed, or it "
-            "was written by another version of canet"
+            f"checksum mismatch: files of '{archive}' are missing, added or changed, or another "
+            "version of canet wrote it; restore it from a copy, or write it again with canet "
+            "archive"
         )
     return found
 
 
 def _members(packed: bytes, archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file; a header that `_header` does not write is an error."""
-    at = 0
-    while any(header := packed[at : at + tarfile.BLOCKSIZE]):
+    """Yield name and content of each file; headers other than those of `_header` are rejected."""
+    position = 0
+    while any(header := packed[position : position + tarfile.BLOCKSIZE]):
         try:
             member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
-            plain = _header(member.name, member.size) == header
+            is_regular = _header(member.name, member.size) == header
         except (tarfile.TarError, ValueError) as error:
-            raise _unknown(archive, "its headers cannot be read") from error
-        begin = at + tarfile.BLOCKSIZE
+            raise _invalid_archive(archive, "its headers cannot be read") from error
+        begin = position + tarfile.BLOCKSIZE
         content = packed[begin : begin + member.size]
-        if not plain or len(content) != member.size:
-            raise _unknown(archive, f"{member.name[:80]!r} is not a plain, complete file")
+        if not is_regular or len(content) != member.size:
+            raise _invalid_archive(archive, f"{member.name[:80]!r} is not a complete regular file")
         yield member.name, content
-        at = begin + member.size + -member.size % tarfile.BLOCKSIZE
-    if any(packed[at:]):
-        raise _unknown(archive, "it goes on after its end")
+        position = begin + member.size + -member.size % tarfile.BLOCKSIZE
+    if any(packed[position:]):
+        raise _invalid_archive(archive, "it has data after its end")
 
 
 def _decompressed(archive: Path) -> bytes:
-    """The whole content: at its end xz compares it with a checksum."""
+    """Return the decompressed content; xz verifies its checksum."""
     try:
         raw = read_regular(archive, MAX_BYTES)
-        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, DECODER_BYTES)
-        content = unpacker.decompress(raw, MAX_BYTES + 1)
+        decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_DECODER_BYTES)
+        content = decoder.decompress(raw, MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise MissingFileError(
-            f"no archive at '{archive}': give the file that `canet archive` wrote"
+            f"the archive '{archive}' does not exist: pass a file that `canet archive` wrote"
         ) from error
     except lzma.LZMAError as error:
         raise ChecksumError(
-            f"checksum mismatch: '{archive}' was changed, or is not a {SUFFIX} file"
+            f"checksum mismatch: '{archive}' was changed, or is not a {SUFFIX} file; restore it "
+            "from a copy"
         ) from error
-    if len(content) <= MAX_BYTES and (not unpacker.eof or unpacker.unused_data):
-        raise ChecksumError(f"checksum mismatch: '{archive}' was cut, or something was added")
+    if len(content) <= MAX_BYTES and (not decoder.eof or decoder.unused_data):
+        raise ChecksumError(
+            f"checksum mismatch: '{archive}' is incomplete or has additional data; restore it "
+            "from a copy"
+        )
     return content
 
 
-def _unknown(archive: Path, reason: str) -> CanetError:
-    return CanetError(f"'{archive}' is not an archive of runs ({reason})")
+def _invalid_archive(archive: Path, reason: str) -> CanetError:
+    return CanetError(
+        f"'{archive}' is not an archive of runs ({reason}): pass a file that `canet archive` wrote"
+    )

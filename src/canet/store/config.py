@@ -1,4 +1,4 @@
-"""What a run is: everything that decides its result, and the name of its folder."""
+"""The configuration of a run: everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, ClassVar, TypeVar
 from canet.data.digest import DataDigest
 
 T = TypeVar("T")
-LATER_SETTINGS = {"features": "raw", "norm": "none", "residual": False, "ema": 0.0}
-"""Settings that are younger than committed runs, and the values that these had without them."""
+ADDED_SETTINGS = {"features": "raw", "norm": "none", "residual": False, "ema": 0.0}
+"""Settings that were added after the first published runs, with the values of those runs."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What a run is, completely: the same config gives the same run."""
+    """The complete configuration of a run: the same configuration gives the same run."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
@@ -35,16 +35,17 @@ class RunConfig:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", {**LATER_SETTINGS, **self.settings})
+        object.__setattr__(self, "settings", {**ADDED_SETTINGS, **self.settings})
 
     @property
     def name(self) -> str:
-        """A folder name for the runs that differ from this one only in their seed.
+        """Name of the folder of all runs that differ from this one only in their seed.
 
-        It stays the same when a setting is added: only another value than before makes another run.
+        The name does not change when a setting is added to the package, unless its value differs
+        from `ADDED_SETTINGS`.
         """
-        later = LATER_SETTINGS.items()
-        settings = {name: v for name, v in self.settings.items() if (name, v) not in later}
+        added = ADDED_SETTINGS.items()
+        settings = {name: v for name, v in self.settings.items() if (name, v) not in added}
         content = json.dumps(asdict(self) | {"seed": None, "settings": settings}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
@@ -52,23 +53,23 @@ class RunConfig:
     @property
     def model(self) -> str:
         """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
-        same = self.method == self.backbone
-        return self.method if same else f"{self.method}-{self.backbone}"
+        is_auto = self.method == self.backbone
+        return self.method if is_auto else f"{self.method}-{self.backbone}"
 
     @property
     def task_key(self) -> tuple[Any, ...]:
-        """What its task depends on: runs that agree in it can share a loaded task."""
-        how = self.data_seed, self.protocol, self.features, self.inductive, self.generator
-        return self.task, *how
+        """The arguments of `load_task`: runs with the same key can share a loaded task."""
+        arguments = self.data_seed, self.protocol, self.features, self.inductive, self.generator
+        return self.task, *arguments
 
 
 @dataclass(frozen=True)
 class RunStart:
-    """What is known when a run begins: the content of config.json.
+    """The content of config.json, which is written when a run begins.
 
     Args:
-        config: What the run is.
-        data: Digest of the task's data; None if it was not recorded.
+        config: Configuration of the run.
+        data: Digest of the data of the task; None if it was not recorded.
         canet: Version of this package.
     """
 
@@ -79,11 +80,10 @@ class RunStart:
     canet: str
 
 
-def grouped(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:
-    """Runs with their configs → groups that differ only in the seed, each by seed, sorted.
+def group_by_configuration(runs: Iterable[tuple[RunConfig, T]]) -> list[dict[int, T]]:
+    """Group runs that differ only in their seed; each group maps seeds, sorted, to runs.
 
-    The same config gives the same run, so only the first of several copies of a run counts.
-    Groups are in the order of their first run.
+    Copies of a run count once: the first one is used. Groups are in the order of their first run.
     """
     groups: dict[str, dict[int, T]] = {}
     for config, run in runs:

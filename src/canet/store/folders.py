@@ -1,4 +1,4 @@
-"""Every folder below a folder, including those behind links: where runs are searched for."""
+"""List all folders below a folder, including links, to find runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from canet.errors import InputWarning
 
 def _warn(error: OSError) -> None:
     warnings.warn(
-        f"cannot read '{error.filename}' ({error.strerror}): runs below it are left out",
+        f"cannot read the folder '{error.filename}' ({error.strerror}): its runs are left out",
         InputWarning,
         stacklevel=2,
     )
 
 
 def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> Iterator[Path]:
-    """`root` and the folders below it by name, links followed, each folder once; no hidden ones.
+    """Yield `root` and all folders below it, sorted by name.
+
+    Links are followed, each folder is yielded once, and hidden folders are left out.
 
     Args:
-        root: Where to begin; a file or a missing folder gives nothing.
+        root: First folder; nothing is yielded if it is a file or missing.
         unreadable: Called for each folder whose content cannot be listed.
     """
 
@@ -32,10 +34,10 @@ def folders_below(root: Path, unreadable: Callable[[OSError], None] = _warn) -> 
 
     seen = set()
     for path, names, _ in os.walk(root, onerror=report, followlinks=True):
-        place = os.path.realpath(path)
-        if place in seen:
+        target = os.path.realpath(path)
+        if target in seen:
             names.clear()
             continue
-        seen.add(place)
+        seen.add(target)
         names[:] = sorted(name for name in names if not name.startswith("."))
         yield Path(path)

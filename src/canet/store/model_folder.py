@@ -1,10 +1,11 @@
-"""A saved model is a folder: JSON that describes the model, and its tensors.
+"""Model folders: a saved model as JSON and tensors.
 
 model.json                     the record: parameters, classes, settings, versions, and the SHA-256
-                               of the files below; written last
-NAME-DIGEST.safetensors        tensors; with the digest in the name, a model can be saved over
-                               another one without a moment at which neither can be read
-.lock                          empty; a writer holds it, readers do not need it
+                               of the tensor files; written last
+NAME-DIGEST.safetensors        tensors; because of the digest in the name, one of two models can
+                               always be read while the second replaces the first
+MODEL_CARD.md                  description of the model for people
+.lock                          empty; locked by a writer, not needed by readers
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from canet.errors import CanetError, MissingFileError
 from canet.methods.base import Findings
+from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
 from canet.store.result import Candidate
-from canet.store.sealed import CONTENT, FILES, SealedFolder, parse
 from canet.store.tensors import pack
 from canet.util.files import digest_of, write_bytes
 from canet.util.locks import exclusive_lock
@@ -35,21 +36,22 @@ class ModelFile:
     """The content of model.json.
 
     Args:
-        params: The classifier's parameters by name; those of `class_weight` as pairs.
-        classes: Labels of the classes, ascending.
-        num_features: D.
-        num_environment_labels: Environments that the method was made for.
+        params: Parameters of the classifier by name; `class_weight` as pairs.
+        classes: Sorted labels of the classes.
+        num_features: Number of features D.
+        num_environment_labels: Number of environment labels in training.
         settings: All settings of the method by name.
-        scores: `train`, `valid` and perhaps `test`, between 0 and 1.
+        scores: Scores of `train`, `valid` and, if there is one, `test`, between 0 and 1.
         history: Loss and validation score of every epoch.
         selected_epoch: Counted from 1.
-        environments_seen: Names of the environment labels that the method used; None if none.
-        findings: What the method found in the training nodes.
-        encoding: How columns of tables became features; None for a graph from arrays.
-        versions: Of canet, Python and torch.
+        environments_seen: Names of the environment labels that the method used; None if it used
+            none.
+        findings: Statistics of the training nodes that the method computed.
+        encoding: Encoding of table columns as features; None for a graph from arrays.
+        versions: Versions of canet, Python and torch.
         candidates: The models that `auto` tried; empty for other methods.
         data: Size and digest of the training data.
-        diagnosis: The text of a diagnosis, or None.
+        diagnosis: Text of a diagnosis, or None.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -71,7 +73,7 @@ class ModelFile:
     candidates: list[Candidate] = field(default_factory=list)
 
 
-class ModelFolder(SealedFolder):
+class ModelFolder(ChecksummedFolder):
     """Reads and writes one saved model."""
 
     RECORD = MODEL
@@ -80,13 +82,13 @@ class ModelFolder(SealedFolder):
 def write_model(
     folder: Path, model: ModelFile, tensors: Mapping[str, Mapping[str, Tensor]], card: str
 ) -> None:
-    """Write a model, and replace the one in the folder if there is one.
+    """Write a model; a model that is already in the folder is replaced.
 
     Args:
         folder: Created if missing. A folder with other files is rejected.
         model: The content of model.json.
-        tensors: Name of each file → its tensors.
-        card: The text of MODEL_CARD.md, which has no checksum: people may add to it.
+        tensors: Name of a file → its tensors.
+        card: Text of MODEL_CARD.md, which has no checksum, because people may edit it.
     """
     try:
         check_target(folder)
@@ -109,28 +111,34 @@ def write_model(
 
 
 def check_target(folder: Path) -> None:
-    """Reject a folder that holds something else than a model."""
+    """Reject a file, and a folder with other files than those of a model."""
     if folder.exists() and not folder.is_dir():
         raise CanetError(f"'{folder}' is a file: choose a folder for the model")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     others = [name for name in names if not (TENSORS.fullmatch(name) or name.startswith("."))]
     if others and MODEL not in names:
-        raise CanetError(f"'{folder}' holds other files: choose another folder for the model")
+        raise CanetError(
+            f"'{folder}' contains other files, such as '{others[0]}': choose an empty folder for "
+            "the model"
+        )
 
 
 def read_model(folder: Path) -> tuple[ModelFile, dict[str, dict[str, Tensor]]]:
-    """What `write_model` wrote, checked against its checksums.
+    """Read a model and verify its checksums.
 
-    If another model is saved while this one is read, that one is read.
+    If another process replaces the model at the same time, the new model is read.
     """
-    place = ModelFolder(folder)
-    if not place.finished:
-        raise MissingFileError(f"no model at '{folder}': give the folder that save or --out named")
+    saved = ModelFolder(folder)
+    if not saved.finished:
+        raise MissingFileError(
+            f"there is no model in '{folder}': pass a folder that model.save() or canet fit --out "
+            "wrote"
+        )
     while True:
-        record = place.read_record()
+        record = saved.read_record()
         try:
-            tensors = {name.split("-")[0]: place.read_tensors(name) for name in record[FILES]}
+            tensors = {name.split("-")[0]: saved.read_tensors(name) for name in record[FILES]}
             return parse(ModelFile, record[CONTENT], folder / MODEL), tensors
         except CanetError:
-            if place.read_record() == record:
+            if saved.read_record() == record:
                 raise

@@ -1,4 +1,4 @@
-"""What a run gave: the content of result.json."""
+"""The result of a run: the content of result.json."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from canet.methods.base import Findings
 
 @dataclass(frozen=True)
 class InferredEnvironments:
-    """The environments that a trained model infers.
+    """The pseudo-environments that a trained model infers.
 
     Args:
-        posterior: Mean posterior of each environment, by split and layer.
-        effective: By layer, how many environments the training nodes use: the exponential of the
-            entropy of their mean posterior.
-        alignment: By layer, adjusted mutual information of a training node's likeliest environment
-            and its true one; None where the task has no environment labels.
+        posterior: Mean posterior of each pseudo-environment, by split and layer.
+        effective: Effective number of pseudo-environments of the training nodes, by layer: the
+            exponential of the entropy of their mean posterior.
+        alignment: Adjusted mutual information of the most probable pseudo-environment and the
+            environment label of the training nodes, by layer; None without environment labels.
     """
 
     posterior: dict[str, list[list[float]]]
@@ -31,12 +31,12 @@ class Candidate:
     """A model that `auto` has tried; scores are between 0 and 1.
 
     Args:
-        name: Such as `erm-sage norm=layer`.
-        method, backbone, settings: What it is; all settings by name.
-        validation: Its score on the validation nodes.
-        shifts: Name of each simulated shift → the score on the part that was held out.
-        weight: Its part in the average that predicts; 0 where it is not a member.
-        seconds: How long its trainings took.
+        name: Name of the model, such as `erm-sage norm=layer`.
+        method, backbone, settings: Method, backbone and all settings by name.
+        validation: Score on the validation nodes.
+        shifts: Name of a simulated shift → score on the held-out part.
+        weight: Weight in the average of the predictions; 0 if the model is not part of it.
+        seconds: Training time.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Candidate:
 
     @property
     def rating(self) -> float:
-        """What candidates are chosen by: the mean of validation and mean score under shift."""
+        """Mean of the validation score and the mean score under shift, by which `auto` chooses."""
         under_shift = mean(self.shifts.values()) if self.shifts else self.validation
         return (self.validation + under_shift) / 2
 
@@ -60,20 +60,21 @@ class RunResult:
     """Scores between 0 and 1, the selection rule, timing and versions of a run.
 
     Args:
-        scores: Of every split at the selected epoch; NaN if the model's output is not finite.
-        last_scores: The same at the last epoch; empty if they were not recorded.
+        scores: Scores of all splits at the selected epoch; NaN if the output is not finite.
+        last_scores: Scores of all splits at the last epoch; empty if they were not recorded.
         selection: Name of the rule that selected the epoch.
-        selected_epoch: Counted from 1; 0 where several models were trained.
-        environments_seen: Names of the environment labels that the method used; None if none.
-        inferred_environments: What the model inferred; None for a method that infers none.
-        findings: What the method found in the training nodes; None for most methods.
-        epochs: How many were trained.
+        selected_epoch: Counted from 1; 0 if several models were trained.
+        environments_seen: Names of the environment labels that the method used; None if it used
+            none.
+        inferred_environments: Pseudo-environments; None if the method infers none.
+        findings: Statistics of the training nodes that the method computed; None for most methods.
+        epochs: Number of trained epochs.
         seconds_per_epoch: Mean over the epochs of the process that finished the run.
-        runs_at_once: How many runs shared the device.
-        peak_memory_mb: NaN if not known.
+        runs_at_once: Number of runs that shared the device.
+        peak_memory_mb: NaN if unknown.
         device: Name of the device.
-        versions: Of canet, Python and torch.
-        candidates: What `auto` has tried, in the order of training; empty for other methods.
+        versions: Versions of canet, Python and torch.
+        candidates: The models that `auto` tried, in the order of training; empty for other methods.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

@@ -1,15 +1,15 @@
-"""A run is a folder that can be trusted.
+"""Run folders: the files of one run.
 
-config.json             task, method, settings and seeds; a digest of the data; canet's version
+config.json             task, method, settings and seeds; a digest of the data; version of canet
 metrics.json            loss and scores of every epoch
 weights.safetensors     parameters at the selected epoch
 result.json             scores, selection rule, timing, versions
-done                    the record, written last: the SHA-256 of every file
-checkpoint-*            everything needed to resume; only while the run is unfinished
+done                    the record with the SHA-256 of every file; written last
+checkpoint-*            the state of an unfinished run, to resume it
 
-A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`; the digest is that of its content and
-of config.json, so that no other run can use it. The last two are kept: if the newest does not match
-its digest, the run resumes from the one before.
+A checkpoint is named `checkpoint-EPOCH-DIGEST.safetensors`. The digest depends on its content and
+on config.json, so no other run can use it. The last two checkpoints are kept: if the last one does
+not match its digest, the run resumes from the one before.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from canet._version import __version__
 from canet.data.digest import DataDigest
 from canet.errors import CanetError, InputWarning
+from canet.store.checksums import ChecksummedFolder, checksum_mismatch, read_file
 from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
 from canet.store.result import RunResult
-from canet.store.sealed import SealedFolder, mismatch, read_file
 from canet.store.tensors import pack
 from canet.util.files import WriteError, digest_of, write_bytes, write_json
 from canet.util.locks import exclusive_lock
@@ -43,30 +43,30 @@ CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
     "done",
 )
 CHECKPOINT = re.compile(r"checkpoint-(\d+)-([0-9a-f]{16})\.safetensors")
-KEPT_CHECKPOINTS = 2
+MAX_CHECKPOINTS = 2
 NAME, SEED = re.compile(r".+-.+-.+-[0-9a-f]{8}"), re.compile(r"seed-\d+")
-"""What the two folders of a run are called unless a user chose others."""
+"""Default names of the two folders of a run."""
 
 
-class RunFolder(SealedFolder):
-    """Reads and writes one run's files."""
+class RunFolder(ChecksummedFolder):
+    """Reads and writes the files of one run."""
 
     RECORD = MARKER
 
     @property
     def has_metrics(self) -> bool:
-        """Whether its curves are here; most runs of an archive have none."""
+        """Whether the folder contains the curves; most runs of an archive do not."""
         return (self.path / METRICS).exists()
 
     @property
     def checkpoints(self) -> list[Path]:
-        """The checkpoints of an unfinished run, the last epoch first."""
+        """Checkpoints of an unfinished run, the last epoch first."""
         found = {path: CHECKPOINT.fullmatch(path.name) for path in self.path.glob("checkpoint-*")}
         epochs = {path: int(match[1]) for path, match in found.items() if match}
         return sorted(epochs, key=lambda path: (-epochs[path], path.name))
 
     def begin(self, config: RunConfig, data: DataDigest | None = None) -> None:
-        """Claim the folder for a run, or check that the run in it is the same."""
+        """Write config.json into a new folder, or check that the folder contains the same run."""
         try:
             if not (self.path / CONFIG).exists():
                 with exclusive_lock(self.path, quiet=True):
@@ -81,7 +81,7 @@ class RunFolder(SealedFolder):
             ) from error
         if self.read_config() != config:
             raise CanetError(
-                f"'{self.path}' holds a run with other settings: choose another folder"
+                f"'{self.path}' contains a run with other settings: choose another folder"
             )
         if data is not None:
             self.check_data(data)
@@ -89,24 +89,24 @@ class RunFolder(SealedFolder):
             self._remove_checkpoints()
 
     def check_data(self, data: DataDigest) -> None:
-        """Reject other data than the run's; only warn where that cannot be decided."""
+        """Reject other data than the data of the run; warn if the comparison is not possible."""
         start = self.read_start()
         if start.data is None:
-            _warn("some runs have no digest of their data: it is not checked that this is the same")
+            _warn("some runs have no digest of their data, so the data cannot be compared")
             return
         part = start.data.differs_in(data)
         if part == "last bits":
-            _warn("features differ from those of some runs in their last bits, by rounding")
+            _warn("features differ from those of some runs by rounding errors")
         elif part is not None:
             other = "another graph" if part == "graph" else f"other {part}"
             raise CanetError(
-                f"'{self.path}' holds a run on other data ({other}): use the data that it was "
-                "trained on, or choose another folder"
+                f"the run in '{self.path}' was trained on other data ({other}): use the same data, "
+                "or choose another folder"
             )
         if start.canet != __version__:
             _warn(
-                f"some runs were begun by canet {start.canet}, this is {__version__}: results "
-                "computed now may differ from them"
+                f"some runs were started by canet {start.canet}, but this is canet {__version__}: "
+                "new results may differ from theirs"
             )
 
     def finish(
@@ -115,7 +115,7 @@ class RunFolder(SealedFolder):
         metrics: Mapping[str, list[float]],
         result: RunResult,
     ) -> None:
-        """Write the outcome and then the record; the first process to do so wins."""
+        """Write the result and then the record, unless another process has done so."""
         with exclusive_lock(self.path, quiet=True):
             if not self.finished:
                 files = {
@@ -128,13 +128,13 @@ class RunFolder(SealedFolder):
         self._remove_checkpoints()
 
     def write_finished(self, files: Mapping[str, bytes]) -> None:
-        """Write the files of a run that was finished elsewhere, and then the record."""
+        """Write the files of a run that finished in another folder, and then the record."""
         with exclusive_lock(self.path, quiet=True):
             if not self.finished:
                 self.write_record({n: write_bytes(self.path / n, files[n]) for n in files})
 
     def add_json(self, name: str, content: Any) -> None:
-        """Add something that was computed from a finished run to its folder."""
+        """Add a JSON file that was computed from a finished run to its folder."""
         self._add(name, write_json(self.path / name, content))
 
     def add_tensors(self, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -142,7 +142,7 @@ class RunFolder(SealedFolder):
         self._add(name, write_bytes(self.path / name, pack(tensors)))
 
     def read_start(self) -> RunStart:
-        """What config.json says; an error if the folder is called after another run."""
+        """Read config.json; raise an error if the folder has the name of another run."""
         start = self.read_as(RunStart, CONFIG)
         check_folder(self.path, start.config)
         return start
@@ -151,7 +151,7 @@ class RunFolder(SealedFolder):
         return self.read_start().config
 
     def read_data(self) -> DataDigest | None:
-        """The digest of the data that the run was trained on; None if it was not recorded."""
+        """Return the digest of the training data; None if it was not recorded."""
         return self.read_start().data
 
     def read_result(self) -> RunResult:
@@ -161,13 +161,13 @@ class RunFolder(SealedFolder):
         return self.read_as(dict[str, list[float]], METRICS)
 
     def load_weights(self, module: nn.Module) -> None:
-        """Load the selected epoch's parameters into `module`."""
+        """Load the parameters of the selected epoch into `module`."""
         try:
             module.load_state_dict(self.read_tensors(WEIGHTS))
         except RuntimeError as error:
             raise CanetError(
-                f"'{self.path / WEIGHTS}' does not fit the model: use the method and the settings "
-                "of the run"
+                f"'{self.path / WEIGHTS}' does not match the model: use the method and the "
+                "settings of the run"
             ) from error
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor]) -> None:
@@ -176,7 +176,7 @@ class RunFolder(SealedFolder):
         digest = _checkpoint_digest(self.path, content)
         name = f"checkpoint-{int(tensors['epoch'])}-{digest}.safetensors"
         write_bytes(self.path / name, content)
-        for old in self.checkpoints[KEPT_CHECKPOINTS:]:
+        for old in self.checkpoints[MAX_CHECKPOINTS:]:
             old.unlink(missing_ok=True)
 
     def _remove_checkpoints(self) -> None:
@@ -189,10 +189,10 @@ class RunFolder(SealedFolder):
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint, checked against the digest in its name."""
+    """Return the tensors of a checkpoint; verify the digest in its name."""
     match, content = CHECKPOINT.fullmatch(path.name), read_file(path)
     if not match or _checkpoint_digest(path.parent, content) != match[2]:
-        raise mismatch(path)
+        raise checksum_mismatch(path)
     tensors: dict[str, Tensor] = load(content)
     return tensors
 
@@ -202,21 +202,23 @@ def _checkpoint_digest(folder: Path, content: bytes) -> str:
 
 
 def check_folder(path: Path, config: RunConfig) -> None:
-    """Reject a folder that is called `NAME/seed-S` after another run."""
+    """Reject a folder with the name `NAME/seed-S` of another run."""
     name, seed = path.absolute().parts[-2:]
     run = config.name, f"seed-{config.seed}"
     if NAME.fullmatch(name) and SEED.fullmatch(seed) and (name, seed) != run:
         raise CanetError(
-            f"'{path}' holds the run {'/'.join(run)}: it was moved here, or another version of "
-            "canet made it; move it back, or make it again"
+            f"'{path}' contains the run {'/'.join(run)}, because it was moved or written by "
+            "another version of canet: move it back, or train the run again"
         )
 
 
 def find_runs(path: Path) -> list[RunFolder]:
-    """The finished runs at or below `path`, also through links, in order of their names."""
+    """Find all finished runs in `path` and its subfolders, including links, sorted by name."""
     found = [RunFolder(f) for f in folders_below(path) if (f / MARKER).is_file()]
     if not found:
-        raise CanetError(f"no finished run at '{path}': give the folder that --out named")
+        raise CanetError(
+            f"there is no finished run in '{path}': pass the folder that canet train --out wrote"
+        )
     return found
 
 

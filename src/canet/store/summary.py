@@ -1,4 +1,4 @@
-"""Finished runs and their scores; several runs of one configuration → one summary."""
+"""Finished runs and their scores, and a summary of runs that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from canet.store.run_folder import RunFolder
 
 OOD, LEFT_OUT = "ood/", "left_out/"
 OOD_MEAN = "ood"
-"""In place of the name of a split: the mean over a task's OOD sets."""
+"""Name of the mean score over the OOD sets of a task."""
 OOD_LAST = "ood, last epoch"
-"""The same without selection, at the last epoch."""
+"""Name of the same mean at the last epoch, without selection."""
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A run's config and its result."""
+class ScoredRun:
+    """The config and the result of a run."""
 
     config: RunConfig
     result: RunResult
@@ -35,65 +35,65 @@ class Scored:
 
     @property
     def ood_mean(self) -> float:
-        """Mean score over the OOD sets; NaN where there are none."""
+        """Mean score over the OOD sets; NaN if there are none."""
         return ood_mean(self.scores)
 
     def with_scores(self, scores: Mapping[str, float]) -> Self:
-        """The same run with these scores too, in place of those with the same names."""
+        """Return the run with these scores added; scores with the same name are replaced."""
         return replace(self, result=replace(self.result, scores={**self.scores, **scores}))
 
 
 @dataclass(frozen=True)
-class FinishedRun(Scored):
+class FinishedRun(ScoredRun):
     """A finished run and its folder."""
 
-    place: RunFolder = field(compare=False)
+    folder: RunFolder = field(compare=False)
 
     def has(self, split: str) -> bool:
-        """Whether it has a score; `split` is a name in result.json or of an extra set, or `ood`."""
+        """Whether the run has a score for a split in result.json, an extra set, or `ood`."""
         if split == OOD_LAST:
             return bool(self.result.last_scores)
         return split == OOD_MEAN or split in self.scores
 
     def score(self, split: str) -> float:
-        """In percent; NaN where it has none."""
+        """A score between 0 and 1; NaN if the run does not have it."""
         if split == OOD_LAST:
             return ood_mean(self.result.last_scores)
         return self.ood_mean if split == OOD_MEAN else self.scores.get(split, math.nan)
 
 
-def read_run(place: RunFolder) -> FinishedRun:
-    """A finished run with at least one score under shift, which is what is compared."""
-    run = FinishedRun(place.read_config(), place.read_result(), place)
+def read_run(folder: RunFolder) -> FinishedRun:
+    """Read a finished run; it must have a score under shift, by which runs are compared."""
+    run = FinishedRun(folder.read_config(), folder.read_result(), folder)
     if not any(name.startswith(OOD) for name in run.scores):
         raise CanetError(
-            f"the run in '{place.path}' has no score under shift: give the task a test_ood set and "
-            "train the run again"
+            f"the run in '{folder.path}' has no score under shift: add a test_ood set to the task "
+            "and train the run again"
         )
     return run
 
 
 def ood_mean(scores: Mapping[str, float]) -> float:
-    """Mean over the OOD sets; NaN where there are none."""
+    """Mean over the OOD sets; NaN if there are none."""
     found = [score for name, score in scores.items() if name.startswith(OOD)]
     return mean(found) if found else math.nan
 
 
-def deviation(values: Sequence[float]) -> float:
-    """Standard deviation of a sample: 0 for one value, NaN where a value is."""
+def standard_deviation(values: Sequence[float]) -> float:
+    """Return the sample standard deviation: 0 for one value, NaN if a value is NaN."""
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def summarise(runs: Sequence[Scored], metric: str) -> dict[str, Any]:
-    """The object that `canet train --json` prints, for runs that differ only in their seed.
+def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
+    """Summarise runs that differ only in their seed, as in the output of `canet train --json`.
 
-    Mean, standard deviation and values of each score, in percent. The standard deviation is that
-    of a sample, 0 for one run.
+    Mean, standard deviation and values of each score, between 0 and 1. The standard deviation is
+    that of a sample, 0 for one run.
     """
     first = runs[0]
 
     def spread(values: Sequence[float]) -> dict[str, Any]:
-        return {"mean": mean(values), "std": deviation(values), "values": list(values)}
+        return {"mean": mean(values), "std": standard_deviation(values), "values": list(values)}
 
     def over_runs(split: str) -> dict[str, Any]:
         return spread([run.scores[split] for run in runs])

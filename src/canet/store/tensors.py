@@ -1,4 +1,4 @@
-"""Named tensors: as bytes, by prefix, and the state of an optimiser."""
+"""Named tensors: conversion to bytes, prefixes of names, and the state of an optimiser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as the bytes of a safetensors file."""
+    """Return tensors as the bytes of a safetensors file."""
     return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
@@ -24,13 +24,13 @@ def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tens
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's state as named tensors."""
+    """Return the state of an optimiser as named tensors."""
     state = optimizer.state_dict()["state"]
     return {f"{i}.{name}": tensor for i, slot in state.items() for name, tensor in slot.items()}
 
 
 def adam_shapes(optimizer: torch.optim.Optimizer) -> dict[str, torch.Size]:
-    """Name and shape of every tensor that Adam's state may hold, as in `optimizer_tensors`."""
+    """Return name and shape of all tensors of Adam's state, named as in `optimizer_tensors`."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     moments = {"exp_avg", "exp_avg_sq"}
     shapes = {f"{i}.{name}": p.shape for i, p in enumerate(parameters) for name in moments}

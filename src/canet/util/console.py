@@ -46,7 +46,7 @@ def console() -> Console:
 
 
 def spread_text(spread: dict[str, Any]) -> str:
-    """`{"mean": 0.96391, "std": 0.00432, "values": […]}` → `96.39 ± 0.43` in percent; no spread of one run."""
+    """Return mean and standard deviation in percent, `96.39 ± 0.43`; of one run only the mean."""
     several = f" ± {100 * spread['std']:.2f}" if len(spread["values"]) > 1 else ""
     return f"{100 * spread['mean']:.2f}{several}"
 

@@ -16,7 +16,7 @@ from canet.data.benchmarks.spurious import (
     NUM_DOMAINS,
     BaseGraph,
     _label_network,
-    centred,
+    centred_per_graph,
     grow_regions,
     spurious_columns,
     spurious_task,
@@ -161,12 +161,12 @@ def test_resampled_domains_have_no_copies_so_their_protocol_is_disjoint() -> Non
 
 def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_differences() -> None:
     task = make()
-    x, own = task.data.x.to_dense(), centred(task).data.x
+    x, own = task.data.x.to_dense(), centred_per_graph(task).data.x
     for domain in range(NUM_DOMAINS):
         nodes = task.data.environment == domain
         torch.testing.assert_close(own[nodes].mean(dim=0), torch.zeros(x.shape[1]))
         torch.testing.assert_close(own[nodes] - own[nodes][0], x[nodes] - x[nodes][0])
-    assert centred(task).features == "centred"
+    assert centred_per_graph(task).features == "centred"
 
 
 def test_a_generator_is_part_of_what_a_run_is() -> None:

@@ -1,1 +1,1 @@
-"""The benchmark tasks: one file per data set, and the catalogue of all."""
+"""The benchmark tasks: one file per data set, and a catalogue of all data sets."""

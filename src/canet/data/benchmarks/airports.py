@@ -1,7 +1,7 @@
 """Airports: flight networks of three regions, trained on one and tested on the other two.
 
-A class is a quarter of a region's airports by activity, so classes are relative to the region. The
-airports have no features of their own: they get ranks of their role in the region's network.
+The four classes are quartiles of activity within a region, so they are relative to the region. The
+airports have no features. Their features are ranks of structural measures in the region's network.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHA256 = {
 
 
 class Airports(TransferDataset):
-    """Three networks; a flight is an edge in both directions, without self-loops."""
+    """Three networks; a flight connection is an edge in both directions, without self-loops."""
 
     name = "airports"
     description = "flights among airports of three regions: activity of an airport"
@@ -50,7 +50,7 @@ class Airports(TransferDataset):
 
 
 def _read_region(raw: RawFiles, region: str) -> Data:
-    """Airports in ascending order of their ids in the files."""
+    """Read the network of a region; airports are sorted by their ids in the files."""
     labels = np.loadtxt(raw.paths[f"airports/labels-{region}-airports.txt"], np.int64, skiprows=1)
     ids, y = labels[labels[:, 0].argsort()].T
     flights = np.loadtxt(raw.paths[f"airports/{region}-airports.edgelist"], np.int64)

@@ -30,7 +30,7 @@ PERIODS = {
     "2016-2017": 2017,
     "2018-2020": 2020,
 }
-"""Environments: name of the period → its last year."""
+"""Environments: name of a period → its last year."""
 OOD_PERIODS = [name for name, last_year in PERIODS.items() if last_year >= FIRST_OOD_YEAR]
 
 URL = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
@@ -42,11 +42,11 @@ SHA256 = {
     "num-node-list": "9aa60a342efd209408933ace51e6b0a814e81c2894a993c44f9b173e477e2e82",
     "num-edge-list": "430f1e00ae204bbb3208c5f494ab70170e9f2995fd3548d1754a74a8f59250d1",
 }
-"""Raw table → the checksum of its file, where it is known."""
+"""Raw table → checksum of its file; None if unknown."""
 
 
 class Arxiv(Dataset):
-    """The citation network; a node's environment is its period of publication."""
+    """The citation network; the environment of a node is its period of publication."""
 
     name = "arxiv"
     description = "citations among computer-science papers by year: subject of a paper"
@@ -60,7 +60,7 @@ class Arxiv(Dataset):
     )
     statistics = Statistics(nodes=169343, edges=1166243, classes=40, features=128)
     features = ("structural",)
-    one_split = True
+    has_single_split = True
     quick_epochs = 8
     shared_settings = {"direction": "against"}
     canet_settings = {
@@ -83,7 +83,7 @@ class Arxiv(Dataset):
         return self.make_task(arrays, request)
 
     def make_task(self, arrays: Arrays, request: Request) -> ShiftTask:
-        """The task of a parsed graph with features `x`."""
+        """Return the task of a parsed graph with features `x`."""
         year = torch.from_numpy(arrays["year"])
         period = torch.bucketize(year, torch.tensor(list(PERIODS.values())))
         in_distribution = year < FIRST_OOD_YEAR
@@ -102,17 +102,17 @@ class Arxiv(Dataset):
         )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
-        """Structural features need no features file."""
+        """Return the files that are read; structural features need no features file."""
         return tuple(f for f in self.files if features is None or "node-feat" not in f.path)
 
     def read_graph(self, data_root: Path | None) -> Arrays:
-        """The parsed graph alone, which needs no features file."""
+        """Return the parsed graph without features, which needs no features file."""
         raw = obtain(self.files_for("structural"), data_root)
         return processed("arxiv-graph", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
 
 
 def _parse(raw: RawFiles) -> Arrays:
-    """Edges $[2, E]$, labels $[N]$, years $[N]$ and, where their file is there, features."""
+    """Return edges $[2, E]$, labels $[N]$, years $[N]$ and, if their file exists, features."""
     nodes, edges = (int(_table(raw, f"num-{kind}-list", 1)[0, 0]) for kind in ("node", "edge"))
     graph = {
         "edge_index": np.ascontiguousarray(_table(raw, "edge", edges, 2).T),
@@ -130,5 +130,7 @@ def _table(
     path = raw.paths[f"arxiv/raw/{kind}.csv.gz"]
     table = read_table(path, columns, dtype)
     if len(table) != rows:
-        raise CanetError(f"'{path}' has {len(table)} rows, not {rows}: replace it")
+        raise CanetError(
+            f"'{path}' has {len(table)} rows instead of {rows}: replace it by the published file"
+        )
     return table

@@ -1,6 +1,6 @@
-"""The catalogue: all data sets, and the one way to load any of them.
+"""The catalogue of all data sets, and the function that loads them.
 
-Importing this file is cheap; torch and the readers are imported when a data set is first used.
+Importing this file is fast; torch and the readers are imported when a data set is first used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Catalogue(UserDict[str, Any]):
-    """Data sets by name, each imported when it is first asked for."""
+    """Data sets by name, each imported when it is first used."""
 
     def __getitem__(self, name: str) -> Dataset:
         if isinstance(self.data[name], str):
@@ -49,11 +49,11 @@ DATASETS = Catalogue(
 
 @dataclass(frozen=True)
 class TaskDescription:
-    """What `canet datasets` shows about a task.
+    """The description of a task that `canet datasets` shows.
 
-    `statistics` are counted from the files if `state` is "present", else they are those of the
-    official files. A model reads `spurious` columns in addition to the features. `splits` maps the
-    name of each node set to its size, and is empty unless counted.
+    `statistics` are counted from the files if `state` is "present", else they are the published
+    ones. `spurious` is the number of spurious columns, which are added to the features. `splits`
+    maps the name of each split to its size, and is empty unless the files are present.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TaskDescription:
 
 
 def get_dataset(name: str) -> Dataset:
-    """The data set of a name, or an error that lists the names."""
+    """Return the data set with a name; an unknown name is an `InputError`."""
     check_name("task", name, DATASETS)
     return DATASETS[name]
 
@@ -85,19 +85,21 @@ def load_task(
     inductive: bool = False,
     generator: str = "shared",
 ) -> ShiftTask:
-    """Load a task of the catalogue; files that are missing are downloaded into the cache.
+    """Load a task of the catalogue; missing files are downloaded into the cache.
 
     Args:
-        name: Such as `cora`.
-        data_root: Folder with raw files, only read; default `CANET_DATA_ROOT`, then the cache.
-        data_seed: Seed of the random choices in the data: spurious features and splits; from 0 to
+        name: Name of the task, such as `cora`.
+        data_root: Folder with raw files, which is only read. Default: `CANET_DATA_ROOT`, then the
+            cache.
+        data_seed: Seed of the random choices in the data (spurious features and splits), from 0 to
             2³² - 1.
-        protocol: What to train and to test on, such as `disjoint` for spurious-feature tasks or
-            `texas` for WebKB; None: the first that `canet datasets NAME` lists.
-        features: None or `original` for the task's own features; `structural` for ones computed
-            from the graph alone (Arxiv and Elliptic), which needs no features file; `multi-hot` for
-            Twitch's without the normalisation of their rows; `without spurious columns` or
-            `centred` for the controls of spurious-feature tasks.
+        protocol: How the data is split into training and test data, such as `disjoint` for
+            spurious-feature tasks or `texas` for WebKB. None for the default protocol of the task.
+        features: None or `original` for the features of the data set; `structural` for features
+            computed from the graph alone (Arxiv and Elliptic), which need no features file;
+            `multi-hot` for the features of Twitch without row normalisation; `without spurious
+            columns` or `centred` (each column centred per graph) for the controls of
+            spurious-feature tasks.
         inductive: Whether nodes that do not exist at training time are hidden from training.
         generator: How spurious columns are made; see `canet.data.benchmarks.spurious`.
     """
@@ -115,13 +117,13 @@ def load_task(
 
 
 def file_status(name: str, data_root: str | Path | None = None) -> list[FileStatus]:
-    """Whether each file of a task is present, missing or changed; nothing is downloaded."""
+    """Return whether each file of a task is present, missing or changed, without downloading."""
     root = Path(data_root) if data_root else None
     return [status(file, root) for file in get_dataset(name).files]
 
 
 def describe(name: str, data_root: str | Path | None = None) -> TaskDescription:
-    """Size, splits and files of a task, counted where its files are present."""
+    """Describe a task; sizes are counted if its files are present."""
     dataset = get_dataset(name)
     files = file_status(name, data_root)
     states = {file.state for file in files}

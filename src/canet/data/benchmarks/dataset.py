@@ -1,6 +1,6 @@
-"""What a data set is: how its task is loaded, and the facts that others need to know about it.
+"""Base class of the data sets: how a task is loaded, and facts about it.
 
-Importing this file is cheap: it needs no torch.
+Importing this file is fast, because it does not need torch.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from canet.data.task import ShiftTask
 
 PROTOCOLS = ("paper", "disjoint")
+"""Protocols of tasks with spurious features."""
 GENERATORS = ("shared", "redrawn", "resampled")
-"""How tasks with spurious features can be split, and how their spurious columns can be made."""
+"""Generators of spurious columns."""
 WITHOUT_SPURIOUS = "without spurious columns"
-"""Features of a control that never sees the columns that would mislead it."""
-CENTRED = "centred"
-"""Features of a control: each column minus its mean over a domain."""
+"""Features of the control that never sees the spurious columns."""
+CENTRED_PER_GRAPH = "centred"
+"""Features of the control in which each column is centred per graph (domain)."""
 
 
 class RawFile(NamedTuple):
-    """One official file.
+    """A published file.
 
-    `path` is its place below a data root. `url` is its official address, or that of a zip archive
-    that contains it under one of the names in `members`. A file without address is never
-    downloaded. A file without `sha256` is not verified.
+    `path` is its path below a data root. `url` is the address of the file, or of a zip archive that
+    contains it under one of the names in `members`. A file without `url` is never downloaded. A
+    file without `sha256` is not verified.
     """
 
     path: str
@@ -39,8 +40,10 @@ class RawFile(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Size of a graph. Where a task has domains: of one domain, without the spurious features,
-    and with both directions of an edge counted once.
+    """Size of a graph.
+
+    For a task with domains: size of one domain without the spurious columns, where the two
+    directions of an edge count once.
     """
 
     nodes: int
@@ -50,7 +53,7 @@ class Statistics(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What of a task to load; see `load_task`."""
+    """The arguments of `load_task`."""
 
     data_root: Path | None = None
     data_seed: int = 0
@@ -61,50 +64,52 @@ class Request(NamedTuple):
 
 
 class Dataset:
-    """Base of the data sets: a subclass defines `load` and describes itself.
+    """Base class of the data sets: a subclass defines `load` and the attributes.
 
-    A task of the catalogue is described by these attributes alone: nothing needs to be loaded.
+    The attributes describe a task without loading it.
     """
 
-    name: ClassVar[str]  # in the catalogue
+    name: ClassVar[str]  # name in the catalogue
     description: ClassVar[str]  # one line for listings
-    shift: ClassVar[str]  # as in `ShiftTask`, like the metric
-    metric: ClassVar[Metric]
+    shift: ClassVar[str]  # as in `ShiftTask`
+    metric: ClassVar[Metric]  # as in `ShiftTask`
     ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
-    files: ClassVar[tuple[RawFile, ...]] = ()  # the official ones
-    statistics: ClassVar[Statistics | None] = None  # of the official files; None without files
+    files: ClassVar[tuple[RawFile, ...]] = ()  # published files
+    statistics: ClassVar[Statistics | None] = None  # of the published files; None without files
     protocols: ClassVar[tuple[str, ...]] = PROTOCOLS[:1]
-    """Ways to choose what to train and to test on; the first is the default, and `ood_sets` and
-    `statistics` are about it."""
-    generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]  # ways to make its spurious columns
-    features: ClassVar[tuple[str, ...]] = ()  # feature sets in addition to its own
-    domains: ClassVar[int] = 1  # copies of the graph
-    spurious: ClassVar[int] = 0  # columns that are added to the features
-    one_split: ClassVar[bool] = False
-    """Whether experiments repeat runs on one split, as is usual for large graphs, and not on other
-    draws of the data."""
-    quick_epochs: ClassVar[int] = 40  # of a run that only tries an experiment out
-    shared_settings: ClassVar[Mapping[str, Any]] = {}  # that all methods share on this task
+    """Names of the protocols. The first is the default, to which `ood_sets` and `statistics`
+    refer.
+    """
+    generators: ClassVar[tuple[str, ...]] = GENERATORS[:1]  # generators of spurious columns
+    features: ClassVar[tuple[str, ...]] = ()  # feature sets in addition to `original`
+    domains: ClassVar[int] = 1  # number of copies of the graph
+    spurious: ClassVar[int] = 0  # number of spurious columns that are added to the features
+    has_single_split: ClassVar[bool] = False
+    """Whether experiments repeat runs on one split, as is usual for large graphs, instead of using
+    several data seeds.
+    """
+    quick_epochs: ClassVar[int] = 40  # epochs of a quick trial of an experiment
+    shared_settings: ClassVar[Mapping[str, Any]] = {}  # settings of all methods on this task
     canet_settings: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Backbone → the settings that CaNet's authors published."""
+    """Backbone → settings that CaNet's authors published."""
 
     def load(self, request: Request) -> ShiftTask:
-        """The task, with the raw files downloaded where they are missing."""
+        """Load the task; missing raw files are downloaded."""
         raise NotImplementedError
 
     def split_task(self, request: Request, nodes: Tensor, **parts: Any) -> ShiftTask:
-        """A task of some parts, with the in-distribution nodes $[n]$ split at random."""
+        """Build a task with a random split of the in-distribution nodes $[n]$."""
         import torch
 
         from canet.data.splits import split_50_25_25
 
         generator = torch.Generator().manual_seed(request.data_seed)
-        return self.task_of(request, split_50_25_25(nodes, generator), **parts)
+        return self.task_from_splits(request, split_50_25_25(nodes, generator), **parts)
 
-    def task_of(
+    def task_from_splits(
         self, request: Request, splits: tuple[Tensor, Tensor, Tensor], **parts: Any
     ) -> ShiftTask:
-        """A task of train, valid and test_id, which are ids of nodes, and other parts."""
+        """Build a task from the node ids of train, valid and test_id, and other parts."""
         from canet.data.task import ShiftTask
 
         train, valid, test_id = splits
@@ -122,10 +127,10 @@ class Dataset:
         )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
-        """The files that `load` reads for a feature set."""
+        """Return the files that `load` reads for a feature set."""
         return self.files
 
     def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """The statistics of a loaded task."""
+        """Count the statistics of a loaded task."""
         edges = int(task.data.edge_index.shape[1])
         return Statistics(task.num_nodes, edges, task.num_classes, task.num_features)

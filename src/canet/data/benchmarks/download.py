@@ -1,4 +1,4 @@
-"""Downloads into the cache, by pooch: files appear there verified and complete, or not at all."""
+"""Downloads into the cache (pooch); only complete and verified files are moved there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from canet.errors import CanetError
 from canet.util.files import cache_dir, sha256
 from canet.util.locks import exclusive_lock
 
-TIMEOUT = 60.0  # seconds without any answer
+TIMEOUT = 60.0
+"""Seconds without data from the server."""
 CHUNK = 1 << 18
+"""Bytes."""
 
 
 def download(files: Sequence[RawFile]) -> None:
-    """Fetch files into the cache, each archive once for all of its members.
+    """Download files into the cache; an archive is downloaded once for all of its members.
 
-    One process at a time works in the folder of a data set: the next one finds the files there.
+    A lock lets one process at a time download a data set. The next process finds the files.
     """
     by_url: dict[str, list[RawFile]] = {}
     for file in files:
@@ -39,13 +41,13 @@ def download(files: Sequence[RawFile]) -> None:
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise CanetError(
                 f"cannot download {url} into '{folder}' ({' '.join(str(error).split())}): try "
-                f"again, set CANET_CACHE to another folder, or place {group[0].path} by hand below "
-                "--data-root/CANET_DATA_ROOT"
+                "again, set CANET_CACHE to another folder, or put the file "
+                f"'{group[0].path}' into the folder --data-root (CANET_DATA_ROOT)"
             ) from error
 
 
 def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
-    """Download one address into the folder `scratch`, and move its files into the cache."""
+    """Download one address into the temporary folder `scratch`; move its files into the cache."""
     shutil.rmtree(scratch, ignore_errors=True)
     pooch.get_logger().setLevel("WARNING")
     packed = bool(files[0].members)
@@ -53,7 +55,7 @@ def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
     try:
         pooch.retrieve(
             url,
-            known_hash=None,  # of a file in an archive only the content is known
+            known_hash=None,  # the checksum of an archive is unknown; its files are verified below
             fname="file",
             path=scratch,
             processor=pooch.Unzip() if packed else None,
@@ -63,11 +65,15 @@ def _fetch(url: str, files: Sequence[RawFile], scratch: Path) -> None:
             names = [f"file.unzip/{member}" for member in file.members] if packed else ["file"]
             found = next((p for name in names if (p := scratch / name).is_file()), None)
             if found is None:
-                raise CanetError(f"{url} does not contain '{file.members[0]}'")
+                raise CanetError(
+                    f"the archive {url} does not contain '{file.members[0]}': put the file "
+                    f"'{file.path}' into the folder --data-root (CANET_DATA_ROOT)"
+                )
             if file.sha256 not in (None, sha256(found)):
                 raise CanetError(
-                    f"checksum mismatch: what {url} sent is not the published {file.path}; try "
-                    "again, or place that file below --data-root/CANET_DATA_ROOT"
+                    f"checksum mismatch: the download from {url} is not the published file; try "
+                    f"again, or put the file '{file.path}' into the folder --data-root "
+                    "(CANET_DATA_ROOT)"
                 )
             target = cache_dir() / file.path
             target.parent.mkdir(parents=True, exist_ok=True)

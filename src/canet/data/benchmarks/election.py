@@ -1,7 +1,9 @@
-"""Election: US counties, trained in 2012 and tested in 2016, or from one region to the others.
+"""Election: US counties, trained on 2012 and tested on 2016, or trained on one region and tested
+on the others.
 
-Features are those of the year of the election, standardised by the mean and deviation of the graph
-to train on. Between regions the year is 2016, and borders between two regions are no edges.
+Features are statistics of the year of the election, standardised with mean and standard deviation
+of the training graph. The protocols with regions use the year 2016 and have no edges between
+regions.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ REGIONS = {
     "south": (1, 5, 10, 11, 12, 13, 21, 22, 24, 28, 37, 40, 45, 47, 48, 51, 54),
     "west": (2, 4, 6, 8, 15, 16, 30, 32, 35, 41, 49, 53, 56),
 }
-"""Region of the US census → the codes of its states, which a county's code starts with."""
+"""Region of the US census → codes of its states; the code of a county begins with its state."""
 COLUMNS = {
     "income": ("MedianIncome{}",),
     "education": ("BachelorRate{}",),
     "unemployment": ("Unemployment_rate_{}",),
     "population": ("R_NET_MIG_{}", "R_birth_{}", "R_death_{}"),
 }
-"""File → its columns that are features, with the year left open."""
+"""File → its feature columns; {} stands for the year."""
 
 URL = "https://raw.githubusercontent.com/000Justin000/gnn-residual-correlation/master/datasets/"
 SHA256 = {
@@ -49,9 +51,9 @@ Table = dict[int, dict[str, str]]
 
 
 class Election(TransferDataset):
-    """Counties that share a border; label 1: more votes for the Democrats than the Republicans.
+    """Counties and their borders; label 1 if the Democrats got more votes than the Republicans.
 
-    A county needs all features of both years.
+    Counties with missing features in one of the years are left out.
     """
 
     name = "election"
@@ -64,7 +66,7 @@ class Election(TransferDataset):
     statistics = Statistics(nodes=6222, edges=36912, classes=2, features=6)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        paths = {Path(path).stem: place for path, place in raw.paths.items()}
+        paths = {Path(name).stem: path for name, path in raw.paths.items()}
         votes = _table(paths["election"])
         tables = {kind: _table(paths[kind]) for kind in COLUMNS}
         features = {year: _features(tables, year) for year in YEARS}
@@ -90,7 +92,7 @@ class Election(TransferDataset):
 
 
 def _table(path: Path) -> Table:
-    """Rows of a CSV file by the code of the county, which is the first column."""
+    """Return the rows of a CSV file by county code, which is the first column."""
     with path.open(newline="", encoding="latin-1") as file:
         rows = csv.DictReader(file)
         assert rows.fieldnames
@@ -98,7 +100,7 @@ def _table(path: Path) -> Table:
 
 
 def _features(tables: dict[str, Table], year: str) -> dict[int, list[float]]:
-    """County → its features in a year, where all are known."""
+    """Return the features of each county in a year, without counties with missing features."""
     known = {}
     for county in set.intersection(*map(set, tables.values())):
         texts = [
@@ -112,7 +114,7 @@ def _features(tables: dict[str, Table], year: str) -> dict[int, list[float]]:
 
 
 def _borders(path: Path, counties: list[int]) -> Tensor:
-    """Edges $[2, E]$ between the counties. A county is named in the first line of its block."""
+    """Return edges $[2, E]$ between counties. The first line of a block names the county."""
     county, pairs = 0, []
     for line in path.read_text(encoding="latin-1").splitlines():
         _, first, _, neighbour = line.split("\t")
@@ -125,7 +127,7 @@ def _borders(path: Path, counties: list[int]) -> Tensor:
 
 
 def _standardised(graphs: dict[str, Data], source: str) -> dict[str, Data]:
-    """The graphs with every feature less its mean, over its deviation, in the source."""
+    """Standardise features with mean and standard deviation of the graph `source`."""
     x = graphs[source].x
     mean, deviation = x.mean(dim=0), x.std(dim=0)
     for graph in graphs.values():

@@ -1,7 +1,7 @@
 """Elliptic: Bitcoin transactions in 49 time steps, trained on the first five.
 
-Reads the official CSV layout. The features file has no header and 167 columns: transaction, time
-step, and 165 features. Its time steps are the snapshots; edges never cross them.
+Reads the published CSV files. The features file has no header and 167 columns: transaction, time
+step, and 165 features. Each time step is a snapshot; there are no edges between snapshots.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NUM_FEATURES = 165
 NUM_STEPS = 49
 NUM_ID_STEPS = 5
 LABELS = {"1": 1, "2": 0, "unknown": -1}
-"""Class in the file → label: illicit transactions are the positive ones."""
+"""Class in the file → label; illicit transactions are the positive class."""
 
 OOD_STEPS = [range(first, first + 4) for first in range(11, 43, 4)]
 LEFT_OUT_STEPS = [range(6, 11), range(43, 50)]
-"""Later time steps, counted from 1: scored in eight groups of four, or never scored."""
+"""Later time steps, counted from 1: eight scored groups of four, and groups without a score."""
 
 URL = "https://data.pyg.org/datasets/elliptic/{}.zip"
 SHA256 = {
@@ -48,7 +48,7 @@ TIME_STEPS = RawFile("elliptic/time_steps.csv")
 
 
 class Elliptic(Dataset):
-    """The transaction graph; a node's environment is its snapshot, counted from 0."""
+    """The transaction graph; the environment of a node is its snapshot, counted from 0."""
 
     name = "elliptic"
     description = "flows among Bitcoin transactions in 49 time steps: illicit or licit"
@@ -58,7 +58,7 @@ class Elliptic(Dataset):
     files = (FEATURES, EDGES, CLASSES)
     statistics = Statistics(nodes=203769, edges=234355, classes=2, features=165)
     features = ("structural",)
-    one_split = True
+    has_single_split = True
     quick_epochs = 30
     shared_settings = {"direction": "against", "loss": "binary_cross_entropy"}
     canet_settings = {
@@ -82,9 +82,9 @@ class Elliptic(Dataset):
             timed = [file for file in (TIME_STEPS, FEATURES) if find(file, root)]
             if not timed:
                 raise CanetError(
-                    f"elliptic needs its time steps: place '{TIME_STEPS.path}' or "
-                    f"'{FEATURES.path}' below --data-root/CANET_DATA_ROOT, or load it once with "
-                    "its own features"
+                    f"the time steps of elliptic are missing: put '{TIME_STEPS.path}' or "
+                    f"'{FEATURES.path}' into the folder --data-root (CANET_DATA_ROOT), or load "
+                    "the task once with its original features, which downloads them"
                 )
             files += (timed[0],)
         arrays = read_arrays(
@@ -118,21 +118,24 @@ class Elliptic(Dataset):
         )
 
     def files_for(self, features: str | None) -> tuple[RawFile, ...]:
-        """Structural features need the time steps too, from either file that has them."""
+        """Return the files that are read, except the file with the time steps for structural
+        features.
+        """
         return self.files if features is None else (CLASSES, EDGES)
 
 
 def _parse(raw: RawFiles) -> Arrays:
-    """Edges $[2, E]$, labels $[N]$, time steps $[N]$ and, where their file is there, features."""
-    text = raw.paths[CLASSES.path].read_text(encoding="utf-8")  # verified when it was found
+    """Return edges $[2, E]$, labels $[N]$, time steps $[N]$ and features (if their file exists)."""
+    text = raw.paths[CLASSES.path].read_text(encoding="utf-8")
     rows = [line.split(",") for line in text.split()[1:]]
     transactions = np.array([int(transaction) for transaction, _ in rows], dtype=np.int64)
     y = np.array([LABELS[label] for _, label in rows])
     ends = read_table(raw.paths[EDGES.path], 2, np.int64, header=True)
     edge_index = _positions(transactions, ends.T, raw.paths[EDGES.path])
-    alone = FEATURES.path not in raw.paths  # a table of time steps, with a header
-    path = raw.paths[TIME_STEPS.path if alone else FEATURES.path]
-    table = read_table(path, 2 if alone else 2 + NUM_FEATURES, np.float64, header=alone)
+    has_features = FEATURES.path in raw.paths
+    path = raw.paths[FEATURES.path if has_features else TIME_STEPS.path]
+    width = 2 + NUM_FEATURES if has_features else 2
+    table = read_table(path, width, np.float64, header=not has_features)
     table = table[_positions(table[:, 0].astype(np.int64), transactions, path)]
     return {
         "edge_index": edge_index,
@@ -143,10 +146,13 @@ def _parse(raw: RawFiles) -> Arrays:
 
 
 def _positions(transactions: np.ndarray, wanted: np.ndarray, path: Path) -> np.ndarray:
-    """Index into `transactions` of every `wanted` one, in the shape of `wanted`."""
+    """Return the index of each `wanted` transaction in `transactions`, in the shape of `wanted`."""
     order = np.argsort(transactions)
-    place = np.searchsorted(transactions[order], wanted).clip(max=len(order) - 1)
-    found = order[place]
+    nearest = np.searchsorted(transactions[order], wanted).clip(max=len(order) - 1)
+    found = order[nearest]
     if (transactions[found] != wanted).any():
-        raise CanetError(f"'{path}' and the classes file name different transactions: replace them")
+        raise CanetError(
+            f"'{path}' and the classes file contain different transactions: replace both by the "
+            "published files"
+        )
     return found

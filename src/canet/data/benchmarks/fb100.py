@@ -1,7 +1,7 @@
 """Facebook 100: friendships at four schools, trained at one and tested at the other three.
 
-Majors, dorms and high schools have codes of each school's own, so that only whether they are known
-is a feature.
+Each school has its own codes for majors, dorms and high schools. So the features only tell whether
+they are known.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ SCHOOLS = {
     "hopkins": "Johns Hopkins55",
     "reed": "Reed98",
 }
-"""School → the name of its file."""
+"""School → name of its file."""
 NUM_STATUSES = 7
-YEARS = range(2004, 2010)  # of students at the time; earlier and later ones have a column each
+YEARS = range(2004, 2010)
+"""Class years of students at that time. All earlier years share a column, and all later years."""
 
 URL = "https://raw.githubusercontent.com/CUAI/Non-Homophily-Large-Scale/master/data/facebook100/"
 SHA256 = {
@@ -43,7 +44,7 @@ def _raw_file(name: str, sha256: str) -> RawFile:
 
 
 class Facebook100(TransferDataset):
-    """Four graphs of friends; the label is the gender, -1 where a profile does not show it."""
+    """Four friendship graphs; the label is the gender, -1 if it is not in the profile."""
 
     name = "fb100"
     description = "friends at four schools: gender"
@@ -60,7 +61,7 @@ class Facebook100(TransferDataset):
 
 
 def _graph(content: dict[str, np.ndarray]) -> Data:
-    """A school's graph from the adjacency `A` $[n, n]$ and the table `local_info` $[n, 7]$."""
+    """Build the graph of a school from its adjacency `A` $[n, n]$ and `local_info` $[n, 7]$."""
     status, gender, *others = torch.from_numpy(content["local_info"].astype(np.int64)).T
     major, minor, dorm, year, high_school = others
     unknown = torch.stack([major, minor, dorm, high_school], dim=1) == 0
@@ -71,6 +72,6 @@ def _graph(content: dict[str, np.ndarray]) -> Data:
 
 
 def _years(year: Tensor) -> Tensor:
-    """One-hot $[n, 9]$: unknown, earlier, one of `YEARS`, later."""
+    """Encode years one-hot $[n, 9]$: unknown, earlier, each of `YEARS`, later."""
     last = torch.tensor([0, YEARS.start - 1, *YEARS])
     return F.one_hot(torch.bucketize(year, last), len(last) + 1)

@@ -1,7 +1,7 @@
 """Cora, Citeseer and Pubmed from the raw Planetoid files, as spurious-feature tasks.
 
-The files are pickles, which can run code. So only published files are read, known by their SHA-256,
-and by an unpickler that knows arrays, sparse matrices and dicts of lists and nothing else.
+The files are pickles, which can run code. For security, only published files are read, which are
+identified by their SHA-256. The unpickler accepts only arrays, sparse matrices and dicts of lists.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "defaultdict"): defaultdict,
     ("__builtin__", "list"): list,
 }
-"""All that the published pickles name, under the names of the time they were written."""
-
+"""All classes in the published pickles, under their old names."""
 
 URL = "https://github.com/kimiyoung/planetoid/raw/master/data/"
 SHA256 = {
@@ -59,24 +58,26 @@ SHA256 = {
     "pubmed graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
     "pubmed test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
 }
-"""Graph and part of it → the checksum of its file. The published `x` and `y` are not here: they
-repeat rows of `allx` and `ally`."""
+"""Graph and part → checksum of the file.
+
+The published files `x` and `y` are not needed: they repeat rows of `allx` and `ally`.
+"""
 
 
 def raw_files(name: str) -> tuple[RawFile, ...]:
-    """The files of one graph."""
+    """Return the files of one graph."""
     return tuple(
         RawFile(f"planetoid/{file}", URL + file, sha256)
-        for place, sha256 in SHA256.items()
-        if place.startswith(f"{name} ")
-        for file in [f"ind.{place.replace(' ', '.')}"]
+        for part, sha256 in SHA256.items()
+        if part.startswith(f"{name} ")
+        for file in [f"ind.{part.replace(' ', '.')}"]
     )
 
 
 class Planetoid(SpuriousDataset):
-    """One citation graph.
+    """A citation graph.
 
-    Features are a bag of words whose rows sum to one or are all zero. Edges have both directions,
+    Features are bags of words whose rows sum to one or are all zero. Edges have both directions,
     without duplicates and self-loops.
     """
 
@@ -90,14 +91,16 @@ class Planetoid(SpuriousDataset):
         )
 
     def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """Edges are half the entries of the raw adjacency lists, duplicates and self-loops
-        included: the count that publications give.
+        """Count the statistics of one domain.
+
+        As in publications, the number of edges is half the number of entries of the raw adjacency
+        lists, including duplicates and self-loops.
         """
         listed = int(self._arrays(data_root)["num_listed_edges"])
         return super().count(task, data_root)._replace(edges=listed)
 
     def _arrays(self, data_root: Path | None) -> Arrays:
-        """The graph, parsed or from its processed copy."""
+        """Return the graph from its processed copy, or parse the raw files."""
         raw = obtain(self.files, data_root)
         return processed(self.name, f"{READER_VERSION} {raw.digest}", lambda: self._parse(raw))
 
@@ -168,26 +171,29 @@ class Pubmed(Planetoid):
 def load_pickle(path: Path) -> Any:
     """Unpickle a published file."""
     with warnings.catch_warnings(), path.open("rb") as file:
-        warnings.simplefilter("ignore")  # dtypes spelt as in old pickles
+        warnings.simplefilter("ignore")  # old names of dtypes
         return _Unpickler(file, encoding="latin1").load()
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
-            raise CanetError(f"a pickle names '{module}.{name}', which no data file needs")
+            raise CanetError(
+                f"a pickle contains '{module}.{name}', which is not allowed: replace the file by "
+                "the published one"
+            )
         return ALLOWED[module, name]
 
 
 def _arrange(known: Any, test: Any, test_index: np.ndarray) -> sp.csr_array:
-    """Rows of nodes in their order: `known` first, then row i of `test` for node `test_index[i]`.
+    """Return the rows of all nodes: first `known`, then row i of `test` for node `test_index[i]`.
 
-    Fifteen of Citeseer's test nodes are in no file: their rows are zero, and so is their label.
+    Fifteen test nodes of Citeseer are in no file: their features and labels are zero.
     """
     start = known.shape[0]
     size = test_index.max() + 1 - start
-    place = sp.csr_array(
+    permutation = sp.csr_array(
         (np.ones(len(test_index)), (test_index - start, np.arange(len(test_index)))),
         shape=(size, len(test_index)),
     )
-    return sp.vstack([sp.csr_array(known), place @ sp.csr_array(test)]).tocsr()
+    return sp.vstack([sp.csr_array(known), permutation @ sp.csr_array(test)]).tocsr()

@@ -1,4 +1,4 @@
-"""Processed copies: what was parsed or computed from raw files once is read back quickly."""
+"""Processed copies of raw files in the cache, which are faster to read."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Arrays = dict[str, np.ndarray]
 
 
 def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
-    """The arrays that `build` makes, from the cache where there is an intact copy.
+    """Return the arrays of `build`, from the cache if it contains a valid copy.
 
-    The name of a copy ends with its SHA-256. A copy that was changed is made again.
+    The file name of a copy ends with its SHA-256. A copy with another checksum is built again.
 
     Args:
-        name: Start of the file name, such as `cora`.
-        identity: All that the result depends on: contents of raw files, version of the reader,
-            parameters. Another identity is another file.
-        build: Makes the arrays (no object arrays).
+        name: Beginning of the file name, such as `cora`.
+        identity: Text with everything that the result depends on: contents of raw files, version
+            of the reader, parameters. Each identity has its own file.
+        build: Function that returns the arrays (no object arrays).
     """
     key = hashlib.sha256(identity.encode()).hexdigest()[:16]
     folder = cache_dir() / "processed"
@@ -35,6 +35,6 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
     content = io.BytesIO()
     np.savez(content, **built)  # type: ignore[arg-type]
     copy = content.getvalue()
-    with suppress(OSError):  # a cache that cannot be written costs time, not the result
+    with suppress(OSError):  # without a writable cache, the arrays are built each time
         write_bytes(folder / f"{name}-{key}-{digest_of(copy)}.npz", copy)
     return built

@@ -1,6 +1,6 @@
-"""Role features: what part a node plays in its graph, comparable between graphs of any size.
+"""Role features: ranks of structural measures, comparable between graphs of any size.
 
-Each column is a rank: the share of the graph's nodes with a lower value, where ties count half. So
+Each column is a rank: the share of nodes of the graph with a lower value, where ties count half. So
 the features of a graph depend on that graph alone, and a column has the same range in all graphs.
 """
 
@@ -15,7 +15,7 @@ from torch_geometric.utils import to_networkx, to_scipy_sparse_matrix
 
 
 def degree_ranks(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Ranks $[n, 3]$ of the degree, and of the mean and the largest degree of the neighbours.
+    """Return ranks $[n, 3]$ of the degree, and of the mean and maximum degree of the neighbours.
 
     Edges $[2, E]$ have both directions, without duplicates and self-loops.
     """
@@ -27,9 +27,9 @@ def degree_ranks(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def role_ranks(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Ranks $[n, 6]$: those of `degree_ranks`, of clustering, core number and PageRank.
+    """Return ranks $[n, 6]$: `degree_ranks`, clustering coefficient, core number and PageRank.
 
-    For graphs of a few thousand nodes: their triangles are counted one by one.
+    Suitable for graphs of a few thousand nodes, because counting triangles is slow.
     """
     import networkx as nx  # type: ignore[import-untyped]  # torch requires it
 
@@ -40,6 +40,6 @@ def role_ranks(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _ranks(columns: list[np.ndarray]) -> Tensor:
-    """Ranks between 0 and 1 of values that differ by more than rounding, $[n, D]$."""
+    """Return ranks between 0 and 1, $[n, D]$; values that differ only by rounding are ties."""
     table = np.stack(columns, axis=1).round(9)
     return torch.from_numpy((rankdata(table, axis=0) - 0.5) / len(table)).float()

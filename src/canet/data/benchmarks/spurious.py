@@ -1,17 +1,18 @@
-"""Spurious features over six domains: how the paper makes a shift on a graph that has none.
+"""Spurious features in six domains: the paper's way to create a shift on a single graph.
 
-Every domain is a disjoint copy of one graph with the same base features and labels, and ten more
-columns that reveal the label in a way that changes from domain to domain:
+Every domain is a disjoint copy of one graph with the same base features and labels. Ten spurious
+columns reveal the label in a way that changes from domain to domain:
 
     x̃_v^(i) = GCN(onehot(y), A)_v + W onehot(i) + noise,   x_v^(i) = [x_v ‖ x̃_v^(i)]
 
-Domains 1-3 are in distribution, 4-6 are not. Three generators:
+Domains 1-3 are in distribution, domains 4-6 are shifted. There are three generators:
 
-- `shared`, the paper's: the label network is drawn once per data seed and the same in all domains,
-  so that whoever removes a domain's offset can read the label off these columns.
-- `redrawn`: each domain has its own label network. Only ignoring the columns wins.
-- `resampled`: in addition each domain has its own nodes, a region of the graph, so that no column
-  is the same in all domains.
+- `shared` (the paper's): the label network is drawn once per data seed and is the same in all
+  domains. A model that removes the offset of a domain can predict the label from these columns.
+- `redrawn`: each domain has its own label network. The best a model can do is to ignore the
+  spurious columns.
+- `resampled`: as `redrawn`, but each domain also has its own nodes, a region of the graph. So no
+  column is the same in all domains.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import scatter
 
 from canet.data.benchmarks.dataset import (
-    CENTRED,
+    CENTRED_PER_GRAPH,
     GENERATORS,
     PROTOCOLS,
     WITHOUT_SPURIOUS,
@@ -55,9 +56,9 @@ DOMAIN_NAMES = tuple(f"domain {i + 1}" for i in range(NUM_DOMAINS))
 
 
 def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = False) -> Tensor:
-    """The spurious block of every domain, $[6, N, 10]$, for labels $[N]$ and edges $[2, E]$.
+    """Return the spurious columns of all domains $[6, N, 10]$ for labels $[N]$, edges $[2, E]$.
 
-    `redrawn` draws another label network for each domain.
+    With `redrawn`, each domain has its own label network.
     """
     with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
@@ -75,15 +76,15 @@ def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = F
 
 
 def _label_network(num_classes: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A random two-layer GCN from one-hot labels $[N, C]$ to $[N, 10]$."""
+    """Return a random two-layer GCN from one-hot labels $[N, C]$ to $[N, 10]$."""
     first, second = _gcn_layer(num_classes), _gcn_layer(NUM_SPURIOUS)
     return lambda labels, edge_index: second(first(labels, edge_index).relu(), edge_index)
 
 
 def _gcn_layer(num_inputs: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A new `GCNConv` of PyG, to the bit; that class would leave a file in TMPDIR."""
+    """Return a random layer equal to PyG's `GCNConv`, which would write a file to TMPDIR."""
     linear = Linear(num_inputs, NUM_SPURIOUS, bias=False, weight_initializer="glorot")
-    linear.reset_parameters()  # GCNConv draws its weights twice
+    linear.reset_parameters()  # GCNConv also draws its weights twice
 
     def layer(x: Tensor, edge_index: Tensor) -> Tensor:
         (source, target), weight = gcn_norm(edge_index, num_nodes=x.shape[0], dtype=x.dtype)
@@ -93,7 +94,7 @@ def _gcn_layer(num_inputs: int) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 class BaseGraph(NamedTuple):
-    """The graph that domains are made of: base features as sparse CSR $[N, D]$, edges, labels."""
+    """The graph that the domains copy: base features (sparse CSR $[N, D]$), edges and labels."""
 
     x: Tensor
     edge_index: Tensor
@@ -101,19 +102,19 @@ class BaseGraph(NamedTuple):
 
 
 class SpuriousDataset(Dataset):
-    """Base of the data sets with spurious features: a subclass reads one graph."""
+    """Base class of the data sets with spurious features: a subclass reads one graph."""
 
     shift = "spurious features"
     metric = "accuracy"
     ood_sets = tuple(f"ood/{name}" for name in DOMAIN_NAMES[NUM_ID_DOMAINS:])
     protocols = PROTOCOLS
     generators = GENERATORS
-    features = (WITHOUT_SPURIOUS, CENTRED)
+    features = (WITHOUT_SPURIOUS, CENTRED_PER_GRAPH)
     domains = NUM_DOMAINS
     spurious = NUM_SPURIOUS
 
     def read(self, request: Request) -> BaseGraph:
-        """The graph without domains."""
+        """Read the base graph."""
         raise NotImplementedError
 
     def load(self, request: Request) -> ShiftTask:
@@ -121,10 +122,10 @@ class SpuriousDataset(Dataset):
         task = spurious_task(self.name, graph, seed, request.protocol, request.generator)
         if request.features == WITHOUT_SPURIOUS:
             return without_spurious_columns(task)
-        return centred(task) if request.features == CENTRED else task
+        return centred_per_graph(task) if request.features == CENTRED_PER_GRAPH else task
 
     def count(self, task: ShiftTask, data_root: Path | None) -> Statistics:
-        """The statistics of one domain."""
+        """Count the statistics of one domain."""
         whole = super().count(task, data_root)
         nodes, edges = whole.nodes // NUM_DOMAINS, whole.edges // (2 * NUM_DOMAINS)
         return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
@@ -133,21 +134,24 @@ class SpuriousDataset(Dataset):
 def spurious_task(
     name: str, graph: BaseGraph, data_seed: int, protocol: str, generator: str = "shared"
 ) -> ShiftTask:
-    """Six domain copies, or regions, of a graph as a task.
+    """Build the task of a graph with six domains.
 
     Args:
         name: Name of the task.
         graph: The base graph.
         data_seed: Seed of the random networks, the noise and the split.
-        protocol: `paper` splits the 3N in-distribution copies at random, so that a test node has
-            training copies with the same base features and label. `disjoint` splits node
-            identities: each is in exactly one of train, valid and test across all domains.
-        generator: `shared`, `redrawn` or `resampled`; the last has no copies, so that its protocol
-            is `disjoint`.
+        protocol: `paper` splits the 3N in-distribution nodes at random, so most test nodes have a
+            copy with the same base features and label in the training set. `disjoint` splits the N
+            nodes of the base graph: all copies of a node are in the same split.
+        generator: `shared`, `redrawn` or `resampled`. `resampled` has no copies and requires the
+            protocol `disjoint`.
     """
     if generator == "resampled":
         if protocol != "disjoint":
-            raise CanetError("resampled domains share no node: use --protocol disjoint")
+            raise CanetError(
+                "generator 'resampled' requires protocol 'disjoint', because its domains share no "
+                "nodes: use --protocol disjoint"
+            )
         return resampled_task(name, graph, data_seed)
     x, edge_index, y = graph
     n = y.numel()
@@ -173,9 +177,9 @@ def spurious_task(
 
 
 def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
-    """Six regions of a graph, cut apart, each with its own label network and offset.
+    """Build a task of six separate regions of a graph with their own label networks and offsets.
 
-    Regions are drawn again until those in distribution have training nodes of every class.
+    Regions are drawn again until the training nodes contain every class.
     """
     x, edge_index, y = graph
     generator = torch.Generator().manual_seed(data_seed)
@@ -188,8 +192,8 @@ def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
             break
     inside = edge_index[:, domain[edge_index[0]] == domain[edge_index[1]]]
     columns = spurious_columns(y, inside, data_seed, redrawn=True)
-    own = columns[domain, torch.arange(y.numel())]
-    regions = BaseGraph(from_scipy(sp.hstack([to_scipy(x), own.numpy()])), inside, y)
+    spurious = columns[domain, torch.arange(y.numel())]
+    regions = BaseGraph(from_scipy(sp.hstack([to_scipy(x), spurious.numpy()])), inside, y)
     ood = [(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)]
     sets = [*splits, *ood]
     return _make_task(name, regions, domain, sets, data_seed, "disjoint", "resampled")
@@ -204,7 +208,7 @@ def _make_task(
     protocol: str,
     generator: str,
 ) -> ShiftTask:
-    """A task of all domains $[N]$; `sets` are train, valid, test_id and those of the shifted."""
+    """Build a task from the domain $[N]$ of each node; `sets` are train, valid, test_id and OOD."""
     train, valid, test_id, *ood = sets
     x, edge_index, y = graph
     return ShiftTask(
@@ -225,30 +229,32 @@ def _make_task(
 
 
 def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator) -> Tensor:
-    """Six regions of equal size, the number $[N]$ of each node's, grown breadth-first in turns.
+    """Divide a graph into six regions of equal size; return the region $[N]$ of each node.
 
-    A region takes the next node that it reached, or a random one where it can reach no more.
+    Regions take turns and grow by breadth-first search. If a region has no free neighbour, it
+    takes a random free node.
     """
     ones = np.ones(edge_index.shape[1], dtype=bool)
     links = sp.csr_matrix((ones, edge_index.numpy()), shape=(num_nodes, num_nodes))
     region = np.full(num_nodes, -1)
-    reached: list[deque[int]] = [deque() for _ in range(NUM_DOMAINS)]
+    queues: list[deque[int]] = [deque() for _ in range(NUM_DOMAINS)]
     starts = iter(random.permutation(num_nodes).tolist())
     for turn in range(num_nodes):
-        queue = reached[turn % NUM_DOMAINS]
+        queue = queues[turn % NUM_DOMAINS]
         while queue and region[queue[0]] >= 0:
             queue.popleft()
         node = queue.popleft() if queue else next(v for v in starts if region[v] < 0)
         region[node] = turn % NUM_DOMAINS
-        near = links.indices[links.indptr[node] : links.indptr[node + 1]]
-        queue.extend(random.permutation(near[region[near] < 0]).tolist())
+        neighbours = links.indices[links.indptr[node] : links.indptr[node + 1]]
+        queue.extend(random.permutation(neighbours[region[neighbours] < 0]).tolist())
     return torch.from_numpy(region)
 
 
-def centred(task: ShiftTask) -> ShiftTask:
-    """The same task with every column centred in each domain: a control, not a method.
+def centred_per_graph(task: ShiftTask) -> ShiftTask:
+    """Return the task with every column centred per graph (domain), as a control.
 
-    Under `shared` it removes the offsets, and the columns reveal the label in every domain alike.
+    With the generator `shared`, this removes the offsets of the domains. The spurious columns then
+    reveal the label in the same way in every domain.
     """
     x = torch.from_numpy(to_scipy(task.data.x).toarray())
     for domain in range(NUM_DOMAINS):
@@ -256,14 +262,14 @@ def centred(task: ShiftTask) -> ShiftTask:
         x[nodes] -= x[nodes].mean(dim=0)
     data = task.data.clone()
     data.x = x
-    return replace(task, data=data, features=CENTRED, checked=True)
+    return replace(task, data=data, features=CENTRED_PER_GRAPH, checked=True)
 
 
 def without_spurious_columns(task: ShiftTask) -> ShiftTask:
-    """The same task with the base features alone: what a model reaches that is never misled.
+    """Return the task without the spurious columns, as a control.
 
-    That is not an upper bound under `shared`, where the columns reveal the label once their offset
-    is removed: see `centred`.
+    Its accuracy is not an upper bound with the generator `shared`, because the spurious columns
+    reveal the label if their offset is removed: see `centred_per_graph`.
     """
     base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
     data = task.data.clone()

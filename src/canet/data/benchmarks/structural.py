@@ -1,10 +1,10 @@
-"""Structural features: columns computed from the graph alone, for work without a features file.
+"""Structural features: columns computed from the graph alone, if there is no features file.
 
 Most columns are a spectral embedding: with $P = D^{-1/2} A D^{-1/2}$ of the undirected graph and
-$V$ its leading singular vectors, a node's row is that of $P V$, scaled to length one so that it
-tells where a node is and not how many edges it has. The others are local: the logarithms of in- and
-out-degree, and their means over the neighbours one and two steps away, with and against the edge
-direction.
+$V$ its leading singular vectors, the row of a node is its row of $P V$, scaled to length one. So it
+describes the position of the node, but not its degree. The other columns are local: logarithms of
+in- and out-degree, and their means over the neighbours one and two steps away, in and against the
+direction of the edges.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.files import RawFiles
 from canet.data.benchmarks.processed import Arrays, processed
 
-READER_VERSION = 1  # of the readers of Arxiv and Elliptic
-VERSION = 1
+READER_VERSION = 1  # version of the readers of Arxiv and Elliptic
+VERSION = 1  # version of the structural features
 NUM_COLUMNS = 128
 NUM_LOCAL = 10
 NUM_SPECTRAL = NUM_COLUMNS - NUM_LOCAL
@@ -34,9 +34,10 @@ def read_arrays(
     parse: Callable[[RawFiles], Arrays],
     in_distribution: Callable[[Arrays], np.ndarray],
 ) -> Arrays:
-    """A parsed graph, or its processed copy, with its own features or with structural ones.
+    """Return a parsed graph, or its processed copy, with original or structural features.
 
-    `in_distribution` gives the mask $[N]$ of the nodes of a parsed graph that training may know.
+    `in_distribution` returns the mask $[N]$ of the nodes of a parsed graph that exist at training
+    time.
     """
     if request.features is None:
         return processed(name, f"{READER_VERSION} {raw.digest}", lambda: parse(raw))
@@ -52,11 +53,11 @@ def read_arrays(
 
 
 def structural_features(edge_index: Tensor, known: Tensor) -> Tensor:
-    """Features $[N, 128]$ of the nodes of a directed graph $[2, E]$, standardised.
+    """Return standardised features $[N, 128]$ of the nodes of a directed graph $[2, E]$.
 
-    Rows of the `known` nodes (mask $[N]$) depend on the graph among them only, and so do the
-    singular vectors and the column statistics. Rows of the other nodes are computed from the whole
-    graph; their spectral part from their edges to known nodes.
+    Rows of the `known` nodes (mask $[N]$), the singular vectors and the column statistics depend
+    only on the subgraph of known nodes. Rows of the other nodes are computed from the whole graph;
+    their spectral part from their edges to known nodes.
     """
     mask = known.numpy()
     among_known = mask[edge_index.numpy()].all(axis=0)
@@ -73,7 +74,7 @@ def structural_features(edge_index: Tensor, known: Tensor) -> Tensor:
 
 
 def _adjacency(edge_index: np.ndarray, n: int) -> sp.csr_array:
-    """Row: source, column: target; parallel edges count once."""
+    """Return the adjacency matrix $[n, n]$ (source, target) without duplicate edges."""
     ones = np.ones(edge_index.shape[1])
     adjacency = sp.csr_array((ones, tuple(edge_index)), shape=(n, n))
     adjacency.data[:] = 1
@@ -81,7 +82,7 @@ def _adjacency(edge_index: np.ndarray, n: int) -> sp.csr_array:
 
 
 def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
-    """$D^{-1/2} A D^{-1/2}$ of the undirected graph; rows of isolated nodes are zero."""
+    """Return $D^{-1/2} A D^{-1/2}$ of the undirected graph; rows of isolated nodes are zero."""
     undirected = adjacency.maximum(adjacency.T).tocsr()
     degree = undirected.sum(axis=1)
     scale = sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1)))
@@ -89,10 +90,10 @@ def _normalised(adjacency: sp.csr_array) -> sp.csr_array:
 
 
 def _singular_vectors(matrix: sp.csr_array) -> np.ndarray:
-    """Leading right singular vectors $[n, 118]$, always the same ones with the same signs.
+    """Return the leading right singular vectors $[n, 118]$ with reproducible signs.
 
-    One thread, because the last bits depend on how many there are, and more are hardly faster. A
-    graph with fewer nodes has fewer vectors; the remaining columns are zero.
+    Only one thread is used, because the last bits depend on the number of threads. If the graph has
+    fewer nodes than vectors, the remaining columns are zero.
     """
     from sklearn.utils.extmath import randomized_svd
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -106,14 +107,14 @@ def _singular_vectors(matrix: sp.csr_array) -> np.ndarray:
 
 
 def _spectral(adjacency: sp.csr_array, vectors: np.ndarray) -> np.ndarray:
-    """Rows of $P V$ at length one, $[n, 118]$; zero where no edge leads to a known node."""
+    """Return rows of $P V$ scaled to length one, $[n, 118]$; zero without edges to known nodes."""
     rows = _normalised(adjacency) @ vectors
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(length > 1e-12, length, 1)
 
 
 def _local(adjacency: sp.csr_array) -> np.ndarray:
-    """Log-degrees and their neighbourhood means $[n, 10]$."""
+    """Return log-degrees and their means over neighbours, $[n, 10]$."""
     out_degree, in_degree = adjacency.sum(axis=1), adjacency.sum(axis=0)
     columns = [np.log1p(np.stack([in_degree, out_degree], axis=1))]
     for neighbours, degree in ((adjacency.T.tocsr(), in_degree), (adjacency, out_degree)):

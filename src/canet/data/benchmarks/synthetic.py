@@ -1,9 +1,9 @@
-"""The embedded task: a made-up social network, six domains, no files.
+"""The embedded task: a random social network with six domains, which needs no files.
 
-About 1,500 users in five interest groups. Friendships follow a degree-corrected stochastic block
-model: groups prefer themselves, and a few users have many friends. Each user has a bag of
-words from a vocabulary in which every group favours some words, so features carry the label, but
-imperfectly. The spurious columns and the domains come from the paper's construction.
+It has 1,500 users in five interest groups. Friendships follow a degree-corrected stochastic block
+model: most friends are in the same group, and a few users have many friends. Each user has a bag of
+words. Each group uses some words more often, so the features are related to the label, but do not
+determine it. Domains and spurious columns are made as in the paper.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NUM_USERS = 1500
 NUM_GROUPS = 5
 NUM_WORDS = 1200
 MEAN_DEGREE = 4.0
-OWN_GROUP_SHARE = 0.78  # of a user's friends
+SAME_GROUP_SHARE = 0.78  # share of a user's friends in the same group
 WORDS_PER_USER = 40
-TOPICAL_SHARE = 0.12  # of a user's words
+TOPICAL_SHARE = 0.12  # share of a user's words that are typical of the group
 
 
 class Synthetic(SpuriousDataset):
-    """The embedded task; its graph too is drawn by the seed."""
+    """The embedded task; the data seed also determines the graph."""
 
     name = "synthetic"
     description = "embedded random graph, six domains with spurious features; needs no files"
@@ -41,16 +41,16 @@ class Synthetic(SpuriousDataset):
 
 
 def _friendships(group: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Both directions of each friendship, $[2, E]$."""
+    """Draw friendships, as edges $[2, E]$ in both directions."""
     popularity = random.pareto(2.5, size=group.size) + 1
     count = int(MEAN_DEGREE * group.size / 2)
-    own = random.random(count) < OWN_GROUP_SHARE
+    is_same_group = random.random(count) < SAME_GROUP_SHARE
     first = random.choice(group.size, size=count, p=popularity / popularity.sum())
     second = np.empty(count, dtype=np.int64)
     for value in range(NUM_GROUPS):
         same = group == value
         for inside in (True, False):
-            wanted = (group[first] == value) & (own == inside)
+            wanted = (group[first] == value) & (is_same_group == inside)
             weight = popularity * (same == inside)
             second[wanted] = random.choice(group.size, size=wanted.sum(), p=weight / weight.sum())
     pairs = np.unique(np.sort(np.stack([first, second], axis=1), axis=1), axis=0)
@@ -59,12 +59,12 @@ def _friendships(group: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def _bags_of_words(group: np.ndarray, random: np.random.Generator) -> sp.csr_matrix:
-    """Row-normalised word occurrences $[N, 1200]$."""
-    favoured = NUM_WORDS // (2 * NUM_GROUPS)
-    topical = random.random((group.size, WORDS_PER_USER)) < TOPICAL_SHARE
-    own_words = group[:, None] * favoured + random.integers(favoured, size=topical.shape)
-    any_words = random.integers(NUM_WORDS, size=topical.shape)
-    word = np.where(topical, own_words, any_words)
+    """Draw row-normalised word occurrences $[N, 1200]$."""
+    num_topical = NUM_WORDS // (2 * NUM_GROUPS)
+    is_topical = random.random((group.size, WORDS_PER_USER)) < TOPICAL_SHARE
+    topical = group[:, None] * num_topical + random.integers(num_topical, size=is_topical.shape)
+    other = random.integers(NUM_WORDS, size=is_topical.shape)
+    word = np.where(is_topical, topical, other)
     user = np.arange(group.size).repeat(WORDS_PER_USER)
     counts = sp.coo_matrix((np.ones(word.size), (user, word.ravel())), (group.size, NUM_WORDS))
     bags = counts.tocsr()

@@ -1,7 +1,7 @@
 """Data sets of several graphs: a model is trained on one and tested on each of the others.
 
-The protocol names the graph to train on. All graphs share their features and classes, and no edge
-joins two of them.
+The protocol is the name of the training graph. All graphs have the same features and classes, and
+there are no edges between graphs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from canet.data.task import ShiftTask
 
 
 class TransferDataset(Dataset):
-    """Base of the data sets with a graph for each region, school or year: a subclass reads them."""
+    """Base class of data sets with one graph per region, school or year, which a subclass reads."""
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:
-        """The graphs by name, each with `x` $[n, D]$, `edge_index` $[2, E]$ and `y` $[n]$.
+        """Return the graphs by name, each with `x` $[n, D]$, `edge_index` $[2, E]$ and `y` $[n]$.
 
-        The one to train on is named as the protocol.
+        The protocol is the name of the training graph.
         """
         raise NotImplementedError
 
@@ -34,7 +34,7 @@ class TransferDataset(Dataset):
         }
         source = sets.pop(request.protocol)
         generator = torch.Generator().manual_seed(request.data_seed)
-        return self.task_of(
+        return self.task_from_splits(
             request,
             split_by_class(source, joined.y[source], generator),
             data=Data(joined.x, joined.edge_index, y=joined.y, batch=joined.batch),
@@ -48,7 +48,7 @@ def split_by_class(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split node ids $[n]$ with labels $[n]$ at random into train, valid and test.
 
-    Each class is split 60/20/20, rounded so that a class of a single node is in train.
+    Each class is split 60/20/20, rounded so that a class with a single node is in train.
     """
     order = torch.randperm(nodes.numel(), generator=generator)
     nodes, y = nodes[order], y[order]

@@ -1,10 +1,10 @@
-"""Twitch: six friendship graphs of streamers, trained in three languages, tested in three others.
+"""Twitch: six friendship graphs of streamers, trained on three languages, tested on three others.
 
-Protocols such as `without-de` train in all languages except one and are tested in that one.
+Protocols such as `without-de` train on all languages except one and test on that one.
 
-Labels belong to the user that `new_id` names. FR's target file repeats two users, so reading its
-rows in order instead would shift almost every label; and the published statistics (34,120 nodes,
-892,346 edges) count those two rows as nodes, with a self-loop each.
+Labels are assigned by user id (`new_id`). The target file of FR contains two users twice, so
+assigning labels in the order of its rows would give almost every user a wrong label. The published
+statistics (34,120 nodes, 892,346 edges) count the two repeated rows as nodes with a self-loop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLDERS = {"DE": "DE", "PT": "PTBR", "RU": "RU", "ES": "ES", "FR": "FR", "EN": "
 """Region → its folder; the first three are in distribution."""
 REGIONS = tuple(FOLDERS)
 SHIFTED = {"paper": REGIONS[NUM_ID_REGIONS:]} | {f"without-{r.lower()}": (r,) for r in REGIONS}
-"""Protocol → the regions to test in."""
+"""Protocol → its test regions."""
 
 URL = "https://snap.stanford.edu/data/twitch.zip"
 SHA256 = {
@@ -59,15 +59,18 @@ SHA256 = {
 """Folder and kind of a raw file → its checksum."""
 
 
-def _raw_file(place: str, sha256: str) -> RawFile:
-    """The archive names DE's features without the ending `_features`."""
-    folder, kind = place.split()
+def _raw_file(key: str, sha256: str) -> RawFile:
+    """Return the raw file of a key of `SHA256`.
+
+    The name of DE's features in the archive does not contain `_features`.
+    """
+    folder, kind = key.split()
     path = f"twitch/{folder}/musae_{folder}_{kind}"
     return RawFile(path, URL, sha256, (path, path.replace("_features", "")))
 
 
 class Twitch(Dataset):
-    """All regions as one disconnected graph; a node's environment is its region."""
+    """All regions as one disconnected graph; the environment of a node is its region."""
 
     name = "twitch"
     description = "friends among streamers of six languages: explicit language or not"
@@ -75,7 +78,7 @@ class Twitch(Dataset):
     metric = "roc_auc"
     protocols = tuple(SHIFTED)
     ood_sets = tuple(f"ood/{region}" for region in SHIFTED["paper"])
-    files = tuple(_raw_file(place, sha256) for place, sha256 in SHA256.items())
+    files = tuple(_raw_file(key, sha256) for key, sha256 in SHA256.items())
     statistics = Statistics(nodes=34118, edges=892344, classes=2, features=3170)
     features = (MULTI_HOT,)
     quick_epochs = 30
@@ -86,7 +89,9 @@ class Twitch(Dataset):
     }
 
     def load(self, request: Request) -> ShiftTask:
-        """Rows of features sum to one, as in the published loader; `multi-hot` ones hold ones."""
+        """Load the task. Rows of features sum to one, as in the published loader, or contain ones
+        (`multi-hot`).
+        """
         raw = obtain(self.files, request.data_root)
         arrays = processed("twitch", f"{READER_VERSION} {raw.digest}", lambda: _parse(raw))
         region = torch.from_numpy(arrays["region"])
@@ -121,13 +126,13 @@ class Twitch(Dataset):
 def read_region(
     edges: Path, features: Path, target: Path
 ) -> tuple[np.ndarray, sp.csr_array, np.ndarray]:
-    """One region's graph.
+    """Read the graph of one region.
 
     Returns:
         Edges with both directions and one self-loop per node $[2, E]$, multi-hot features
         $[n, 3170]$, and labels (1: mature) $[n]$.
     """
-    with target.open(newline="", encoding="utf-8") as file:  # of a repeated user, the last row
+    with target.open(newline="", encoding="utf-8") as file:  # the last row of a user counts
         labels = {int(row["new_id"]): row["mature"] == "True" for row in csv.DictReader(file)}
     n = len(labels)
     y = np.array([labels[user] for user in range(n)], dtype=np.int64)

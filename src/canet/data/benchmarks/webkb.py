@@ -1,7 +1,7 @@
 """WebKB: web pages of three universities, trained on one and tested on the other two.
 
-The published files number the classes differently for each university; here they have one order.
-A link is read in both directions.
+The published files number the classes differently for each university; here the order is the same.
+A link is an edge in both directions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ CLASS_IDS = {
     "texas": (0, 4, 3, 2, 1),
     "wisconsin": (1, 3, 2, 4, 0),
 }
-"""University → what its file calls the classes course, faculty, student, project and staff.
+"""University → ids of the classes course, faculty, student, project and staff in its file.
 
-Found by transfer: of all orders, this one is best between any two universities for a classifier of
-the words alone. From Cornell to Wisconsin it is right for 82 % of the pages, and with the ids as
-they are for 6 %. The names are inferred from the sizes of the classes."""
+The order was found by transfer: of all orders, it gives the best accuracy between any two
+universities for a classifier that uses only the words. From Cornell to Wisconsin its accuracy is
+82 %, and 6 % with the original ids. The class names are inferred from the sizes of the classes.
+"""
 UNIVERSITIES = tuple(CLASS_IDS)
 
 URL = "https://raw.githubusercontent.com/bingzhewei/geom-gcn/master/new_data/"
@@ -40,7 +41,7 @@ SHA256 = {
 
 
 class WebKB(TransferDataset):
-    """Three graphs of pages; a feature is 1 where a page contains a word, else 0."""
+    """Three graphs of pages; a feature is 1 if the page contains a word, else 0."""
 
     name = "webkb"
     description = "links among web pages of three universities: kind of a page"
@@ -56,7 +57,7 @@ class WebKB(TransferDataset):
 
 
 def _read_university(raw: RawFiles, university: str) -> Data:
-    """Rows of the file are in the order of page ids, which count from 0."""
+    """Read the graph of a university; rows of the file are in the order of page ids from 0."""
     text = raw.paths[f"webkb/{university}/{PAGES}"].read_text(encoding="utf-8")
     rows = [line.split("\t") for line in text.splitlines()[1:]]
     x = np.array([words.split(",") for _, words, _ in rows], dtype=np.float32)

@@ -1,7 +1,7 @@
-"""A folder of files that can be trusted: its record has the SHA-256 of each, and is written last.
+"""Folders with checksums: a record, which is written last, has the SHA-256 of every file.
 
-Run folders and saved models are such folders. Every file is compared with the record whenever it
-is read. The record has a checksum of its own.
+Run folders and model folders are such folders. Whenever a file is read, it is compared with the
+record. The record also has its own checksum.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from canet.errors import CanetError, ChecksumError, MissingFileError, VersionErr
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
 
 T = TypeVar("T")
-FILES, CONTENT, SEAL = "files", "content", "sha256"
-"""Entries of a record: file name → SHA-256, whatever else it says, and the SHA-256 of these."""
+FILES, CONTENT, CHECKSUM = "files", "content", "sha256"
+"""Entries of a record: file name → SHA-256, other content, and the SHA-256 of these two."""
 
 
-class SealedFolder:
-    """Reads and checks the files of a folder; `RECORD` is the name of its record."""
+class ChecksummedFolder:
+    """Reads and verifies the files of a folder; `RECORD` is the name of its record."""
 
     RECORD: ClassVar[str]
 
@@ -44,53 +44,57 @@ class SealedFolder:
         return files
 
     def read_bytes(self, name: str) -> bytes:
-        """The content of a file; once the record is written, only if its SHA-256 is in there."""
+        """Return the content of a file; if there is a record, verify the SHA-256."""
         path = self.path / name
         content = read_file(path)
         if self.finished:
             known = self.files.get(name)
             if known is None:
-                raise MissingFileError(f"'{path}' is not part of what was saved in this folder")
+                raise MissingFileError(
+                    f"'{path}' is not in the record '{self.RECORD}' of its folder"
+                )
             if known != digest_of(content):
-                raise mismatch(path)
+                raise checksum_mismatch(path)
         return content
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file, of any form."""
+        """Return the content of a JSON file."""
         return json.loads(self.read_bytes(name))
 
     def read_as(self, kind: type[T], name: str) -> T:
-        """The content of a JSON file, as a dataclass."""
+        """Return the content of a JSON file as a dataclass."""
         path, content = self.path / name, self.read_bytes(name)
         try:
             return parse(kind, json.loads(content), path)
-        except (ValueError, RecursionError) as error:  # only before there is a checksum
-            raise ChecksumError(f"'{path}' is not JSON: delete it and start again") from error
+        except (ValueError, RecursionError) as error:  # possible before the record is written
+            raise ChecksumError(
+                f"'{path}' is not a JSON file: delete it and run the command again"
+            ) from error
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a safetensors file."""
+        """Return the tensors of a safetensors file."""
         tensors: dict[str, Tensor] = load(self.read_bytes(name))
         return tensors
 
     def read_record(self) -> dict[str, Any]:
-        """What the record says, checked against its own checksum."""
+        """Return the content of the record; verify its checksum."""
         path = self.path / self.RECORD
         raw = read_file(path)
         try:
             record = json.loads(raw)
             files, content = record[FILES], record[CONTENT]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
-            raise mismatch(path) from error
+            raise checksum_mismatch(path) from error
         if pack_record(files, content) != raw:
-            raise mismatch(path)
+            raise checksum_mismatch(path)
         return {FILES: files, CONTENT: content}
 
     def write_record(self, files: Mapping[str, str], content: Any = None) -> None:
-        """Write the record, after all files: name → SHA-256."""
+        """Write the record with the SHA-256 of all `files`, which must be written before."""
         write_bytes(self.path / self.RECORD, pack_record(files, content))
 
     def problems(self) -> list[str]:
-        """What is wrong with the files: a line for each that is missing or has changed."""
+        """Return a message for each file that is missing or has changed."""
         found = []
         try:
             names = sorted(self.files)
@@ -105,14 +109,14 @@ class SealedFolder:
 
 
 def pack_record(files: Mapping[str, str], content: Any) -> bytes:
-    """A record as the bytes of its file, the same for the same files and content."""
-    said = {FILES: dict(sorted(files.items())), CONTENT: content}
-    seal = digest_of(json.dumps(said).encode())
-    return (json.dumps({**said, SEAL: seal}, indent=2) + "\n").encode()
+    """Return the bytes of a record; they are the same for the same files and content."""
+    record = {FILES: dict(sorted(files.items())), CONTENT: content}
+    checksum = digest_of(json.dumps(record).encode())
+    return (json.dumps({**record, CHECKSUM: checksum}, indent=2) + "\n").encode()
 
 
 def parse(kind: type[T], content: Any, path: Path) -> T:
-    """JSON content as a dataclass; content of another form was written by another version."""
+    """Convert JSON content to a dataclass; unexpected content is a `VersionError`."""
     from pydantic import ValidationError
 
     try:
@@ -121,8 +125,8 @@ def parse(kind: type[T], content: Any, path: Path) -> T:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
         raise VersionError(
-            f"'{path}' was written by another version of canet than this, {__version__} "
-            f"({name}: {first['msg']}): use that version, or make it again"
+            f"'{path}' was written by another version of canet and this version, {__version__}, "
+            f"cannot read it ({name}: {first['msg']}): use that version, or write it again"
         ) from error
 
 
@@ -133,19 +137,23 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def mismatch(path: Path) -> ChecksumError:
-    """The error for a file whose content is not what was written."""
+def checksum_mismatch(path: Path) -> ChecksumError:
+    """Return the error for a file that has changed since it was written."""
     return ChecksumError(
-        f"checksum mismatch: '{path}' was changed or damaged after it was written; restore it from "
-        "a copy, or make it again"
+        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
+        "run the command that wrote it again"
     )
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file, or an error if there is none; only tensors may fill the memory."""
+    """Return the content of a file; only safetensors files may be larger than `MAX_JSON_BYTES`."""
     try:
         return read_regular(path, None if path.suffix == ".safetensors" else MAX_JSON_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise MissingFileError(f"'{path}' is missing") from error
+        raise MissingFileError(
+            f"'{path}' is missing: restore it from a copy, or run the command that wrote it again"
+        ) from error
     except OSError as error:
-        raise CanetError(f"cannot read '{path}' ({error.strerror})") from error
+        raise CanetError(
+            f"cannot read '{path}' ({error.strerror}): check that you may read it"
+        ) from error

@@ -9,11 +9,11 @@ from typing import ClassVar
 import pytest
 
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
-from canet.store.sealed import CONTENT, FILES, SealedFolder, parse
+from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
 from canet.util.files import write_bytes
 
 
-class Folder(SealedFolder):
+class Folder(ChecksummedFolder):
     RECORD = "record.json"
 
 
