@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -10,15 +13,18 @@ from canet.methods import METHODS, Batch, Method
 from canet.training import Trainer
 from tests.training.tiny import QUICK, tiny_task
 
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
 
 @pytest.mark.parametrize("name", canet.__all__)
-def test_what_people_use_is_at_hand(name: str) -> None:
+def test_every_public_name_can_be_imported(name: str) -> None:
     assert getattr(canet, name) is not None
     assert name in dir(canet)
 
 
-def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Trainr'"):
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Trainr"):
         canet.Trainr  # noqa: B018
 
 
@@ -40,3 +46,27 @@ def test_a_method_from_outside_the_package_is_trained_by_its_class() -> None:
     assert ours.config.method == "doubled"
     assert "doubled" not in METHODS
     assert ours.history["loss"][0] == pytest.approx(2 * plain.history["loss"][0])
+
+
+def test_the_citation_has_the_version_and_the_addresses_of_the_package() -> None:
+    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {PROJECT['version']}" in lines
+    assert f'repository-code: "{PROJECT["urls"]["Source"]}"' in lines
+    assert f'url: "{PROJECT["urls"]["Documentation"]}"' in lines
+
+
+def test_the_wheel_contains_the_whole_package_and_nothing_else(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="needs hatchling to build the wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    source = ROOT / "src"
+    expected = {
+        path.relative_to(source).as_posix()
+        for path in (source / "canet").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert "canet/py.typed" in names
+    assert names == expected
