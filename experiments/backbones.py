@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from canet.methods import BACKBONES
 from canet.paper.experiment import Experiment, difference, score
-from canet.paper.finished import Finished
-from canet.paper.scope import Subject
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.scope import TaskSpec
 from canet.presets import shared
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
@@ -30,13 +30,13 @@ DIFFERENCES = (
 class TaskProtocol(NamedTuple):
     """A task under one of its protocols."""
 
-    subject: Subject
+    spec: TaskSpec
     protocol: str
 
     @property
     def label(self) -> str:
-        label = self.subject.label
-        return f"{label}, {self.protocol}" if self.subject.is_spurious else label
+        label = self.spec.label
+        return f"{label}, {self.protocol}" if self.spec.is_spurious else label
 
 
 class Backbones(Experiment):
@@ -58,10 +58,10 @@ class Backbones(Experiment):
             for config in self._jobs(case, method, backbone)
         ]
 
-    def tables(self, finished: Finished) -> list[Table]:
+    def tables(self, finished: FinishedRuns) -> list[Table]:
         return [self._scores(finished), self._attention(finished), self._methods(finished)]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
         cases = self._cases()
         columns = min(COLUMNS, len(cases))
         rows = -(-len(cases) // columns)
@@ -90,17 +90,17 @@ class Backbones(Experiment):
     def _cases(self) -> list[TaskProtocol]:
         protocols = slice(1 if self.scope.quick else None)
         return [
-            TaskProtocol(subject, protocol)
-            for subject in self.subjects
-            for protocol in subject.protocols[protocols]
+            TaskProtocol(spec, protocol)
+            for spec in self.specs
+            for protocol in spec.protocols[protocols]
         ]
 
     def _jobs(self, case: TaskProtocol, method: str, backbone: str) -> list[RunConfig]:
-        subject, protocol = case
-        changes = asdict(shared(subject.task, method))
-        return self.runs(subject, method, backbone, protocol=protocol, changes=changes)
+        spec, protocol = case
+        changes = asdict(shared(spec.task, method))
+        return self.runs(spec, method, backbone, protocol=protocol, changes=changes)
 
-    def _scores(self, finished: Finished) -> Table:
+    def _scores(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
         for case in self._cases():
             for backbone in COMPARED:
@@ -122,7 +122,7 @@ class Backbones(Experiment):
         about, columns = "every backbone with the same settings", ["task", "backbone", *heads]
         return self.table("", about, columns, rows, notes).ranked()
 
-    def _attention(self, finished: Finished) -> Table:
+    def _attention(self, finished: FinishedRuns) -> Table:
         """How far the Transformer is above each other backbone, draw by draw."""
         others = [name for name in COMPARED if name != TRANSFORMER]
         rows = [
@@ -140,7 +140,7 @@ class Backbones(Experiment):
         about = "the Transformer above the others under shift"
         return self.table("attention", about, columns, rows, notes)
 
-    def _methods(self, finished: Finished) -> Table:
+    def _methods(self, finished: FinishedRuns) -> Table:
         """How far each method is above the first, draw by draw."""
         first, *others = self.chosen_methods
         rows = [
@@ -153,7 +153,7 @@ class Backbones(Experiment):
         about = f"above {method_label(first)} under shift"
         return self.table("methods", about, columns, rows, [DIFFERENCES])
 
-    def _above(self, finished: Finished, case: TaskProtocol, *models: str) -> Score:
+    def _above(self, finished: FinishedRuns, case: TaskProtocol, *models: str) -> Score:
         """How far a method and backbone is above another method and backbone, draw by draw."""
         ours, other = self._jobs(case, *models[:2]), self._jobs(case, *models[2:])
         return difference(finished, ours, other, OOD_MEAN)

@@ -33,6 +33,7 @@ from canet.data.task import ShiftTask
 from canet.methods import AutoSettings
 from canet.methods.interventions import cluster_rows
 from canet.presets import preset
+from canet.report.score import percent
 from canet.settings import override
 from canet.store.summary import OOD
 from canet.training import METRICS, Trainer
@@ -252,7 +253,8 @@ def _ways(scores: Mapping[Transfer, Mapping[str, float]]) -> list[str]:
 def _means(
     label: str, scores: Mapping[Transfer, Mapping[str, float]], names: Sequence[str]
 ) -> list[str]:
-    return [label, *(f"{mean(own[name] for own in scores.values()):.1f}" for name in names)]
+    means = (percent(mean(own[name] for own in scores.values())) for name in names)
+    return [label, *(f"{value:.1f}" for value in means)]
 
 
 def _regret_row(
@@ -261,7 +263,7 @@ def _regret_row(
     """How far below the best model in hindsight: the mean, the 90 % quantile and the worst."""
     row = [name]
     for half in halves.values():
-        lost = np.array([own[HINDSIGHT] - own[name] for own in half.values()])
+        lost = percent(np.array([own[HINDSIGHT] - own[name] for own in half.values()]))
         row += [f"{value:.1f}" for value in (lost.mean(), np.quantile(lost, 0.9), lost.max())]
     return row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from canet.data import CENTRED, WITHOUT_SPURIOUS
+from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 
 
 class Contender(NamedTuple):
@@ -17,4 +17,4 @@ class Contender(NamedTuple):
 
 
 ERM_BLIND = Contender("ERM, blind", "erm", WITHOUT_SPURIOUS)
-ERM_CENTRED = Contender("ERM, centred", "erm", CENTRED)
+ERM_CENTRED = Contender("ERM, centred", "erm", CENTRED_PER_GRAPH)

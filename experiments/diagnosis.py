@@ -19,13 +19,13 @@ from canet.data.task import ShiftTask
 from canet.data.user_graph import UserGraph
 from canet.diagnosis import expected_score
 from canet.diagnosis.graph import read_graph, seed_of
-from canet.diagnosis.sections.reliance import exchanged
+from canet.diagnosis.sections.reliance import replace_columns
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import build_reference
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment
-from canet.paper.finished import Finished
-from canet.paper.scope import Subject
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.scope import TaskSpec
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
@@ -62,16 +62,16 @@ OFF_NOTE = (
 class DiagnosedCase(NamedTuple):
     """Runs of one method on one task, that differ in their draw."""
 
-    subject: Subject
+    spec: TaskSpec
     protocol: str
     method: str
     backbone: str
 
     @property
     def texts(self) -> list[Cell]:
-        protocol = self.protocol if self.subject.is_spurious else "–"
+        protocol = self.protocol if self.spec.is_spurious else "–"
         texts = [backbone_label(self.backbone), method_label(self.method)]
-        return [self.subject.label, protocol, *texts]
+        return [self.spec.label, protocol, *texts]
 
 
 class Diagnoses(Experiment):
@@ -87,34 +87,34 @@ class Diagnoses(Experiment):
     def configs(self) -> list[RunConfig]:
         return [config for case in self._cases() for config in self._jobs(case)]
 
-    def score_again(self, finished: Finished, device: str) -> None:
+    def add_measurements(self, finished: FinishedRuns, device: str) -> None:
         for case in self._cases():
-            for place in finished.places(self._jobs(case)):
+            for place in finished.folders(self._jobs(case)):
                 if not (place.path / DIAGNOSIS).exists():
                     trainer = open_trainer(place.read_config(), device, self.scope.data_root)
-                    content = examine(trainer, place, case.subject.is_spurious)
+                    content = examine(trainer, place, case.spec.is_spurious)
                     place.add_json(DIAGNOSIS, content)
 
-    def tables(self, finished: Finished) -> list[Table]:
+    def tables(self, finished: FinishedRuns) -> list[Table]:
         return [self._reliance(finished), self._errors(finished), self._expected(finished)]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
         """Predictions under shift that flip when the spurious block is another node's."""
-        shown = [case for case in self._cases() if case.subject.is_spurious]
-        subjects = list(dict.fromkeys(case.subject for case in shown))
-        if not subjects:
+        shown = [case for case in self._cases() if case.spec.is_spurious]
+        specs = list(dict.fromkeys(case.spec for case in shown))
+        if not specs:
             return
-        figure = new_figure(1, len(subjects), max(4.2, 7 / len(subjects)), 3.2)
-        panels = figure.subplots(1, len(subjects), sharey=True, squeeze=False)[0]
-        for axes, subject in zip(panels, subjects, strict=True):
-            cases = [case for case in shown if case.subject == subject]
+        figure = new_figure(1, len(specs), max(4.2, 7 / len(specs)), 3.2)
+        panels = figure.subplots(1, len(specs), sharey=True, squeeze=False)[0]
+        for axes, spec in zip(panels, specs, strict=True):
+            cases = [case for case in shown if case.spec == spec]
             groups = list(dict.fromkeys((case.protocol, case.backbone) for case in cases))
             bars = [
                 (
                     method_label(method),
                     METHODS[method].colour.light,
                     [
-                        _values(finished, self._jobs(DiagnosedCase(subject, p, method, b)), OOD)
+                        _values(finished, self._jobs(DiagnosedCase(spec, p, method, b)), OOD)
                         for p, b in groups
                     ],
                 )
@@ -122,31 +122,31 @@ class Diagnoses(Experiment):
             ]
             draw_bars(axes, [f"{p}\n{backbone_label(b)}" for p, b in groups], bars)
             axes.set_ylim(0, 100)
-            tidy(axes, subject.label)
+            tidy(axes, spec.label)
         panels[0].set_ylabel("predictions that flip %")
         share_legend(figure, panels[0], columns=len(self.chosen_methods))
         save_figure(figure, folder, self.file_name())
 
     def _cases(self) -> list[DiagnosedCase]:
         return [
-            DiagnosedCase(subject, protocol, method, backbone)
-            for subject in self.subjects
-            for protocol in subject.protocols
+            DiagnosedCase(spec, protocol, method, backbone)
+            for spec in self.specs
+            for protocol in spec.protocols
             for backbone in self.backbones
             for method in self.chosen_methods
         ]
 
     def _jobs(self, case: DiagnosedCase) -> list[RunConfig]:
-        return self.runs(case.subject, case.method, case.backbone, protocol=case.protocol)
+        return self.runs(case.spec, case.method, case.backbone, protocol=case.protocol)
 
-    def _reliance(self, finished: Finished) -> Table:
+    def _reliance(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
         for case in self._cases():
-            if case.subject.is_spurious:
+            if case.spec.is_spurious:
                 jobs = self._jobs(case)
-                found = [_diagnosis(place)["reliance"] for place in finished.places(jobs)]
+                found = [_diagnosis(place)["reliance"] for place in finished.folders(jobs)]
                 scores = [
-                    Score([100 * one[where][block][what] for one in found], len(jobs))
+                    Score([one[where][block][what] for one in found], len(jobs))
                     for where in (ID, OOD)
                     for what, block in (
                         ("flipped", SPURIOUS),
@@ -169,7 +169,7 @@ class Diagnoses(Experiment):
         columns = ["task", "protocol", "backbone", "method", *heads]
         return self.table("", about, columns, rows, notes)
 
-    def _errors(self, finished: Finished) -> Table:
+    def _errors(self, finished: FinishedRuns) -> Table:
         """How far off estimates are on each task, all models taken together."""
         groups: dict[tuple[str, str], list[RunConfig]] = {}
         for case in self._cases():
@@ -183,13 +183,13 @@ class Diagnoses(Experiment):
         columns = ["task", "protocol", *OFF]
         return self.table("errors", about, columns, rows, [OFF_NOTE])
 
-    def _expected(self, finished: Finished) -> Table:
+    def _expected(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
         for case in self._cases():
             jobs = self._jobs(case)
-            found = [_diagnosis(place)["expected"] for place in finished.places(jobs)]
+            found = [_diagnosis(place)["expected"] for place in finished.folders(jobs)]
             valid, actual = (
-                Score([100 * fmean(s[key] for s in one.values()) for one in found], len(jobs))
+                Score([fmean(s[key] for s in one.values()) for one in found], len(jobs))
                 for key in ("valid", "actual")
             )
             rows.append([*case.texts, valid, actual, *self._off(finished, jobs)])
@@ -198,12 +198,12 @@ class Diagnoses(Experiment):
         about = "how far off the expected accuracy is"
         return self.table("expected", about, columns, rows, notes)
 
-    def _off(self, finished: Finished, jobs: list[RunConfig]) -> list[Score]:
+    def _off(self, finished: FinishedRuns, jobs: list[RunConfig]) -> list[Score]:
         """Mean absolute error over the shifted sets of each estimate, by run."""
-        found = [_diagnosis(place)["expected"] for place in finished.places(jobs)]
+        found = [_diagnosis(place)["expected"] for place in finished.folders(jobs)]
         return [
             Score(
-                [100 * fmean(abs(s[name] - s["actual"]) for s in one.values()) for one in found],
+                [fmean(abs(s[name] - s["actual"]) for s in one.values()) for one in found],
                 len(jobs),
             )
             for name in ESTIMATES
@@ -265,14 +265,14 @@ def part(task: ShiftTask, mask: Tensor) -> Data:
 
 
 def _effect(model: NodeClassifier, graph: Data, name: str, columns: np.ndarray) -> dict[str, float]:
-    effect = exchanged(read_graph(model, graph), name, columns, seed_of(model), REPEATS)
-    assert effect.lost is not None
-    return {"flipped": effect.flipped.value, "lost": effect.lost.value}
+    effect = replace_columns(read_graph(model, graph), name, columns, seed_of(model), REPEATS)
+    assert effect.score_loss is not None
+    return {"flipped": effect.flip_rate.value, "lost": effect.score_loss.value}
 
 
 def _expected_scores(model: NodeClassifier, task: ShiftTask) -> dict[str, dict[str, float]]:
     """Each shifted set → its accuracy, the validation accuracy, and the estimates."""
-    kept, whole = model.reference_, task.data
+    kept, whole = model.reference(), task.data
     scores = {}
     for name, nodes in task.test_ood.items():
         logits = np.log(np.maximum(model.predict_proba(whole, nodes=nodes), 1e-300))
@@ -289,6 +289,6 @@ def _diagnosis(place: RunFolder) -> dict[str, Any]:
     return content
 
 
-def _values(finished: Finished, jobs: list[RunConfig], where: str) -> list[float]:
-    places = finished.places(jobs)
-    return [100 * _diagnosis(place)["reliance"][where][SPURIOUS]["flipped"] for place in places]
+def _values(finished: FinishedRuns, jobs: list[RunConfig], where: str) -> list[float]:
+    places = finished.folders(jobs)
+    return [_diagnosis(place)["reliance"][where][SPURIOUS]["flipped"] for place in places]

@@ -36,6 +36,7 @@ from canet.methods.interventions import Interventions, groups_of, infer_groups, 
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.nn.blocks import Block
 from canet.presets import unsearched
+from canet.report.score import percent
 from canet.settings import override
 from canet.training import Trainer
 from canet.util.sparse import from_scipy, to_scipy
@@ -324,7 +325,7 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
         cells = []
         for head in heads:
             own, blind = found[form, *head], found["blind", *head]
-            cells.append([own[draw][0] - blind[draw][0] for draw in own])
+            cells.append([percent(own[draw][0] - blind[draw][0]) for draw in own])
         texts = [f"{np.mean(c):+.1f} ± {np.std(c, ddof=1):.1f}" if c else "–" for c in cells]
         cells = [cell for cell in cells if cell]
         yield (
@@ -335,7 +336,7 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---" * (len(heads) + 2) + "|"
     for width in WIDTHS:
         values = [
-            mean(v for draw in found[f"held {width}", *head].values() for v in draw)
+            percent(mean(v for draw in found[f"held {width}", *head].values() for v in draw))
             for head in heads
         ]
         texts = [f"{value:.1f}" for value in values]

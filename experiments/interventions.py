@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
+from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
-from canet.paper.finished import Finished
-from canet.paper.scope import Repeat, Subject
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.scope import Repeat, TaskSpec
 from canet.report.figures import (
     draw_bars,
     new_figure,
@@ -41,7 +41,7 @@ ERM, CANET = Contender("ERM", "erm"), Contender("CaNet", "canet")
 ERM_INFERRED = Contender("ERM, inferred", "erm", changes=INFERRED)
 CANET_INFERRED = Contender("CaNet, inferred", "canet", changes=INFERRED)
 CANET_GIVEN = Contender("CaNet, given", "canet", changes={"interventions": "given"})
-CANET_CENTRED = Contender("CaNet, centred", "canet", CENTRED)
+CANET_CENTRED = Contender("CaNet, centred", "canet", CENTRED_PER_GRAPH)
 CANET_BLIND = Contender("CaNet, blind", "canet", WITHOUT_SPURIOUS)
 CONTENDERS = (
     *(ERM, CANET, ERM_INFERRED, CANET_INFERRED, CANET_GIVEN),
@@ -79,13 +79,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
 class Case(NamedTuple):
     """A task with one generator and backbone; the generator is empty for a real shift."""
 
-    subject: Subject
+    spec: TaskSpec
     generator: str
     backbone: str
 
     @property
     def texts(self) -> list[Cell]:
-        return [self.generator, self.subject.label, backbone_label(self.backbone)]
+        return [self.generator, self.spec.label, backbone_label(self.backbone)]
 
 
 class Interventions(Experiment):
@@ -114,11 +114,11 @@ class Interventions(Experiment):
             self._seeds(case, contender, draw)
             for case in self._small()
             for contender in (CANET_INFERRED, CANET_BLIND)
-            for draw in self.scope.repeats(case.subject)
+            for draw in self.scope.repeats(case.spec)
         ]
         return [config for jobs in (*shifted, *real, *ablated, *again) for config in jobs]
 
-    def tables(self, finished: Finished) -> list[Table]:
+    def tables(self, finished: FinishedRuns) -> list[Table]:
         return [
             self._scores(finished, OOD_MEAN, "", "under shift, best validation"),
             self._scores(finished, OOD_LAST, "last", "under shift, last epoch"),
@@ -130,20 +130,20 @@ class Interventions(Experiment):
             self._columns(finished),
         ]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
         """A row of panels for each generator, a panel for each task, CaNet's forms in it."""
         cases = self._shifted()
         generators = list(dict.fromkeys(case.generator for case in cases))
-        subjects = list(dict.fromkeys(case.subject for case in cases))
+        specs = list(dict.fromkeys(case.spec for case in cases))
         shown = [(contender, tone) for contender, tone in DRAWN if contender in self._contenders()]
         if not cases or not shown:
             return
-        size = (len(generators), len(subjects))
-        figure = new_figure(*size, max(3.0, 7 / len(subjects)), 2.5)
+        size = (len(generators), len(specs))
+        figure = new_figure(*size, max(3.0, 7 / len(specs)), 2.5)
         panels = figure.subplots(*size, sharey=True, squeeze=False)
         for row, generator in zip(panels, generators, strict=True):
-            for axes, subject in zip(row, subjects, strict=True):
-                here = [c for c in cases if (c.generator, c.subject) == (generator, subject)]
+            for axes, spec in zip(row, specs, strict=True):
+                here = [c for c in cases if (c.generator, c.spec) == (generator, spec)]
                 bars = [
                     (
                         contender.label,
@@ -153,7 +153,7 @@ class Interventions(Experiment):
                     for contender, tone in shown
                 ]
                 draw_bars(axes, [backbone_label(case.backbone) for case in here], bars)
-                tidy(axes, f"{subject.label}, {generator}")
+                tidy(axes, f"{spec.label}, {generator}")
             row[0].set_ylabel("OOD accuracy %")
         share_legend(figure, panels[0][0], columns=len(shown))
         save_figure(figure, folder, self.file_name())
@@ -169,24 +169,24 @@ class Interventions(Experiment):
     def _shifted(self) -> list[Case]:
         """The tasks whose shift is made, with each generator."""
         return [
-            Case(subject, generator, backbone)
+            Case(spec, generator, backbone)
             for generator in GENERATORS
-            for subject in self.subjects
-            if subject.is_spurious
+            for spec in self.specs
+            if spec.is_spurious
             for backbone in self._backbones()
         ]
 
     def _real(self) -> list[Case]:
-        subjects = [subject for subject in self.subjects if not subject.is_spurious]
-        return [Case(subject, "", backbone) for subject in subjects for backbone in BACKBONES]
+        specs = [spec for spec in self.specs if not spec.is_spurious]
+        return [Case(spec, "", backbone) for spec in specs for backbone in BACKBONES]
 
     def _ablated(self) -> list[Case]:
-        chosen = [c for c in self._shifted() if c.subject.task in ABLATED and c.backbone == "gcn"]
+        chosen = [c for c in self._shifted() if c.spec.task in ABLATED and c.backbone == "gcn"]
         return chosen if "canet" in self.chosen_methods and not self.scope.quick else []
 
     def _small(self) -> list[Case]:
         """`resampled` with the paper's backbones, where runs are repeated on every draw."""
-        chosen = [c for c in self._shifted() if c.subject.task in ABLATED]
+        chosen = [c for c in self._shifted() if c.spec.task in ABLATED]
         chosen = [c for c in chosen if c.generator == "resampled" and c.backbone != "sage"]
         return chosen if "canet" in self.chosen_methods and not self.scope.quick else []
 
@@ -195,7 +195,7 @@ class Interventions(Experiment):
 
     def _jobs(self, case: Case, contender: Contender) -> list[RunConfig]:
         return self.runs(
-            case.subject,
+            case.spec,
             contender.method,
             case.backbone,
             protocol="disjoint" if case.generator else "paper",
@@ -212,7 +212,7 @@ class Interventions(Experiment):
     def _variant(self, case: Case, name: str) -> list[RunConfig]:
         return self._jobs(case, Contender(name, "canet", changes=INFERRED | VARIANTS[name]))
 
-    def _scores(self, finished: Finished, split: str, part: str, about: str) -> Table:
+    def _scores(self, finished: FinishedRuns, split: str, part: str, about: str) -> Table:
         rows = [
             [
                 *case.texts,
@@ -231,7 +231,7 @@ class Interventions(Experiment):
         ]
         return self.table(part, about, heads, rows, [*self._about()])
 
-    def _above_blind(self, finished: Finished) -> Table:
+    def _above_blind(self, finished: FinishedRuns) -> Table:
         """How far each form is above its own blind model, draw by draw."""
         blind = {"erm": ERM_BLIND, "canet": CANET_BLIND}
         contenders = [
@@ -265,11 +265,11 @@ class Interventions(Experiment):
         about = "above their own blind models under shift"
         return self.table("blind", about, heads, rows, notes)
 
-    def _over_seeds(self, finished: Finished) -> Table:
+    def _over_seeds(self, finished: FinishedRuns) -> Table:
         """Above blind with more runs: the mean of a draw's runs, and its spread over draws."""
         rows: list[list[Cell]] = []
         for case in self._small():
-            draws = self.scope.repeats(case.subject)
+            draws = self.scope.repeats(case.spec)
             cells: list[Cell] = []
             for split in (OOD_MEAN, OOD_LAST):
                 means = [
@@ -289,7 +289,7 @@ class Interventions(Experiment):
         about = "above blind, with more runs on each draw"
         return self.table("seeds", about, heads, rows, notes)
 
-    def _real_costs(self, finished: Finished) -> Table:
+    def _real_costs(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
         both = ((ERM, ERM_INFERRED), (CANET, CANET_INFERRED))
         pairs = [pair for pair in both if pair[0] in self._real_contenders()]
@@ -311,13 +311,13 @@ class Interventions(Experiment):
         ]
         notes = [
             "Real shifts, without such columns: what interventions cost or gain, repeat by repeat.",
-            *self.notes([subject for subject in self.subjects if not subject.is_spurious]),
+            *self.notes([spec for spec in self.specs if not spec.is_spurious]),
         ]
         about = "what they cost on real shifts"
         columns = ["task", "backbone", *heads]
         return self.table("real", about, columns, rows, notes)
 
-    def _ablation(self, finished: Finished) -> Table:
+    def _ablation(self, finished: FinishedRuns) -> Table:
         cases = self._ablated()
         rows: list[list[Cell]] = []
         for name in VARIANTS if cases else ():
@@ -329,7 +329,7 @@ class Interventions(Experiment):
             ]
             together = Score([score.mean for score in above if score.values])
             rows.append([name, *above, together])
-        heads = [f"{case.generator}, {case.subject.label}" for case in cases]
+        heads = [f"{case.generator}, {case.spec.label}" for case in cases]
         notes = [
             "CaNet-GCN with inferred interventions: points above its own blind model at best "
             "validation, draw by draw; the last column is the mean and spread over the tasks.",
@@ -339,15 +339,17 @@ class Interventions(Experiment):
         columns = ["variant", *heads, "mean of the tasks"]
         return self.table("ablation", about, columns, rows, notes)
 
-    def _columns(self, finished: Finished) -> Table:
+    def _columns(self, finished: FinishedRuns) -> Table:
         """How many misleading columns were found, and how many others were moved with them."""
         rows: list[list[Cell]] = []
         for case in self._shifted():
             if case.backbone == BACKBONES[0]:
                 jobs = self._jobs(case, CANET_INFERRED)
                 found = list(_found(finished, jobs))
-                misleading = Score([float(of_ten) for of_ten, _ in found], len(jobs))
-                others = Score([float(base) for _, base in found], len(jobs))
+                misleading = Score(
+                    [float(of_ten) for of_ten, _ in found], len(jobs), is_share=False
+                )
+                others = Score([float(base) for _, base in found], len(jobs), is_share=False)
                 rows.append([*case.texts[:2], misleading, others])
         notes = [
             "Columns that clearly move between inferred groups of training nodes, given the class: "
@@ -359,7 +361,7 @@ class Interventions(Experiment):
         return self.table("columns", about, heads, rows, notes)
 
     def _about(self) -> Iterator[str]:
-        yield from self.notes([subject for subject in self.subjects if subject.is_spurious])
+        yield from self.notes([spec for spec in self.specs if spec.is_spurious])
         yield (
             "Protocol `disjoint`. inferred, given: interventions for inferred groups or given "
             "environments; blind: without the misleading columns; centred: each domain's columns "
@@ -367,9 +369,9 @@ class Interventions(Experiment):
         )
 
 
-def _found(finished: Finished, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:
+def _found(finished: FinishedRuns, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:
     """Moved columns of each run: misleading ones, which are the last, and others."""
-    for place in finished.places(jobs):
+    for place in finished.folders(jobs):
         findings = place.read_result().findings
         assert findings is not None
         columns = findings.shifted_columns

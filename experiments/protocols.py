@@ -8,12 +8,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from canet.data import CENTRED, WITHOUT_SPURIOUS
+from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
-from canet.paper.finished import Finished
-from canet.paper.scope import Subject
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.scope import TaskSpec
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
@@ -26,7 +26,7 @@ from experiments.contender import ERM_BLIND, ERM_CENTRED, Contender
 
 CONTROL_COLOURS = {
     WITHOUT_SPURIOUS: colour.WITHOUT_SPURIOUS_COLOUR,
-    CENTRED: colour.CENTRED_PER_GRAPH_COLOUR,
+    CENTRED_PER_GRAPH: colour.CENTRED_PER_GRAPH_COLOUR,
 }
 
 
@@ -43,7 +43,7 @@ class Protocols(Experiment):
     def configs(self) -> list[RunConfig]:
         return [config for case in self._cases() for config in self._jobs(*case)]
 
-    def tables(self, finished: Finished) -> list[Table]:
+    def tables(self, finished: FinishedRuns) -> list[Table]:
         rows = [self._row(finished, *case) for case in self._cases()]
         heads = [f"OOD, {rule.name}" for rule in SELECTION_RULES]
         notes = [
@@ -58,34 +58,32 @@ class Protocols(Experiment):
         columns = ["task", "protocol", "backbone", "method", *heads, "ID", "above blind"]
         return [self.table("", "new nodes, selection rules and controls", columns, rows, notes)]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
         backbones = self.backbones
-        figure = new_figure(
-            len(backbones), len(self.subjects), max(4.2, 7 / len(self.subjects)), 3.0
-        )
-        panels = figure.subplots(len(backbones), len(self.subjects), sharey="row", squeeze=False)
+        figure = new_figure(len(backbones), len(self.specs), max(4.2, 7 / len(self.specs)), 3.0)
+        panels = figure.subplots(len(backbones), len(self.specs), sharey="row", squeeze=False)
         for row, backbone in zip(panels, backbones, strict=True):
-            for axes, subject in zip(row, self.subjects, strict=True):
-                self._draw_panel(finished, axes, subject, backbone)
+            for axes, spec in zip(row, self.specs, strict=True):
+                self._draw_panel(finished, axes, spec, backbone)
             row[0].set_ylabel("OOD accuracy %")
         share_legend(figure, panels[0][0], columns=4)
         save_figure(figure, folder, self.file_name())
 
-    def _draw_panel(self, finished: Finished, axes: Any, subject: Subject, backbone: str) -> None:
+    def _draw_panel(self, finished: FinishedRuns, axes: Any, spec: TaskSpec, backbone: str) -> None:
         bars = []
         for contender in self._contenders():
             own = METHODS[contender.method].colour
             shown = CONTROL_COLOURS.get(contender.features or "", own)
             values = [
-                finished.scores(self._jobs(subject, protocol, backbone, contender), OOD_MEAN)
+                finished.scores(self._jobs(spec, protocol, backbone, contender), OOD_MEAN)
                 for protocol in PROTOCOLS
             ]
             bars.append((contender.label, shown.light, values))
         draw_bars(axes, PROTOCOLS, bars)
-        tidy(axes, f"{backbone_label(backbone)}, {subject.label}")
+        tidy(axes, f"{backbone_label(backbone)}, {spec.label}")
 
-    def _cases(self) -> list[tuple[Subject, str, str, Contender]]:
-        lists = (self.subjects, PROTOCOLS, self.backbones, self._contenders())
+    def _cases(self) -> list[tuple[TaskSpec, str, str, Contender]]:
+        lists = (self.specs, PROTOCOLS, self.backbones, self._contenders())
         return list(product(*lists))
 
     def _contenders(self) -> list[Contender]:
@@ -96,29 +94,29 @@ class Protocols(Experiment):
         ]
 
     def _jobs(
-        self, subject: Subject, protocol: str, backbone: str, contender: Contender
+        self, spec: TaskSpec, protocol: str, backbone: str, contender: Contender
     ) -> list[RunConfig]:
         options = {"protocol": protocol, "features": contender.features, "ood_curves": True}
-        return self.runs(subject, contender.method, backbone, **options)
+        return self.runs(spec, contender.method, backbone, **options)
 
     def _row(
         self,
-        finished: Finished,
-        subject: Subject,
+        finished: FinishedRuns,
+        spec: TaskSpec,
         protocol: str,
         backbone: str,
         contender: Contender,
     ) -> list[Cell]:
-        jobs = self._jobs(subject, protocol, backbone, contender)
-        blind = self._jobs(subject, protocol, backbone, ERM_BLIND)
-        curves = [place.read_metrics() for place in finished.places(jobs)]
-        splits = subject.ood_sets
+        jobs = self._jobs(spec, protocol, backbone, contender)
+        blind = self._jobs(spec, protocol, backbone, ERM_BLIND)
+        curves = [place.read_metrics() for place in finished.folders(jobs)]
+        splits = spec.ood_sets
         rules = [
             Score([_ood_at(curve, rule.epoch(curve), splits) for curve in curves], len(jobs))
             for rule in SELECTION_RULES
         ]
         above = "" if contender == ERM_BLIND else difference(finished, jobs, blind, OOD_MEAN)
-        labels = [subject.label, protocol, backbone_label(backbone), contender.label]
+        labels = [spec.label, protocol, backbone_label(backbone), contender.label]
         return [*labels, *rules, score(finished, jobs, "test_id"), above]
 
 

@@ -29,7 +29,7 @@ from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
 from canet.nn import environment as environment_module
 from canet.paper import french_labels
 from canet.paper.published import published
-from canet.paper.scope import Scope, Subject
+from canet.paper.scope import Scope, TaskSpec
 from canet.presets import preset
 from canet.report.comparison import compare
 from canet.report.results import find_results
@@ -422,8 +422,8 @@ def steps_11_to_42_are_eight_ood_sets_and_the_others_are_scored_apart(small_root
     scores = trainer.scores(method)
     apart = {name for name in scores if name.startswith("left_out/")}
     assert apart == {"left_out/steps 6-10", "left_out/steps 43-49"}
-    made_up = {name: 10.0 if name in apart else 70.0 for name in scores}
-    assert ood_mean(made_up) == 70
+    made_up = {name: 0.1 if name in apart else 0.7 for name in scores}
+    assert ood_mean(made_up) == pytest.approx(0.7)
 
 
 def arxiv_year(nodes: Tensor) -> Tensor:
@@ -482,16 +482,16 @@ def labels_are_placed_by_new_id_and_shifted_ones_stand_beside_the_published_colu
     """Even users are mature. FR's rows go from user 19 to 0, then come users 3 and 18 again."""
     task = load_task("twitch", small_root)
     assert task.data.y.tolist() == [1, 0] * 60
-    users = french_labels.shifted(torch.arange(1022)).tolist()
+    users = french_labels.shift_labels(torch.arange(1022)).tolist()
     assert users == [*range(1019), 1018, 1019, 1020]  # user 1018 stands twice in the real file
 
     config = make_config("twitch", "erm", "gcn")
     assert published(config, "ood/FR") is None
     beside = published(config, french_labels.SHIFTED)
     assert beside is not None
-    assert (beside.mean, beside.std) == (52.62, 0.01)
-    scores = {"ood/ES": 60.0, "ood/FR": 62.0, french_labels.SHIFTED: 10.0}
-    assert ood_mean(scores) == 61  # no part of any result
+    assert beside.text == "52.62 ± 0.01"
+    scores = {"ood/ES": 0.6, "ood/FR": 0.62, french_labels.SHIFTED: 0.1}
+    assert ood_mean(scores) == pytest.approx(0.61)  # no part of any result
 
 
 @check("five runs")
@@ -508,15 +508,15 @@ def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_pa
     torch.testing.assert_close(weights[1, 0], weights[0, 0])
     assert (weights[0, 1] - weights[0, 0]).abs().max() > 0.1
 
-    cora = Subject("cora", "original", "cora")
+    cora = TaskSpec("cora", "original", "cora")
     assert Scope().repeats(cora) == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]
-    assert Scope().reruns(cora) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]
-    for (data_seed, seed), score in {(0, 0): 50.0, (0, 1): 54.0, (1, 0): 60.0}.items():
+    assert Scope().repeats_on_first_draw(cora) == [(0, 0), (0, 1), (0, 2), (0, 3), (0, 4)]
+    for (data_seed, seed), score in {(0, 0): 0.5, (0, 1): 0.54, (1, 0): 0.6}.items():
         config = make_config(data_seed=data_seed, seed=seed)
-        write_run(tmp_path, config, {"ood/only": score, "test_id": 90.0})
+        write_run(tmp_path, config, {"ood/only": score, "test_id": 0.9})
     ((contender,),) = (comparison.contenders for comparison in compare(find_results(tmp_path)[0]))
-    assert sorted(contender.score(OOD_MEAN).values) == [50, 60]
-    assert contender.score_over_runs(OOD_MEAN).values == [50, 54]
+    assert sorted(contender.score(OOD_MEAN).values) == [0.5, 0.6]
+    assert contender.score_over_runs(OOD_MEAN).values == [0.5, 0.54]
 
 
 # The checks as tests ------------------------------------------------------------------------------

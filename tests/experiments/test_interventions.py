@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import CENTRED, GENERATORS, WITHOUT_SPURIOUS
+from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
@@ -16,7 +16,7 @@ from tests.paper.made_up import write_runs
 
 def made_up_score(config: RunConfig) -> float:
     """Blind models have 80, centred ones 90, interventions 79 and the rest 60."""
-    by_features = {WITHOUT_SPURIOUS: 80.0, CENTRED: 90.0}
+    by_features = {WITHOUT_SPURIOUS: 80.0, CENTRED_PER_GRAPH: 90.0}
     usual = 60.0 if config.settings["interventions"] == "none" else 79.0
     return by_features.get(config.features, usual)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.data import CENTRED, WITHOUT_SPURIOUS
+from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.contender import ERM_BLIND
@@ -25,7 +25,7 @@ def test_both_protocols_both_backbones_and_two_controls_on_five_draws(fresh_cach
     configs = Protocols(Scope(tasks=("cora",))).configs()
     assert len(configs) == 2 * 2 * 4 * 5
     assert {config.protocol for config in configs} == {"paper", "disjoint"}
-    for control in (WITHOUT_SPURIOUS, CENTRED):
+    for control in (WITHOUT_SPURIOUS, CENTRED_PER_GRAPH):
         assert {c.method for c in configs if c.features == control} == {"erm"}
 
 

@@ -13,7 +13,7 @@ from canet.methods import get_method
 from canet.methods.base import Findings
 from canet.paper.elliptic import LEFT_OUT
 from canet.paper.experiment import Experiment
-from canet.paper.finished import Finished
+from canet.paper.finished_runs import FinishedRuns
 from canet.report.score import Score
 from canet.report.tables import Table
 from canet.settings import override
@@ -24,20 +24,20 @@ from tests.finished import write_run
 
 
 def write_runs(
-    experiment: Experiment, root: Path, ood: Callable[[RunConfig], float] = lambda config: 60.0
-) -> Finished:
+    experiment: Experiment, root: Path, ood: Callable[[RunConfig], float] = lambda config: 0.6
+) -> FinishedRuns:
     """Finish every job of an experiment; `ood` gives the score of each on every OOD set."""
     for config in experiment.configs():
         write_made_up(root, config, ood(config))
-    return Finished(root)
+    return FinishedRuns(root)
 
 
 def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
-    scores = {"test_id": 80.0, **dict.fromkeys(DATASETS[config.task].ood_sets, ood)}
+    scores = {"test_id": 0.8, **dict.fromkeys(DATASETS[config.task].ood_sets, ood)}
     if config.task == "elliptic":
-        scores |= dict.fromkeys(LEFT_OUT, 50.0)
-    curves = {name: [10.0, 30.0, 20.0] for name in ("train", *DATASETS[config.task].ood_sets)}
-    history = {"loss": [3.0, 2.0, 1.0], "valid": [40.0, 30.0, 20.0], **curves}
+        scores |= dict.fromkeys(LEFT_OUT, 0.5)
+    curves = {name: [0.1, 0.3, 0.2] for name in ("train", *DATASETS[config.task].ood_sets)}
+    history = {"loss": [3.0, 2.0, 1.0], "valid": [0.4, 0.3, 0.2], **curves}
     found = Findings(num_columns=40, shifted_columns=[39, 30, 29], share=[0.9, 0.8, 0.2])
     findings = None if config.settings.get("interventions", "none") == "none" else found
     place = write_run(root, config, scores, history, findings)
@@ -52,12 +52,11 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
 def made_up_diagnosis(config: RunConfig, ood: float) -> dict[str, Any]:
     """Estimates that are 1, 2, … points too high, and a tenth of ERM's flips for other methods."""
     sets = [name.removeprefix("ood/") for name in DATASETS[config.task].ood_sets]
-    actual = ood / 100
-    off = {name: actual + i / 100 for i, name in enumerate(ESTIMATES, start=1)}
+    off = {name: ood + i / 100 for i, name in enumerate(ESTIMATES, start=1)}
     flipped = 0.5 if config.method == "erm" else 0.05
     effect = {block: {"flipped": flipped, "lost": flipped / 2} for block in (SPURIOUS, BASE)}
     return {
-        "expected": dict.fromkeys(sets, off | {"actual": actual}),
+        "expected": dict.fromkeys(sets, off | {"actual": ood}),
         "reliance": {ID: effect, OOD: effect},
     }
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from canet.paper.comparison import Table1, Table2
-from canet.paper.finished import Finished
+from canet.paper.finished_runs import FinishedRuns
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.report.score import Score
@@ -15,9 +15,9 @@ from tests.searches import SearchCaNet
 
 
 def by_draw(config: RunConfig) -> float:
-    """70 on draw 0, 71 on draw 1; a further run on draw 0 adds a tenth; CaNet is 20 points up."""
-    lead = 20 if config.method == "canet" else 0
-    return 70 + lead + config.data_seed + config.seed / 10
+    """0.70 on draw 0, 0.71 on draw 1; each seed adds 0.001; CaNet has 0.2 more."""
+    lead = 0.2 if config.method == "canet" else 0
+    return 0.7 + lead + config.data_seed / 100 + config.seed / 1000
 
 
 def paper_text(score: Score) -> str | None:
@@ -45,8 +45,12 @@ def test_the_main_table_spreads_over_draws_and_the_other_over_runs(
     table1: Table1, tmp_path: Path
 ) -> None:
     main, _, runs = table1.tables(write_runs(table1, tmp_path, by_draw))
-    assert cell(main, "GCN", "ERM", "cora OOD").values == [70, 71, 72, 73, 74]
-    assert cell(runs, "GCN", "ERM", "cora OOD").values == [70, 70.1, 70.2, 70.3, 70.4]
+    assert cell(main, "GCN", "ERM", "cora OOD").values == pytest.approx(
+        [0.7, 0.71, 0.72, 0.73, 0.74]
+    )
+    assert cell(runs, "GCN", "ERM", "cora OOD").values == pytest.approx(
+        [0.7, 0.701, 0.702, 0.703, 0.704]
+    )
     assert (main.name, runs.name) == ("table1", "table1-runs")
     assert paper_text(cell(main, "GCN", "CaNet", "cora OOD")) == "96.12 ± 1.04"
     assert cell(main, "GCN", "V-REx", "cora OOD").published is None
@@ -54,8 +58,8 @@ def test_the_main_table_spreads_over_draws_and_the_other_over_runs(
 
 def test_unfinished_runs_leave_gaps(table1: Table1, tmp_path: Path) -> None:
     for config in table1.configs()[:3]:
-        write_made_up(tmp_path, config, 70.0)
-    main, lead, _ = table1.tables(Finished(tmp_path))
+        write_made_up(tmp_path, config, 0.7)
+    main, lead, _ = table1.tables(FinishedRuns(tmp_path))
     assert cell(main, "GCN", "ERM", "cora OOD").text == "70.00 ± 0.00 (3 of 5)"
     assert cell(main, "GAT", "CaNet", "cora OOD").text == "–"
     assert lead.rows[0][2:5] == ["–", "–", "–"]
@@ -70,22 +74,22 @@ def test_the_lead_is_that_over_the_best_other_method(table1: Table1, tmp_path: P
     ]
 
 
-def test_fr_is_published_beside_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
+def test_published_fr_is_next_to_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
     table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
     finished = write_runs(table2, tmp_path)
-    for place in finished.places(table2.configs()):
-        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.0})
+    for place in finished.folders(table2.configs()):
+        place.add_json(SHIFTED_FR.file, {SHIFTED: 0.52})
     main = table2.tables(finished)[0]
     assert list(main.columns[2:]) == [
         *("twitch ES", "twitch FR", f"twitch {SHIFTED}", "twitch EN", "twitch ID")
     ]
     right = cell(main, "GCN", "CaNet", "twitch FR")
     shifted = cell(main, "GCN", "CaNet", f"twitch {SHIFTED}")
-    assert (right.mean, right.published) == (60.0, None)
-    assert (shifted.mean, paper_text(shifted)) == (52.0, "53.59 ± 0.19")
+    assert (right.mean, right.published) == (0.6, None)
+    assert (shifted.mean, paper_text(shifted)) == (0.52, "53.59 ± 0.19")
 
 
-def test_structural_results_are_not_set_beside_published_numbers(
+def test_structural_results_are_not_compared_with_published_scores(
     small_root: Path, tmp_path: Path
 ) -> None:
     (small_root / "arxiv/raw/node-feat.csv.gz").unlink()
@@ -99,5 +103,5 @@ def test_structural_results_are_not_set_beside_published_numbers(
 def test_a_tie_for_a_rank_is_shown_and_all_the_best_others_are_named(
     table1: Table1, tmp_path: Path
 ) -> None:
-    lead = table1.tables(write_runs(table1, tmp_path, lambda config: 70.0))[1]
+    lead = table1.tables(write_runs(table1, tmp_path, lambda config: 0.7))[1]
     assert lead.rows[0][2:5] == ["1 of 3, tied", "ERM, V-REx", "+0.00"]

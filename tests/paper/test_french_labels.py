@@ -6,14 +6,14 @@ from pathlib import Path
 import torch
 
 from canet.data import load_task
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR, shifted, write_missing
-from canet.paper.scope import Repeat, Scope, Subject
+from canet.paper.french_labels import SHIFTED, SHIFTED_FR, add_missing_scores, shift_labels
+from canet.paper.scope import Repeat, Scope, TaskSpec
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
 
 
 def test_labels_behind_a_repeated_row_belong_to_another_user() -> None:
-    users = shifted(torch.arange(6549)).tolist()
+    users = shift_labels(torch.arange(6549)).tolist()
     assert users[:1021] == [*range(1019), 1018, 1019]
     assert users[3755:3758] == [3754, 3754, 3755]
     assert users[-1] == 6546
@@ -25,21 +25,21 @@ def test_shifted_labels_are_the_rows_of_the_sorted_file(data_root: Path) -> None
     task = load_task("twitch", data_root)
     y = task.data.y[task.test_ood["FR"]]
     assert (len(rows), len(y)) == (6551, 6549)
-    assert shifted(y).tolist() == [mature for _, mature in rows[: len(y)]]
+    assert shift_labels(y).tolist() == [mature for _, mature in rows[: len(y)]]
 
 
 def test_the_score_is_computed_once_and_kept_beside_the_run(
     small_root: Path, tmp_path: Path
 ) -> None:
-    subject = Subject("twitch", "original", "twitch")
+    spec = TaskSpec("twitch", "original", "twitch")
     changes = {"epochs": 1, "hidden": 4}
-    config = Scope().job(subject, "erm", "gcn", Repeat(0, 0), changes=changes)
+    config = Scope().job(spec, "erm", "gcn", Repeat(0, 0), changes=changes)
     folder = tmp_path / "run"
     open_trainer(config, "cpu", small_root).run(0, folder)
     place = RunFolder(folder)
     assert SHIFTED_FR.read(place) == {}
-    write_missing([place], "cpu", small_root)
+    add_missing_scores([place], "cpu", small_root)
     assert 0 <= SHIFTED_FR.read(place)[SHIFTED] <= 100
     before = (folder / SHIFTED_FR.file).stat()
-    write_missing([place], "cpu", small_root)
+    add_missing_scores([place], "cpu", small_root)
     assert (folder / SHIFTED_FR.file).stat().st_mtime_ns == before.st_mtime_ns

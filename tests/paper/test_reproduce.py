@@ -15,15 +15,15 @@ from typer.testing import CliRunner
 from canet.cli import app
 from canet.data import DATASETS
 from canet.errors import CanetError
-from canet.paper import EXPERIMENTS, Finished, Scope
+from canet.paper import EXPERIMENTS, FinishedRuns, Scope
 from canet.paper import reproduce as module
 from canet.paper.reproduce import choose, jobs_of, reproduce
 from canet.runs import FailedJob
 from canet.store import RunConfig
-from experiments import EXPERIMENTS as OURS
+from experiments import EXPERIMENTS as STUDIES
 from tests.paper.made_up import write_made_up
 
-KNOWN = EXPERIMENTS | OURS
+KNOWN = EXPERIMENTS | STUDIES
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
         asked.extend(configs)
         for config in configs:
-            write_made_up(root, config, 60.0)
+            write_made_up(root, config, 0.6)
         return []
 
     monkeypatch.setattr(module, "run_jobs", run)
@@ -72,7 +72,7 @@ def test_each_experiment_writes_tables_and_prints_the_headline(
     assert all(name.endswith(("-quick.svg", "-quick.png")) for name in drawn)
     assert bool(drawn) == (what not in ("table1", "table2"))
     (experiment,) = choose(KNOWN, what, Scope(quick=True))
-    experiment.draw(Finished(tmp_path / "none"), tmp_path / "empty")
+    experiment.draw(FinishedRuns(tmp_path / "none"), tmp_path / "empty")
     assert {f"{Path(name).stem}.csv" for name in names} < names
     assert all("quick" in name for name in names)
     printed = capsys.readouterr().out
@@ -91,13 +91,15 @@ def test_all_runs_shared_jobs_once_and_writes_the_report(
     assert "report.html" in capsys.readouterr().out
 
 
-def test_a_job_with_curves_serves_those_without(made_up: list[RunConfig], tmp_path: Path) -> None:
+def test_a_job_with_curves_replaces_the_same_job_without(
+    made_up: list[RunConfig], tmp_path: Path
+) -> None:
     scope = Scope(methods=("erm",), tasks=("cora",))
-    apart = [choose(KNOWN, "table1", scope), choose(KNOWN, "protocols", scope)]
-    jobs = jobs_of([*apart[0], *apart[1]])
+    separate = [choose(KNOWN, "table1", scope), choose(KNOWN, "protocols", scope)]
+    jobs = jobs_of([*separate[0], *separate[1]])
     assert len({repr(replace(job, ood_curves=False)) for job in jobs}) == len(jobs)
-    assert len(jobs) < sum(len(jobs_of(experiments)) for experiments in apart)
-    reproduce(OURS, "protocols", tmp_path, scope, quiet=True)
+    assert len(jobs) < sum(len(jobs_of(experiments)) for experiments in separate)
+    reproduce(STUDIES, "protocols", tmp_path, scope, quiet=True)
     before = len(made_up)
     reproduce(EXPERIMENTS, "table1", tmp_path, scope, quiet=True)
     assert [job.seed for job in made_up[before:] if job.data_seed == 0] == 2 * [1, 2, 3, 4]
@@ -108,17 +110,17 @@ def test_a_job_with_curves_serves_those_without(made_up: list[RunConfig], tmp_pa
 
 def test_starting_again_runs_nothing_and_writes_the_same_bytes(tmp_path: Path) -> None:
     scope = Scope(quick=True, methods=("erm",))
-    assert reproduce(OURS, "protocols", tmp_path, scope, device="cpu", quiet=True) == []
+    assert reproduce(STUDIES, "protocols", tmp_path, scope, device="cpu", quiet=True) == []
     markers = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done")}
     before = contents(tmp_path)
     assert len(markers) == 12
-    reproduce(OURS, "protocols", tmp_path, scope, device="cpu", quiet=True)
+    reproduce(STUDIES, "protocols", tmp_path, scope, device="cpu", quiet=True)
     assert contents(tmp_path) == before
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("done")} == markers
 
 
 @pytest.mark.slow
-def test_a_killed_reproduction_goes_on_to_the_same_tables(tmp_path: Path) -> None:
+def test_a_killed_reproduction_resumes_to_the_same_tables(tmp_path: Path) -> None:
     def start() -> subprocess.Popen:
         command = [sys.executable, "-c", PROGRAM, str(tmp_path / "killed")]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -153,7 +155,7 @@ def test_failures_are_listed_and_leave_gaps(
 ) -> None:
     def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
         for config in configs[1:]:
-            write_made_up(root, config, 60.0)
+            write_made_up(root, config, 0.6)
         return [FailedJob(configs[0], ["training stopped", "the loss is not finite"])]
 
     monkeypatch.setattr(module, "run_jobs", run)

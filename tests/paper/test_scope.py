@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from canet.data import DATASETS, WITHOUT_SPURIOUS, load_task
-from canet.paper.scope import Repeat, Scope, Subject
+from canet.paper.scope import Repeat, Scope, TaskSpec
 from canet.runs.evaluate import open_trainer
 
-SYNTHETIC = Subject("synthetic", "original", "synthetic")
+SYNTHETIC = TaskSpec("synthetic", "original", "synthetic")
 
 
 @pytest.mark.parametrize("features", [None, WITHOUT_SPURIOUS])
@@ -23,9 +23,9 @@ def test_a_job_is_the_config_of_the_run_it_becomes(features: str | None) -> None
 
 def test_scores_are_averaged_over_draws_of_the_data_or_on_large_tasks_over_runs() -> None:
     assert Scope().repeats(SYNTHETIC) == [Repeat(draw, 0) for draw in range(5)]
-    assert Scope().reruns(SYNTHETIC) == [Repeat(0, seed) for seed in range(5)]
+    assert Scope().repeats_on_first_draw(SYNTHETIC) == [Repeat(0, seed) for seed in range(5)]
     for task in ("arxiv", "elliptic"):
-        large = Subject(task, "original", task)
+        large = TaskSpec(task, "original", task)
         assert Scope().repeats(large) == [Repeat(0, seed) for seed in range(5)]
 
 
@@ -33,23 +33,23 @@ def test_missing_tasks_are_downloaded_by_a_full_run_and_replaced_in_a_quick_one(
     fresh_cache: Path,
 ) -> None:
     tasks = ("cora", "arxiv")
-    assert [s.features for s in Scope().subjects(tasks, tasks)] == ["original", "original"]
-    (stand_in,) = Scope(quick=True).subjects(tasks, tasks)
-    assert stand_in == Subject("synthetic", "original", "synthetic in place of cora")
+    assert [s.features for s in Scope().specs(tasks, tasks)] == ["original", "original"]
+    (replacement,) = Scope(quick=True).specs(tasks, tasks)
+    assert replacement == TaskSpec("synthetic", "original", "synthetic in place of cora")
 
 
 def test_a_graph_without_its_features_file_runs_with_structural_ones(small_root: Path) -> None:
     whole = Scope(data_root=small_root)
-    assert whole.subjects(["arxiv"], [])[0] == Subject("arxiv", "original", "arxiv")
+    assert whole.specs(["arxiv"], [])[0] == TaskSpec("arxiv", "original", "arxiv")
     (small_root / "arxiv/raw/node-feat.csv.gz").unlink()
-    (subject,) = whole.subjects(["arxiv"], [])
-    assert subject == Subject("arxiv", "structural", "arxiv (structural features)")
+    (spec,) = whole.specs(["arxiv"], [])
+    assert spec == TaskSpec("arxiv", "structural", "arxiv (structural features)")
 
 
-def test_without_files_finished_runs_tell_the_features(fresh_cache: Path) -> None:
-    at_hand = frozenset({("arxiv", "structural"), ("cora", "original")})
-    (subject,) = Scope(available_features=at_hand).subjects(["arxiv"], [])
-    assert subject.features == "structural"
+def test_without_files_finished_runs_decide_the_features(fresh_cache: Path) -> None:
+    available = frozenset({("arxiv", "structural"), ("cora", "original")})
+    (spec,) = Scope(available_features=available).specs(["arxiv"], [])
+    assert spec.features == "structural"
 
 
 @pytest.mark.parametrize("task", ["synthetic", "twitch", "arxiv", "elliptic"])

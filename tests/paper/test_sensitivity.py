@@ -24,7 +24,7 @@ def test_runs_with_published_settings_are_those_of_table_2(fresh_cache: Path) ->
 
 def test_a_row_for_each_value(fresh_cache: Path, tmp_path: Path) -> None:
     quick = Sensitivity(Scope(quick=True))
-    finished = write_runs(quick, tmp_path / "runs", lambda config: config.settings["tau"])
+    finished = write_runs(quick, tmp_path / "runs", lambda config: config.settings["tau"] / 100)
     (table,) = quick.tables(finished)
     rows = {row[1]: row[2] for row in table.texts()[1]}
     assert list(rows) == ["K = 2", "K = 4", "K = 7", "τ = 0.5", "τ = 1", "τ = 10"]

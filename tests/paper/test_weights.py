@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from canet.paper.scope import Repeat, Scope, Subject
+from canet.paper.scope import Repeat, Scope, TaskSpec
 from canet.paper.weights import (
     Weights,
     branch_weights,
@@ -30,9 +30,9 @@ def test_equal_branches_have_similarity_1_and_unrelated_ones_distance_root_2() -
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
 def test_the_yardstick_is_what_the_run_began_with(backbone: str, tmp_path: Path) -> None:
-    subject = Subject("synthetic", "original", "synthetic")
+    spec = TaskSpec("synthetic", "original", "synthetic")
     changes = {"epochs": 1, "hidden": 8, "learning_rate": 1e-12, "num_layers": 3}
-    config = Scope().job(subject, "canet", backbone, Repeat(0, 7), changes=changes)
+    config = Scope().job(spec, "canet", backbone, Repeat(0, 7), changes=changes)
     open_trainer(config, "cpu", None).run(7, tmp_path)
     trained = branch_weights(RunFolder(tmp_path))
     for now, start in zip(trained, branch_weights_at_start(RunFolder(tmp_path)), strict=True):
@@ -46,14 +46,14 @@ def test_rows_and_heat_maps_need_no_weights_once_they_are_measured(
 ) -> None:
     quick = Weights(Scope(quick=True))
     finished = write_runs(quick, tmp_path / "runs")
-    quick.score_again(finished, "cpu")
+    quick.add_measurements(finished, "cpu")
     (table,) = quick.tables(finished)
     rows, layers = table.texts()[1], ("first layer", "last layer")
     assert [row[1:3] for row in rows] == [[b, layer] for b in ("GCN", "GAT") for layer in layers]
     assert all(row[3] == row[4] for row in rows)
     for weights in (tmp_path / "runs").rglob(WEIGHTS):
         weights.unlink()
-    quick.score_again(finished, "cpu")
+    quick.add_measurements(finished, "cpu")
     assert quick.tables(finished) == [table]
     quick.draw(finished, tmp_path / "figures")
     backbones, suffixes = ("gcn", "gat"), ("svg", "png")

@@ -15,7 +15,7 @@ from canet.report.curves import (
 from canet.report.results import find_results
 from tests.finished import make_config, write_run
 
-SCORES = {"test_id": 90.0, "ood/near": 60.0, "ood/far": 50.0}
+SCORES = {"test_id": 0.9, "ood/near": 0.6, "ood/far": 0.5}
 
 
 def chart_of(root: Path, **histories: list[float]) -> Chart | None:
@@ -25,10 +25,10 @@ def chart_of(root: Path, **histories: list[float]) -> Chart | None:
     return draw(root)
 
 
-def draw(root: Path, quiet: Collection[str] = ()) -> Chart | None:
+def draw(root: Path, background: Collection[str] = ()) -> Chart | None:
     (comparison,) = compare(find_results(root)[0])
     curves = [(c, read_curves(c)["validation"]) for c in comparison.contenders]
-    return draw_chart(curves, quiet)
+    return draw_chart(curves, background)
 
 
 def points(text: str) -> list[tuple[float, float]]:
@@ -41,7 +41,7 @@ def score_at(chart: Chart, y: float) -> float:
 
 
 def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[40.0, 60.0, 80.0], b=[50.0, 70.0, 60.0])
+    chart = chart_of(tmp_path, a=[0.4, 0.6, 0.8], b=[0.5, 0.7, 0.6])
     assert chart
     (line,) = chart.lines
     means = [score_at(chart, y) for _, y in points(line.points)]
@@ -49,11 +49,11 @@ def test_a_line_is_the_mean_of_the_runs_and_its_band_one_deviation(tmp_path: Pat
     upper = [score_at(chart, y) for _, y in points(line.band)[:3]]
     spread = 50**0.5
     assert upper == pytest.approx([45 + spread, chart.highest, chart.highest], abs=0.2)
-    assert line.last == 70.0
+    assert line.last == pytest.approx(70.0)
 
 
 def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[50 + i / 50 for i in range(1000)])
+    chart = chart_of(tmp_path, a=[0.5 + i / 5000 for i in range(1000)])
     assert chart
     line = points(chart.lines[0].points)
     assert len(line) == MAX_POINTS
@@ -61,7 +61,7 @@ def test_long_curves_are_thinned_and_keep_their_ends(tmp_path: Path) -> None:
 
 
 def test_every_point_is_within_the_axes(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[0.0, *[90.0] * 30, 91.0])
+    chart = chart_of(tmp_path, a=[0.0, *[0.9] * 30, 0.91])
     assert chart
     assert chart.lowest >= 85
     for x, y in points(chart.lines[0].points):
@@ -70,12 +70,12 @@ def test_every_point_is_within_the_axes(tmp_path: Path) -> None:
 
 
 def test_what_is_not_a_number_is_a_gap(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[40.0, math.nan, 60.0])
+    chart = chart_of(tmp_path, a=[0.4, math.nan, 0.6])
     assert chart
     assert len(points(chart.lines[0].points)) == 2
 
 
-@pytest.mark.parametrize("curve", [[], [50.0], [math.nan, math.nan]])
+@pytest.mark.parametrize("curve", [[], [0.5], [math.nan, math.nan]])
 def test_no_chart_without_two_epochs_of_scores(curve: list[float], tmp_path: Path) -> None:
     assert chart_of(tmp_path, a=curve) is None
 
@@ -89,18 +89,18 @@ def test_ticks_enclose_the_scores_and_are_few(low: float, high: float) -> None:
     assert 2 <= len(ticks) <= 7
 
 
-def test_quiet_lines_are_drawn_first_below_the_others(tmp_path: Path) -> None:
+def test_background_lines_are_below_the_others(tmp_path: Path) -> None:
     for method in ("irm", "erm", "mixup"):
-        history = {"loss": [], "valid": [50.0, 60.0, 70.0]}
+        history = {"loss": [], "valid": [0.5, 0.6, 0.7]}
         write_run(tmp_path, make_config(method=method), SCORES, history)
-    chart = draw(tmp_path, quiet={"ERM", "Mixup"})
+    chart = draw(tmp_path, background={"ERM", "Mixup"})
     assert chart
-    assert [line.in_focus for line in chart.lines] == [False, False, True]
+    assert [line.is_highlighted for line in chart.lines] == [False, False, True]
     assert chart.lines[-1].contender.label == "IRM"
 
 
-def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> None:
-    chart = chart_of(tmp_path, a=[40.0, 50.0, 60.0], b=[60.0])
+def test_the_mean_of_an_epoch_is_over_the_runs_that_reached_it(tmp_path: Path) -> None:
+    chart = chart_of(tmp_path, a=[0.4, 0.5, 0.6], b=[0.6])
     assert chart
     assert chart.epochs == 3
     means = [score_at(chart, y) for _, y in points(chart.lines[0].points)]
@@ -108,7 +108,8 @@ def test_runs_that_stopped_early_count_as_far_as_they_went(tmp_path: Path) -> No
 
 
 def test_scores_under_shift_are_the_mean_of_the_sets(tmp_path: Path) -> None:
-    history = {"loss": [], "valid": [1.0, 2.0], "ood/near": [40.0, 60.0], "ood/far": [20.0, 40.0]}
+    history = {"loss": [], "valid": [0.1, 0.2], "ood/near": [0.4, 0.6], "ood/far": [0.2, 0.4]}
     write_run(tmp_path, make_config(), SCORES, history)
     ((contender,),) = (comparison.contenders for comparison in compare(find_results(tmp_path)[0]))
-    assert [curve.tolist() for curve in read_curves(contender)["under shift"]] == [[30.0, 50.0]]
+    (curve,) = read_curves(contender)["under shift"]
+    assert curve == pytest.approx([0.3, 0.5])

@@ -13,60 +13,60 @@ from tests.finished import make_config, write_run
 
 
 def scores(ood: float) -> dict[str, float]:
-    return {"test_id": 80.0, "ood/near": ood, "ood/far": ood - 10}
+    return {"test_id": 0.8, "ood/near": ood, "ood/far": ood - 0.1}
 
 
-def test_runs_that_differ_in_their_seed_alone_follow_each_other_by_seed(tmp_path: Path) -> None:
-    for seed, ood in ((1, 60.0), (0, 50.0), (10, 70.0)):
+def test_runs_that_differ_only_in_their_seed_are_sorted_by_seed(tmp_path: Path) -> None:
+    for seed, ood in ((1, 0.6), (0, 0.5), (10, 0.7)):
         write_run(tmp_path, make_config(seed=seed), scores(ood))
     runs, _ = find_results(tmp_path)
     assert [run.config for run in runs] == [make_config(seed=seed) for seed in (0, 1, 10)]
-    assert [run.place.path.name for run in runs] == ["seed-0", "seed-1", "seed-10"]
-    assert [run.score("ood/near") for run in runs] == [50.0, 60.0, 70.0]
-    assert [run.score(OOD_MEAN) for run in runs] == [45.0, 55.0, 65.0]
+    assert [run.folder.path.name for run in runs] == ["seed-0", "seed-1", "seed-10"]
+    assert [run.score("ood/near") for run in runs] == [0.5, 0.6, 0.7]
+    assert [run.score(OOD_MEAN) for run in runs] == pytest.approx([0.45, 0.55, 0.65])
 
 
 def test_a_score_on_an_extra_set_is_added_and_does_not_change_the_mean(tmp_path: Path) -> None:
     extra = ExtraSet("synthetic", "near, again", "again.json", "ood/near", "no result", "A note.")
     for seed in (0, 1):
-        place = write_run(tmp_path, make_config(seed=seed), scores(50.0))
-    place.add_json(extra.file, {extra.name: 20.0})
+        place = write_run(tmp_path, make_config(seed=seed), scores(0.5))
+    place.add_json(extra.file, {extra.name: 0.2})
     runs, _ = find_results(tmp_path, [extra])
     assert [run.has(extra.name) for run in runs] == [False, True]
-    assert runs[1].score(extra.name) == 20.0
-    assert [run.score(OOD_MEAN) for run in runs] == [45.0, 45.0]
+    assert runs[1].score(extra.name) == 0.2
+    assert [run.score(OOD_MEAN) for run in runs] == pytest.approx([0.45, 0.45])
     assert not find_results(tmp_path)[0][1].has(extra.name)
 
 
-def test_a_folder_without_finished_runs_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_finished_runs_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="no finished run"):
         find_results(tmp_path)
 
 
 def test_a_run_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
-    write_run(tmp_path, make_config(seed=0), scores(50.0))
-    damaged = write_run(tmp_path, make_config(seed=1), scores(60.0))
-    (damaged.path / "result.json").write_text("{}")
+    write_run(tmp_path, make_config(seed=0), scores(0.5))
+    changed = write_run(tmp_path, make_config(seed=1), scores(0.6))
+    (changed.path / "result.json").write_text("{}")
     with pytest.warns(InputWarning, match="left out a run") as caught:
         (run,), (line,) = find_results(tmp_path)
     assert run.config.seed == 0
-    assert str(damaged.path.relative_to(tmp_path)) in line
+    assert str(changed.path.relative_to(tmp_path)) in line
     assert str(tmp_path) not in line
     assert len(caught) == 1
 
 
-def test_where_no_run_can_be_read_there_is_nothing_to_report(tmp_path: Path) -> None:
+def test_an_error_is_raised_if_no_run_can_be_read(tmp_path: Path) -> None:
     for seed in (0, 1):
-        place = write_run(tmp_path, make_config(seed=seed), scores(50.0))
+        place = write_run(tmp_path, make_config(seed=seed), scores(0.5))
         (place.path / "config.json").write_text("null")
-    with pytest.raises(CanetError, match=r"no run at .* can be used: .*\(and 1 more\)"):
+    with pytest.raises(CanetError, match=r"no run at .* can be read: .*\(and 1 more\)"):
         find_results(tmp_path)
 
 
-def test_of_two_copies_of_a_run_the_sound_one_counts(tmp_path: Path) -> None:
-    place = write_run(tmp_path / "a", make_config(), scores(50.0))
+def test_an_unreadable_copy_of_a_run_is_replaced_by_another_copy(tmp_path: Path) -> None:
+    place = write_run(tmp_path / "a", make_config(), scores(0.5))
     shutil.copytree(place.path, tmp_path / "b" / "copy")
     (place.path / "result.json").write_text("null")
     with pytest.warns(InputWarning, match="left out a run"):
         (run,), _ = find_results(tmp_path)
-    assert run.place.path == tmp_path / "b" / "copy"
+    assert run.folder.path == tmp_path / "b" / "copy"

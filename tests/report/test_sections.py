@@ -17,7 +17,7 @@ from canet.store import RunConfig
 from tests.finished import make_config, write_run
 from tests.report.reproduction import Maker
 
-SCORES = {"ood/domain 4": 60.0, "ood/domain 5": 50.0, "test_id": 90.0}
+SCORES = {"ood/domain 4": 0.6, "ood/domain 5": 0.5, "test_id": 0.9}
 
 
 def section(root: Path) -> Section:
@@ -54,7 +54,7 @@ def test_published_numbers_are_below_ours_where_the_paper_has_them(tmp_path: Pat
     write(tmp_path, make_config("cora", "canet"))
     found = scores(tmp_path)["CaNet"]
     assert found["OOD mean"].text == "55.00"
-    assert found["OOD mean"].published == ("Table 1", 96.12, 1.04)
+    assert found["OOD mean"].published == ("Table 1", 0.9612, 0.0104)
     assert found["domain 4"].published is None
 
 
@@ -63,7 +63,7 @@ def test_other_settings_have_no_published_number(tmp_path: Path) -> None:
     write(tmp_path, make_config("cora", "canet", num_environments=5))
     variants = section(tmp_path).variants
     assert variants
-    assert [about for _, about in variants.rows] == ["GCN, num_environments = 5"]
+    assert [subtitle for _, subtitle in variants.rows] == ["GCN, num_environments = 5"]
     found = rows(variants)["CaNet"]
     assert not has_published(found)
     assert not any(score.rank for score in found.values())
@@ -74,45 +74,45 @@ def test_the_published_french_column_belongs_to_shifted_labels_that_nobody_is_be
 ) -> None:
     for method in ("erm", "canet"):
         config = make_config("twitch", method)
-        place = write_run(tmp_path, config, {"ood/FR": 62.0, "test_id": 70.0})
-        place.add_json(SHIFTED_FR.file, {SHIFTED: 52.1})
+        place = write_run(tmp_path, config, {"ood/FR": 0.62, "test_id": 0.7})
+        place.add_json(SHIFTED_FR.file, {SHIFTED: 0.521})
     found = scores(tmp_path)
     assert found["ERM"]["FR"].published is None
-    assert found["ERM"][SHIFTED].published == ("Table 2", 52.62, 0.01)
+    assert found["ERM"][SHIFTED].published == ("Table 2", 0.5262, 0.0001)
     assert [row["FR"].rank for row in found.values()] == [1, 1]
     assert [row[SHIFTED].rank for row in found.values()] == [0, 0]
 
 
-def test_moved_columns_are_named_by_how_many_runs_and_how_much(tmp_path: Path) -> None:
+def test_shifted_columns_are_sorted_by_number_of_runs_and_share(tmp_path: Path) -> None:
     for seed, columns in enumerate(([7, 3], [3])):
         config = replace(make_config(method="canet", interventions="inferred"), seed=seed)
         found = Findings(9, columns, share=[0.9, 0.5][: len(columns)])
         write_run(tmp_path, config, SCORES, findings=found)
-    ((_, moved),) = section(tmp_path).moved
-    assert moved == [(3, pytest.approx(70.0)), (7, pytest.approx(90.0))]
+    ((_, columns),) = section(tmp_path).shifted_columns
+    assert columns == [(3, pytest.approx(0.7)), (7, pytest.approx(0.9))]
 
 
 def test_the_best_of_each_column_is_marked_and_controls_never(tmp_path: Path) -> None:
-    write(tmp_path, make_config(method="erm"), test_id=95.0)
-    write(tmp_path, make_config(method="canet"), **{"ood/domain 4": 70.0})
-    blind = replace(make_config(method="erm"), features=WITHOUT_SPURIOUS)
-    write(tmp_path, blind, **{"ood/domain 4": 99.0})
+    write(tmp_path, make_config(method="erm"), test_id=0.95)
+    write(tmp_path, make_config(method="canet"), **{"ood/domain 4": 0.7})
+    control = replace(make_config(method="erm"), features=WITHOUT_SPURIOUS)
+    write(tmp_path, control, **{"ood/domain 4": 0.99})
     heads = ["OOD mean", "domain 4", "domain 5", "ID"]
     found = scores(tmp_path)
     best = {name: [row[head].rank == 1 for head in heads] for name, row in found.items()}
     assert best == {
         "CaNet": [True, True, True, False],
         "ERM": [False, False, True, True],
-        "ERM, blind": [False] * 4,
+        "ERM, without the spurious columns": [False] * 4,
     }
 
 
-def test_inferred_environments_have_bars_of_one_run_and_numbers_of_all(tmp_path: Path) -> None:
+def test_pseudo_environments_have_bars_of_one_run_and_means_of_all(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
     for seed in (0, 1):
         maker.run(make_config("cora", "canet", seed=seed))
-    (found,) = section(tmp_path).inferred
-    assert (found.environments, found.shown.seed) == (3, 0)
+    (found,) = section(tmp_path).pseudo_environments
+    assert (found.environments, found.shown_run.seed) == (3, 0)
     assert [layer.effective.mean for layer in found.layers] == [2.31, 2.9]
     assert all(len(layer.effective.values) == 2 for layer in found.layers)
     assert [layer.alignment and layer.alignment.mean for layer in found.layers] == [0.42, 0.05]
@@ -124,17 +124,17 @@ def test_inferred_environments_have_bars_of_one_run_and_numbers_of_all(tmp_path:
 def test_settings_that_differ_from_the_default_are_shown(tmp_path: Path) -> None:
     default = asdict(unsearched("twitch", "erm", "gcn"))
     write(tmp_path, make_config("twitch", **default | {"hidden": 8}))
-    ((_, changed),) = section(tmp_path).setups
+    ((_, changed),) = section(tmp_path).settings
     assert changed == [("hidden", 8), ("loss", "binary_cross_entropy")]
 
 
-def test_few_lines_are_all_in_colour_and_of_many_those_of_interest(tmp_path: Path) -> None:
+def test_only_charts_with_many_lines_have_grey_lines(tmp_path: Path) -> None:
     maker = Maker(tmp_path)
-    for method, level in {"erm": 60.0, "irm": 61.0, "dann": 95.0, "canet": 70.0}.items():
+    for method, level in {"erm": 0.6, "irm": 0.61, "dann": 0.95, "canet": 0.7}.items():
         maker.run(make_config("cora", method), level)
     chart = section(tmp_path).charts[0][1]
-    assert all(line.in_focus for line in chart.lines)
-    maker.run(make_config("cora", "mixup"), 50.0)
+    assert all(line.is_highlighted for line in chart.lines)
+    maker.run(make_config("cora", "mixup"), 0.5)
     chart = section(tmp_path).charts[0][1]
-    shown = {line.contender.label for line in chart.lines if line.in_focus}
+    shown = {line.contender.label for line in chart.lines if line.is_highlighted}
     assert shown == {"ERM", "CaNet", "DANN"}

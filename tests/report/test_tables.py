@@ -21,10 +21,10 @@ def lines(markdown: str) -> list[str]:
 @pytest.mark.filterwarnings("error")
 def test_the_best_is_bold_and_the_second_underlined_in_each_backbone() -> None:
     scores = table(
-        ["GCN", "ERM", Score([70.0], 1)],
-        ["GCN", "IRM", Score([60.0], 1)],
-        ["GCN", "CaNet", Score([95.0], 1)],
-        ["GAT", "ERM", Score([80.0], 1)],
+        ["GCN", "ERM", Score([0.7], 1)],
+        ["GCN", "IRM", Score([0.6], 1)],
+        ["GCN", "CaNet", Score([0.95], 1)],
+        ["GAT", "ERM", Score([0.8], 1)],
         ["GAT", "CaNet", Score([], 1)],
     )
     page = scores.ranked().markdown()
@@ -38,11 +38,11 @@ def test_the_best_is_bold_and_the_second_underlined_in_each_backbone() -> None:
     assert page.startswith("# A title\n\nA note.\n\n|")
 
 
-def test_published_numbers_stand_in_a_column_of_their_own() -> None:
+def test_published_scores_have_their_own_column() -> None:
     with_paper = table(
-        ["GCN", "ERM", Score([70.0], 1, Published("Table 1", 74.3, 2.66))],
-        ["GCN", "EERM", Score([60.0], 1, Published("Table 1", None, None))],
-        ["GCN", "V-REx", Score([60.0], 1)],
+        ["GCN", "ERM", Score([0.7], 1, Published("Table 1", 0.743, 0.0266))],
+        ["GCN", "EERM", Score([0.6], 1, Published("Table 1", None, None))],
+        ["GCN", "V-REx", Score([0.6], 1)],
     )
     heads, rows = with_paper.texts()
     assert heads == ["backbone", "method", "cora OOD", "paper"]
@@ -51,7 +51,7 @@ def test_published_numbers_stand_in_a_column_of_their_own() -> None:
 
 def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
     table(
-        ["GCN", "ERM", Score([70.0, 72.0], 2, Published("Table 1", 74.3, 2.66))],
+        ["GCN", "ERM", Score([0.7, 0.72], 2, Published("Table 1", 0.743, 0.0266))],
         ["GCN", "EERM", Score([], 2, Published("Table 1", None, None))],
     ).write(tmp_path)
     with (tmp_path / "name.csv").open(newline="", encoding="utf-8") as file:
@@ -75,7 +75,7 @@ def test_the_csv_has_a_line_for_every_score(tmp_path: Path) -> None:
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = table(
-        ["GCN", "ERM", Score([70.1, 1 / 3], 2, Published("Table 1", 74.3, 2.66), digits=3)],
+        ["GCN", "ERM", Score([0.701, 1 / 3], 2, Published("Table 1", 0.743, 0.0266), digits=3)],
         ["GCN", "EERM", Score([], 2, Published("Table 1", None, None))],
         ["GCN", "full", ""],
     ).ranked()
@@ -85,17 +85,17 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_page_sorts_by_the_number_that_a_text_starts_with() -> None:
     row = ["GCN", "K = 3", "+1.50", "−2.00 ± 0.10", "1 of 9", "–"]
-    shown = Table("name", "Title", ["head"] * len(row), [row]).shown[0]
-    assert [text.key for text in shown] == ["GCN", "K = 3", "+1.50", "-2.00", "1", ""]
+    shown = Table("name", "Title", ["head"] * len(row), [row]).shown_rows[0]
+    assert [text.sort_key for text in shown] == ["GCN", "K = 3", "+1.50", "-2.00", "1", ""]
 
 
-def test_a_column_without_numbers_is_one_of_words() -> None:
-    shown = table(["GCN", "ERM", Score([70.0], 1)], ["GCN", "CaNet", Score([], 1)])
-    assert [shown.is_words(column) for column in range(3)] == [True, True, False]
+def test_a_column_without_numbers_is_text() -> None:
+    shown = table(["GCN", "ERM", Score([0.7], 1)], ["GCN", "CaNet", Score([], 1)])
+    assert [shown.is_text(column) for column in range(3)] == [True, True, False]
 
 
-def test_a_wide_table_is_cut_into_parts_that_keep_their_texts() -> None:
-    scores = [Score([value], 1) for value in (1.0, 2.0, 3.0)]
+def test_a_wide_table_is_split_into_parts_that_keep_their_labels() -> None:
+    scores = [Score([value], 1) for value in (0.01, 0.02, 0.03)]
     wide = Table("name", "Title", ["method", "a", "b", "c"], [["ERM", *scores]])
     assert len(wide.parts(3)) == 1
     assert [part.texts() for part in wide.parts(2)] == [

@@ -1,4 +1,4 @@
-"""The ablations: learning curves with and without the regulariser, scores without each part."""
+"""The ablation: scores of CaNet without each part, and learning curves without the regulariser."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
-from canet.paper.finished import Finished
+from canet.paper.finished_runs import FinishedRuns
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import Subject, split_label
+from canet.paper.scope import TaskSpec, split_label
 from canet.report.figures import (
     Style,
     draw_band,
@@ -36,10 +36,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "w/o Para Env": {"learned_environment": False},
     "one branch": {"num_environments": 1, "prior": "none"},
 }
-"""A variant → what it changes, under the paper's names; the last, without any environment, is ours.
-"""
-OURS, LESSENED = METHODS["canet"].colour.light, "0.45"
-"""The colours of CaNet, and of CaNet without one of its parts."""
+"""Name of a variant in the paper → changed settings. The last variant is not in the paper."""
+CANET_COLOUR, ABLATED_COLOUR = METHODS["canet"].colour.light, "0.45"
+"""Colours of CaNet, and of CaNet without one of its parts."""
 
 
 class Ablation(Experiment):
@@ -53,83 +52,85 @@ class Ablation(Experiment):
     def configs(self) -> list[RunConfig]:
         return [
             config
-            for subject in self.subjects
+            for spec in self.specs
             for backbone in PAPER_BACKBONES
             for variant in VARIANTS
-            for config in self._jobs(subject, backbone, variant)
+            for config in self._jobs(spec, backbone, variant)
         ]
 
-    def tables(self, finished: Finished) -> list[Table]:
-        return [self._table(finished, subject) for subject in self.subjects]
+    def tables(self, finished: FinishedRuns) -> list[Table]:
+        return [self._table(finished, spec) for spec in self.specs]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
-        for subject in self.subjects:
-            self._draw_parts(finished, subject, folder)
-            if _has_curves(subject):
-                self._draw_curves(finished, subject, folder)
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
+        for spec in self.specs:
+            self._draw_parts(finished, spec, folder)
+            if _has_curves(spec):
+                self._draw_curves(finished, spec, folder)
 
-    def _jobs(self, subject: Subject, backbone: str, variant: str) -> list[RunConfig]:
-        curves, changes = _has_curves(subject), VARIANTS[variant]
-        return self.runs(subject, "canet", backbone, ood_curves=curves, changes=changes)
+    def _jobs(self, spec: TaskSpec, backbone: str, variant: str) -> list[RunConfig]:
+        curves, changes = _has_curves(spec), VARIANTS[variant]
+        return self.runs(spec, "canet", backbone, ood_curves=curves, changes=changes)
 
-    def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [OOD_MEAN, *subject.ood_sets, "test_id"]
+    def _table(self, finished: FinishedRuns, spec: TaskSpec) -> Table:
+        splits = [OOD_MEAN, *spec.ood_sets, "test_id"]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
-            full = self._jobs(subject, backbone, FULL)
+            full = self._jobs(spec, backbone, FULL)
             for variant in VARIANTS:
-                jobs = self._jobs(subject, backbone, variant)
+                jobs = self._jobs(spec, backbone, variant)
                 scores = [score(finished, jobs, split) for split in splits]
-                lost = "" if variant == FULL else difference(finished, jobs, full, OOD_MEAN)
-                rows.append([backbone_label(backbone), variant, *scores, lost])
-        heads = ["OOD mean", *map(split_label, splits[1:]), "OOD mean, above full"]
-        note = "Above full: difference of the OOD mean to the full model, repeat by repeat."
+                gain = "" if variant == FULL else difference(finished, jobs, full, OOD_MEAN)
+                rows.append([backbone_label(backbone), variant, *scores, gain])
+        heads = ["OOD mean", *map(split_label, splits[1:]), "OOD mean − full"]
+        note = "OOD mean − full: difference from the full model, paired by repeat."
         columns, notes = ["backbone", "variant", *heads], [*self.notes(), note]
-        return self.table(subject.task, subject.label, columns, rows, notes)
+        return self.table(spec.task, spec.label, columns, rows, notes)
 
-    def _draw_parts(self, finished: Finished, subject: Subject, folder: Path) -> None:
-        """A panel for each OOD set and backbone, a row for each variant."""
-        splits = subject.ood_sets
+    def _draw_parts(self, finished: FinishedRuns, spec: TaskSpec, folder: Path) -> None:
+        """Draw a panel for each OOD set and backbone, with a row for each variant."""
+        splits = spec.ood_sets
         figure = new_figure(len(splits), 2, 5.2, 2.1)
         panels = figure.subplots(len(splits), 2, sharex="row", sharey=True, squeeze=False)
         for row, split in zip(panels, splits, strict=True):
             for axes, backbone in zip(row, PAPER_BACKBONES, strict=True):
                 rows = []
                 for variant in VARIANTS:
-                    scores = finished.scores(self._jobs(subject, backbone, variant), split)
-                    rows.append((variant, OURS if variant == FULL else LESSENED, scores))
+                    scores = finished.scores(self._jobs(spec, backbone, variant), split)
+                    rows.append(
+                        (variant, CANET_COLOUR if variant == FULL else ABLATED_COLOUR, scores)
+                    )
                 draw_rows(axes, rows)
                 tidy(axes, f"CaNet-{backbone_label(backbone)}, {split_label(split)}")
-        figure.suptitle(subject.label, x=0.01, ha="left", fontsize="medium")
+        figure.suptitle(spec.label, x=0.01, ha="left", fontsize="medium")
         for axes in panels[-1]:
-            axes.set_xlabel(f"OOD {subject.metric} %")
-        save_figure(figure, folder, self.file_name(f"bars-{subject.task}"))
+            axes.set_xlabel(f"OOD {spec.metric} %")
+        save_figure(figure, folder, self.file_name(f"bars-{spec.task}"))
 
-    def _draw_curves(self, finished: Finished, subject: Subject, folder: Path) -> None:
+    def _draw_curves(self, finished: FinishedRuns, spec: TaskSpec, folder: Path) -> None:
         figure = new_figure(1, 2, 5.2, 3.8)
         panels = figure.subplots(1, 2, sharey=True)
         for axes, backbone in zip(panels, PAPER_BACKBONES, strict=True):
-            for variant, colour in ((FULL, OURS), (NO_REGULARISER, LESSENED)):
-                places = finished.places(self._jobs(subject, backbone, variant))
-                histories = [place.read_metrics() for place in places]
-                words = f"{'with' if variant == FULL else 'without'} regulariser"
-                ood = [np.mean([h[s] for s in subject.ood_sets], axis=0) for h in histories]
+            for variant, colour in ((FULL, CANET_COLOUR), (NO_REGULARISER, ABLATED_COLOUR)):
+                run_folders = finished.folders(self._jobs(spec, backbone, variant))
+                histories = [run_folder.read_metrics() for run_folder in run_folders]
+                suffix = f"{'with' if variant == FULL else 'without'} regulariser"
+                ood = [np.mean([h[s] for s in spec.ood_sets], axis=0) for h in histories]
                 train = [np.array(history["train"]) for history in histories]
-                _draw_curve(axes, ood, Style(colour), f"OOD test, {words}")
-                _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {words}")
-            tidy(axes, f"CaNet-{backbone_label(backbone)}, {subject.label}", "epoch")
-        panels[0].set_ylabel(f"{subject.metric} %")
+                _draw_curve(axes, ood, Style(colour), f"OOD test, {suffix}")
+                _draw_curve(axes, train, Style(colour, dashes=":"), f"training, {suffix}")
+            tidy(axes, f"CaNet-{backbone_label(backbone)}, {spec.label}", "epoch")
+        panels[0].set_ylabel(f"{spec.metric} %")
         share_legend(figure, panels[0], columns=4)
-        save_figure(figure, folder, self.file_name(f"curves-{subject.task}"))
+        save_figure(figure, folder, self.file_name(f"curves-{spec.task}"))
 
 
-def _has_curves(subject: Subject) -> bool:
-    """Every epoch is scored on the task of the paper's learning curves."""
-    return subject.task in ("cora", "synthetic")
+def _has_curves(spec: TaskSpec) -> bool:
+    """Whether all splits are scored at every epoch: on the task of the paper's learning curves."""
+    return spec.task in ("cora", "synthetic")
 
 
 def _draw_curve(axes: Any, curves: Sequence[np.ndarray], style: Style, label: str) -> None:
-    """A band over the epochs; runs of the same length."""
+    """Draw mean and spread over the epochs; all runs have the same length."""
     if curves:
         table = np.stack(curves).T
         draw_band(axes, range(1, len(table) + 1), table.tolist(), style, label)

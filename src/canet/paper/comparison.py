@@ -1,4 +1,4 @@
-"""Tables 1 and 2: every method on every task, with the published numbers."""
+"""Tables 1 and 2: all methods on all tasks, with the published scores."""
 
 from __future__ import annotations
 
@@ -6,108 +6,113 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from canet.paper.contenders import OURS, Contender, ContenderTable
+from canet.paper.contenders import CANET, Contender, ContenderTable
 from canet.paper.experiment import score
-from canet.paper.finished import Finished
-from canet.paper.french_labels import SHIFTED_FR, write_missing
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.french_labels import SHIFTED_FR, add_missing_scores
 from canet.paper.published import ARXIV_LEAD, COLUMNS, PAPER_BACKBONES, SPURIOUS, TABLES, published
-from canet.paper.scope import Repeat, Subject, split_label
+from canet.paper.scope import Repeat, TaskSpec, split_label
 from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
-from canet.report.score import GAP, Score
+from canet.report.score import GAP, Score, percent
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 
 
 class PublishedComparison(ContenderTable):
-    """Methods and backbones down, splits of the tasks across."""
+    """A table with a row for each method and backbone and a column for each split of each task."""
 
-    def repeats(self, subject: Subject, contender: Contender) -> list[Repeat]:
-        """Draws of the data, and of a preset further runs on the first of them."""
-        reruns = [] if contender.searched else self.scope.reruns(subject)
-        return list(dict.fromkeys([*self.scope.repeats(subject), *reruns]))
+    def repeats(self, spec: TaskSpec, contender: Contender) -> list[Repeat]:
+        """One run per draw of the data and, with the preset, more runs on the first draw."""
+        more = [] if contender.is_searched else self.scope.repeats_on_first_draw(spec)
+        return list(dict.fromkeys([*self.scope.repeats(spec), *more]))
 
-    def splits(self, subject: Subject) -> list[str]:
-        """Those of the published columns; before an extra test set the split it stands beside."""
+    def splits(self, spec: TaskSpec) -> list[str]:
+        """The published columns; an extra test set comes after the split that it follows."""
         pairs = {SHIFTED_FR.name: [SHIFTED_FR.follows, SHIFTED_FR.name]}
-        columns = COLUMNS.get(subject.task, SPURIOUS)
+        columns = COLUMNS.get(spec.task, SPURIOUS)
         return [split for column in columns for split in pairs.get(column, [column])]
 
-    def tables(self, finished: Finished) -> list[Table]:
-        main = self._table(finished, "", self.scope.repeats, self.subjects)
-        drawn = [s for s in self.subjects if self.scope.repeats(s) != self.scope.reruns(s)]
-        runs = [self._table(finished, "runs", self.scope.reruns, drawn)] if drawn else []
-        return [main, self._lead(main), *runs]
+    def tables(self, finished: FinishedRuns) -> list[Table]:
+        main = self._table(finished, "", self.scope.repeats, self.specs)
+        first_draw = self.scope.repeats_on_first_draw
+        several_draws = [s for s in self.specs if self.scope.repeats(s) != first_draw(s)]
+        if not several_draws:
+            return [main, self._lead(main)]
+        return [main, self._lead(main), self._table(finished, "runs", first_draw, several_draws)]
 
     def _table(
         self,
-        finished: Finished,
+        finished: FinishedRuns,
         part: str,
-        repeats: Callable[[Subject], list[Repeat]],
-        subjects: Sequence[Subject],
+        repeats: Callable[[TaskSpec], list[Repeat]],
+        specs: Sequence[TaskSpec],
     ) -> Table:
-        columns = [(subject, split) for subject in subjects for split in self.splits(subject)]
+        columns = [(spec, split) for spec in specs for split in self.splits(spec)]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
-            contenders = [e for e in self.contenders(backbone) if not (part and e.searched)]
+            contenders = [e for e in self.contenders(backbone) if not (part and e.is_searched)]
             for contender in contenders:
-                jobs = {s: self.jobs(s, contender, backbone, repeats(s)) for s in subjects}
+                jobs = {s: self.jobs(s, contender, backbone, repeats(s)) for s in specs}
                 scores = [_score(finished, contender, jobs[s], split) for s, split in columns]
                 rows.append([backbone_label(backbone), contender.label, *scores])
-        heads = [f"{subject.label} {split_label(split)}" for subject, split in columns]
-        about, notes = "every method", self.notes()
+        heads = [f"{spec.label} {split_label(split)}" for spec, split in columns]
+        subtitle, notes = "all methods", self.notes()
         if part:
-            about = "the spread over initialisations alone, as in the paper"
-            notes = [notes[0], "Runs on draw 0 of the data that differ in their seed alone."]
+            subtitle = "spread over initialisations only, as in the paper"
+            notes = [notes[0], "All runs use data seed 0 and differ only in their seed."]
         notes.append("paper: mean ± standard deviation over five runs on one draw of the data.")
         heads, notes = ["backbone", "method", *heads], [*notes, *self.remarks()]
-        return self.table(part, about, heads, rows, notes).ranked()
+        return self.table(part, subtitle, heads, rows, notes).ranked()
 
     def remarks(self) -> list[str]:
+        """Further notes of a table."""
         return []
 
     def _lead(self, main: Table) -> Table:
-        """Rank of CaNet with its preset in every column, and its distance to the best other."""
+        """Rank of CaNet with its preset in each column, and its lead over the best other method."""
         rows = []
         presets = [row for row in main.rows if row[1] != SEARCHED_LABEL]
         for backbone in (backbone_label(b) for b in PAPER_BACKBONES):
             block = [row for row in presets if row[0] == backbone]
             for i, head in enumerate(main.columns[2:], start=2):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
-                ours = _standing({name: cell.mean for name, cell in cells.items()})
-                numbers = {name: cell.published for name, cell in cells.items()}
-                paper = _standing(
-                    {n: p.mean for n, p in numbers.items() if p and p.mean is not None}
-                )
-                rows.append([backbone, head, *ours, *paper])
-        what = ["rank of CaNet", "best other", "lead"]
-        columns = ["backbone", "score", *what, *(f"{head} (paper)" for head in what)]
-        note = "Lead: points by which CaNet is above the best other method, by the means of runs."
-        return self.table("lead", "where CaNet stands", columns, rows, [note])
+                measured = {name: cell.shown_mean for name, cell in cells.items()}
+                paper = {
+                    name: percent(cell.published.mean)
+                    for name, cell in cells.items()
+                    if cell.published and cell.published.mean is not None
+                }
+                rows.append([backbone, head, *_lead_cells(measured), *_lead_cells(paper)])
+        names = ["rank of CaNet", "best other", "lead"]
+        columns = ["backbone", "score", *names, *(f"{name} (paper)" for name in names)]
+        note = "Lead: mean score of CaNet minus that of the best other method, in points."
+        return self.table("lead", "rank of CaNet", columns, rows, [note])
 
 
 def _score(
-    finished: Finished, contender: Contender, configs: Sequence[RunConfig], split: str
+    finished: FinishedRuns, contender: Contender, configs: Sequence[RunConfig], split: str
 ) -> Score:
-    """Ours with the published number, which does not belong to searched settings."""
-    paper = None if contender.searched else published(configs[0], split)
+    """The score with the published one; searched settings have none."""
+    paper = None if contender.is_searched else published(configs[0], split)
     return replace(score(finished, configs, split), published=paper)
 
 
-def _standing(means: dict[str, float]) -> list[str]:
-    """CaNet's rank among the methods that have a score, the best of the others, and its lead.
+def _lead_cells(means: dict[str, float]) -> list[str]:
+    """Rank of CaNet, the best other methods, and the lead of CaNet in percentage points.
 
-    Scores that read alike are tied: they share a rank, and the best others are all named.
+    `means` has the score of each method in percent. Scores with the same text are tied: they share
+    a rank.
     """
     valid = {name: value for name, value in means.items() if not math.isnan(value)}
-    ours = valid.pop(method_label(OURS), None)
-    if ours is None or not valid:
+    canet = valid.pop(method_label(CANET), None)
+    if canet is None or not valid:
         return [GAP, GAP, GAP]
     shown = {name: round(value, 2) for name, value in valid.items()}
     best = max(shown.values())
-    rank = f"{1 + sum(value > round(ours, 2) for value in shown.values())} of {len(shown) + 1}"
-    tied = ", tied" if round(ours, 2) in shown.values() else ""
+    rank = f"{1 + sum(value > round(canet, 2) for value in shown.values())} of {len(shown) + 1}"
+    tied = ", tied" if round(canet, 2) in shown.values() else ""
     names = ", ".join(name for name, value in shown.items() if value == best)
-    return [rank + tied, names, f"{ours - max(valid.values()):+.2f}"]
+    return [rank + tied, names, f"{canet - max(valid.values()):+.2f}"]
 
 
 class Table1(PublishedComparison):
@@ -120,29 +125,29 @@ class Table1(PublishedComparison):
 
 
 class Table2(PublishedComparison):
-    """Arxiv and Twitch: three OOD sets and ID; FR scored twice."""
+    """Arxiv and Twitch: three OOD sets and ID; FR is scored twice."""
 
     name = "table2"
     title = "Table 2"
     tasks = TABLES["Table 2"]
     quick_tasks = ("twitch",)
 
-    def score_again(self, finished: Finished, device: str) -> None:
-        places = finished.places(c for c in self.configs() if c.task == SHIFTED_FR.task)
-        write_missing(places, device, self.scope.data_root)
+    def add_measurements(self, finished: FinishedRuns, device: str) -> None:
+        run_folders = finished.folders(c for c in self.configs() if c.task == SHIFTED_FR.task)
+        add_missing_scores(run_folders, device, self.scope.data_root)
 
     def remarks(self) -> list[str]:
         lines = []
-        if any(subject.task == SHIFTED_FR.task for subject in self.subjects):
+        if any(spec.task == SHIFTED_FR.task for spec in self.specs):
             lines.append(
-                "FR is scored twice: with every label at its user, which is the result, and with "
-                "labels shifted by the two repeated rows of its file, for the comparison with the "
-                "published column alone."
+                "FR is scored twice. The result uses the correct labels. FR, labels shifted uses "
+                "labels that are shifted by the two repeated rows of its file; it serves only the "
+                "comparison with the published column."
             )
-        if any(subject[:2] == ("arxiv", "original") for subject in self.subjects):
-            gcn, gat = (ARXIV_LEAD[backbone] for backbone in PAPER_BACKBONES)
+        if any(spec[:2] == ("arxiv", "original") for spec in self.specs):
+            gcn, gat = (percent(ARXIV_LEAD[backbone]) for backbone in PAPER_BACKBONES)
             lines.append(
-                f"The paper's text puts CaNet {gcn} % (GCN) and {gat} % (GAT) above the runner-up "
-                "on arxiv 2018-2020."
+                f"According to the text of the paper, CaNet is {gcn:.4g} % (GCN) and {gat:.4g} % "
+                "(GAT) better than the second best method on arxiv 2018-2020."
             )
         return lines

@@ -1,4 +1,4 @@
-"""Methods compared with each other, and CaNet once more with searched settings, as they have."""
+"""The methods of a comparison: each with its preset, and CaNet also with searched settings."""
 
 from __future__ import annotations
 
@@ -8,67 +8,69 @@ from typing import NamedTuple
 
 from canet.paper.experiment import Experiment
 from canet.paper.published import PAPER_BACKBONES, PAPER_METHODS
-from canet.paper.scope import Repeat, Subject
+from canet.paper.scope import Repeat, TaskSpec
 from canet.presets import searched
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE, method_label
 from canet.store import RunConfig
 
-OURS = "canet"
+CANET = "canet"
 
 
 class Contender(NamedTuple):
     """A method with its preset, or CaNet with searched settings."""
 
     method: str
-    searched: bool = False
+    is_searched: bool = False
 
     @property
     def label(self) -> str:
-        return SEARCHED_LABEL if self.searched else method_label(self.method)
+        return SEARCHED_LABEL if self.is_searched else method_label(self.method)
 
 
 class ContenderTable(Experiment):
-    """A row for every contender and backbone."""
+    """An experiment with a row for each contender and backbone."""
 
     methods = PAPER_METHODS
 
     def configs(self) -> list[RunConfig]:
         return [
             config
-            for subject in self.subjects
+            for spec in self.specs
             for backbone in PAPER_BACKBONES
             for contender in self.contenders(backbone)
-            for config in self.jobs(subject, contender, backbone)
+            for config in self.jobs(spec, contender, backbone)
         ]
 
     def contenders(self, backbone: str) -> list[Contender]:
-        """Every method; after CaNet the searched one, unless quick or nowhere searched."""
-        found = any(searched(subject.task, OURS, backbone) for subject in self.subjects)
+        """All methods; CaNet with searched settings follows CaNet, except in a quick version."""
+        found = any(searched(spec.task, CANET, backbone) for spec in self.specs)
         contenders = [Contender(method) for method in self.chosen_methods]
-        if found and OURS in self.chosen_methods and not self.scope.quick:
-            contenders.insert(self.chosen_methods.index(OURS) + 1, Contender(OURS, searched=True))
+        if found and CANET in self.chosen_methods and not self.scope.quick:
+            contenders.insert(
+                self.chosen_methods.index(CANET) + 1, Contender(CANET, is_searched=True)
+            )
         return contenders
 
-    def repeats(self, subject: Subject, contender: Contender) -> list[Repeat]:
-        """Every repeat that a table needs."""
-        return self.scope.repeats(subject)
+    def repeats(self, spec: TaskSpec, contender: Contender) -> list[Repeat]:
+        """The repeats that the tables need."""
+        return self.scope.repeats(spec)
 
     def jobs(
         self,
-        subject: Subject,
+        spec: TaskSpec,
         contender: Contender,
         backbone: str,
         repeats: Sequence[Repeat] | None = None,
     ) -> list[RunConfig]:
-        """Some or all runs of a contender; none on a subject without the search that it needs."""
+        """Runs of a contender; none if it needs a search and the task has none."""
         method = contender.method
-        found = searched(subject.task, method, backbone) if contender.searched else None
-        if contender.searched and found is None:
+        found = searched(spec.task, method, backbone) if contender.is_searched else None
+        if contender.is_searched and found is None:
             return []
-        repeats = self.repeats(subject, contender) if repeats is None else repeats
+        repeats = self.repeats(spec, contender) if repeats is None else repeats
         changes = asdict(found) if found else {}
-        return [self.scope.job(subject, method, backbone, r, changes=changes) for r in repeats]
+        return [self.scope.job(spec, method, backbone, r, changes=changes) for r in repeats]
 
-    def notes(self, subjects: Sequence[Subject] | None = None) -> list[str]:
-        twice = any(contender.searched for b in PAPER_BACKBONES for contender in self.contenders(b))
-        return [*super().notes(subjects), *([SEARCHED_NOTE] if twice else [])]
+    def notes(self, specs: Sequence[TaskSpec] | None = None) -> list[str]:
+        has_searched = any(c.is_searched for b in PAPER_BACKBONES for c in self.contenders(b))
+        return [*super().notes(specs), *([SEARCHED_NOTE] if has_searched else [])]

@@ -1,4 +1,4 @@
-"""The shape of an experiment: its jobs, and the tables and figures that are made of them."""
+"""Base class of an experiment: its jobs, tables and figures."""
 
 from __future__ import annotations
 
@@ -7,102 +7,103 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from canet.paper.finished import Finished
+from canet.paper.finished_runs import FinishedRuns
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import Scope, Subject
+from canet.paper.scope import Scope, TaskSpec
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 
 
 class Experiment(ABC):
-    """One table or figure of the paper, for a scope."""
+    """One table or figure of the paper, restricted to a scope."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     tasks: ClassVar[tuple[str, ...]]
     quick_tasks: ClassVar[tuple[str, ...]]
     methods: ClassVar[tuple[str, ...]] = ()
-    """Methods that it compares; none where it is about CaNet alone."""
+    """Methods to compare; empty if the experiment uses only CaNet."""
     quick_methods: ClassVar[tuple[str, ...]] = ("erm", "irm", "canet")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.subjects = scope.subjects(self.tasks, self.quick_tasks)
+        self.specs = scope.specs(self.tasks, self.quick_tasks)
         self.chosen_methods = scope.methods or (self.quick_methods if scope.quick else self.methods)
 
     @property
     def backbones(self) -> tuple[str, ...]:
-        """Those of the paper; of a quick version the first alone."""
+        """The backbones of the paper; a quick version uses only the first."""
         return PAPER_BACKBONES[:1] if self.scope.quick else PAPER_BACKBONES
 
     @abstractmethod
     def configs(self) -> list[RunConfig]:
-        """Every job that the tables and figures need."""
+        """All jobs that the tables and figures need."""
 
-    def score_again(self, finished: Finished, device: str) -> None:  # noqa: B027
-        """Compute what the runs do not score themselves, once, and add it to their folders."""
+    def add_measurements(self, finished: FinishedRuns, device: str) -> None:  # noqa: B027
+        """Compute measurements that training does not make, and add them to the run folders."""
 
     @abstractmethod
-    def tables(self, finished: Finished) -> list[Table]:
-        """The tables, the headline first, made from run folders only."""
+    def tables(self, finished: FinishedRuns) -> list[Table]:
+        """The tables, the main table first, made from run folders only."""
 
-    def draw(self, finished: Finished, folder: Path) -> None:  # noqa: B027
-        """Write the figures, if there are any, made from run folders only."""
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:  # noqa: B027
+        """Write the figures, made from run folders only."""
 
-    def runs(self, subject: Subject, method: str, backbone: str, **options: Any) -> list[RunConfig]:
+    def runs(self, spec: TaskSpec, method: str, backbone: str, **options: Any) -> list[RunConfig]:
         """A job for each repeat, with the options of `Scope.job`."""
-        repeats = self.scope.repeats(subject)
-        return [self.scope.job(subject, method, backbone, repeat, **options) for repeat in repeats]
+        repeats = self.scope.repeats(spec)
+        return [self.scope.job(spec, method, backbone, repeat, **options) for repeat in repeats]
 
     def table(
         self,
         part: str,
-        about: str,
+        subtitle: str,
         columns: Sequence[str],
         rows: Sequence[Sequence[Cell]],
         notes: Sequence[str],
     ) -> Table:
-        """A table of this experiment; `part` is empty for the headline."""
-        quick = " (quick version, no result)" if self.scope.quick else ""
-        return Table(self.file_name(part), f"{self.title}: {about}{quick}", columns, rows, notes)
+        """A table of this experiment; `part` is empty for the main table."""
+        quick = " (quick version, not a result)" if self.scope.quick else ""
+        return Table(self.file_name(part), f"{self.title}: {subtitle}{quick}", columns, rows, notes)
 
     def file_name(self, part: str = "") -> str:
-        """Name of a table or figure; those of a quick version never replace the others."""
+        """File name of a table or figure; that of a quick version ends in `-quick`."""
         parts = [self.name, part, "quick" if self.scope.quick else ""]
         return "-".join(word for word in parts if word)
 
-    def notes(self, subjects: Sequence[Subject] | None = None) -> list[str]:
-        """What every table says of its runs: all, or those of some subjects."""
-        shown = self.subjects if subjects is None else subjects
+    def notes(self, specs: Sequence[TaskSpec] | None = None) -> list[str]:
+        """Notes about the runs on all tasks, or on some of them."""
+        shown = self.specs if specs is None else specs
         epochs = sorted({config.settings["epochs"] for config in self.configs()})
         lines = [
-            f"{' or '.join(map(str, epochs))} epochs, epoch selected by best validation, "
+            f"{' or '.join(map(str, epochs))} epochs; epoch selected by best validation; "
             "scores in percent, mean ± standard deviation."
         ]
         lines += [
-            f"{subject.label}: {subject.metric}, {len(self.scope.repeats(subject))} "
-            f"{subject.spread_over}."
-            for subject in shown
+            f"{spec.label}: {spec.metric}, {len(self.scope.repeats(spec))} {spec.spread_over}."
+            for spec in shown
         ]
-        if any(subject.features == "structural" for subject in shown):
-            lines.append("Structural features are computed from the graph alone: not the paper's.")
+        if any(spec.features == "structural" for spec in shown):
+            lines.append(
+                "Structural features are computed from the graph only; the paper does not use them."
+            )
         return lines
 
 
-def score(finished: Finished, configs: Sequence[RunConfig], split: str) -> Score:
-    """Our scores of some runs, with no published number."""
+def score(finished: FinishedRuns, configs: Sequence[RunConfig], split: str) -> Score:
+    """Score of some runs, without the published score."""
     return Score(finished.scores(configs, split), len(configs))
 
 
 def difference(
-    finished: Finished, ours: Sequence[RunConfig], base: Sequence[RunConfig], split: str
+    finished: FinishedRuns, configs: Sequence[RunConfig], baseline: Sequence[RunConfig], split: str
 ) -> Score:
-    """How far runs are above others, pair by pair; pairs with an unfinished run are left out."""
+    """Paired difference of runs and baseline runs; pairs with an unfinished run are left out."""
     values = [
-        mine - others
-        for run, other in zip(ours, base, strict=True)
-        for mine in finished.scores([run], split)
-        for others in finished.scores([other], split)
+        score - baseline_score
+        for config, other in zip(configs, baseline, strict=True)
+        for score in finished.scores([config], split)
+        for baseline_score in finished.scores([other], split)
     ]
-    return Score(values, len(ours))
+    return Score(values, len(configs))

@@ -1,4 +1,4 @@
-"""The report as the paper's readers want it: published numbers beside ours."""
+"""The report with the published scores of the paper."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from canet.store import RunConfig
 
 
 def write_report(out: Path, target: Path) -> None:
-    """`canet.report.write_report` with the paper's numbers, presets and extra test sets."""
+    """`canet.report.write_report` with published scores, presets and extra test sets."""
     report.write_report(out, target, CONTEXT)
 
 
 def _preset(config: RunConfig) -> dict[str, Any] | None:
-    """None for a method that is not in the package."""
+    """The preset of such a run; None for a method that is not in the package."""
     if config.method not in METHODS:
         return None
     return asdict(presets.preset(config.task, config.method, config.backbone))

@@ -1,8 +1,8 @@
-"""The numbers of the paper, as data in `published.json`.
+"""The scores that the paper reports, read from `published.json`.
 
 Tables 1 and 2 of "Graph Out-of-Distribution Generalization via Causal Intervention" (WWW '24): mean
-and standard deviation over five runs on one draw of the data, in percent. The figures of the paper
-(Elliptic, ablation, sensitivity) come with no numbers but the leads that its text names.
+and standard deviation over five runs on one draw of the data, between 0 and 1. The figures of the
+paper (Elliptic, ablation, sensitivity) have no numbers; its text states some leads.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from canet.util.files import read_json
 _CONTENT: dict[str, Any] = read_json(Path(__file__).with_name("published.json"))
 
 PAPER_NAMES: dict[str, str] = _CONTENT["methods"]
-"""The paper's name of a method → ours, in the order of the tables."""
+"""Name of a method in the paper → name in this package, in the order of the tables."""
 
 PAPER_METHODS = tuple(PAPER_NAMES.values())
 PAPER_BACKBONES: tuple[str, ...] = tuple(_CONTENT["backbones"])
 
 TABLES = {table: tuple(tasks) for table, tasks in _CONTENT["tables"].items()}
-"""A table of the paper → its tasks."""
+"""Table of the paper → its tasks."""
 
 SPURIOUS = (OOD_MEAN, "test_id")
 _TASKS = {
@@ -33,23 +33,23 @@ _TASKS = {
     for task, numbers in tasks.items()
 }
 COLUMNS = {task: tuple(numbers["splits"]) for task, numbers in _TASKS.items()}
-"""A task → the scores that its columns show: OOD 1, 2, 3 in the paper's words, or OOD, then ID.
+"""Task → scores in its columns: OOD (in the paper OOD 1, 2, 3), then ID.
 
-Twitch's second column belongs to an extra test set, FR with shifted labels.
+The second column of Twitch is an extra test set, FR with shifted labels.
 """
 
 ARXIV_LEAD: dict[str, float] = _CONTENT["leads"]["arxiv"]
-"""Percent by which the paper's text puts CaNet above the runner-up on Arxiv's last period."""
+"""Relative lead of CaNet over the second best method on Arxiv 2018-2020, from the paper's text."""
 
 ELLIPTIC_LEAD: float = _CONTENT["leads"]["elliptic"]
-"""Percent by which, on average, the paper's text puts CaNet above the runner-ups on Elliptic."""
+"""Mean relative lead of CaNet over the second best method on Elliptic, from the paper's text."""
 
 
 def published(config: RunConfig, split: str) -> Published | None:
-    """What the paper says of such a run's score; None if nothing.
+    """The published score of such a run; None if the paper has none.
 
-    `split` is a name in result.json or of an extra test set, or `ood`. There is no number for a run
-    on other features (structural, without spurious columns) or under another protocol.
+    `split` is a name in result.json or of an extra test set, or `ood`. Runs with other features
+    (structural, without spurious columns) or another protocol have no published score.
     """
     if (config.features, config.protocol, config.inductive) != ("original", "paper", False):
         return None

@@ -1,4 +1,4 @@
-"""What of an experiment to run: which tasks with which features, methods, draws and epochs."""
+"""The part of an experiment to run: tasks and features, methods, draws and epochs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from canet.settings import override
 from canet.store import RunConfig
 
 REPEATS, QUICK_REPEATS = 5, 2
-STAND_IN = "synthetic"
+REPLACEMENT_TASK = "synthetic"
 
 
 class Repeat(NamedTuple):
-    """Seed of the data and seed of the run."""
+    """Data seed and seed of a run."""
 
     data_seed: int
     seed: int
 
 
-class Subject(NamedTuple):
-    """A task as it is run: with which features, and how tables call it."""
+class TaskSpec(NamedTuple):
+    """A task with its features, and its label in tables."""
 
     task: str
     features: str
@@ -37,7 +37,7 @@ class Subject(NamedTuple):
 
     @property
     def spread_over(self) -> str:
-        return "runs on one split" if DATASETS[self.task].one_split else "draws of the data"
+        return "runs on one split" if DATASETS[self.task].has_single_split else "draws of the data"
 
     @property
     def metric(self) -> str:
@@ -45,57 +45,62 @@ class Subject(NamedTuple):
 
     @property
     def ood_sets(self) -> tuple[str, ...]:
-        """The names of its OOD scores in result.json."""
+        """Names of the OOD scores in result.json."""
         return DATASETS[self.task].ood_sets
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """`paper`, and `disjoint` for a task with spurious features."""
+        """`paper`; also `disjoint` for a task with spurious columns."""
         return tuple(name for name in DATASETS[self.task].protocols if name in PROTOCOLS)
 
     @property
     def is_spurious(self) -> bool:
-        """Whether its shift is made of spurious columns."""
+        """Whether the shift is caused by spurious columns."""
         return len(self.protocols) > 1
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The part of an experiment that a user asks for."""
+    """The part of an experiment that the user selected."""
 
-    quick: bool = False  # few tasks, methods, repeats and epochs, for trying out
-    methods: tuple[str, ...] = ()  # none for those of the paper
-    tasks: tuple[str, ...] = ()  # none for all of the experiment
+    quick: bool = False  # few tasks, methods, repeats and epochs, as a test
+    methods: tuple[str, ...] = ()  # empty for those of the paper
+    tasks: tuple[str, ...] = ()  # empty for all of the experiment
     data_root: Path | None = None  # folder with raw data, as in `load_task`
-    available_features: frozenset[tuple[str, str]] = frozenset()  # tasks of finished runs
+    available_features: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # task and features of finished runs
 
     def check(self) -> None:
-        """Refuse names of methods and tasks that do not exist."""
+        """Reject unknown names of methods and tasks."""
         for method in self.methods:
             get_method(method)
         for task in self.tasks:
             check_name("task", task, DATASETS)
 
-    def subjects(self, tasks: Sequence[str], quick_tasks: Sequence[str]) -> list[Subject]:
-        """The tasks to run: with structural features, or another in their place, where need be."""
+    def specs(self, tasks: Sequence[str], quick_tasks: Sequence[str]) -> list[TaskSpec]:
+        """The tasks to run; structural features or another task replace missing files."""
         wanted = [task for task in tasks if not self.tasks or task in self.tasks]
         if not self.quick:
-            return [self._subject(task) for task in wanted]
+            return [self._spec(task) for task in wanted]
         short = wanted if self.tasks else [task for task in wanted if task in quick_tasks]
         here = [task for task in short if self._files(task) != "absent"]
         if short and not here:
-            return [Subject(STAND_IN, "original", f"{STAND_IN} in place of {short[0]}")]
-        return [self._subject(task) for task in here]
+            return [
+                TaskSpec(REPLACEMENT_TASK, "original", f"{REPLACEMENT_TASK} in place of {short[0]}")
+            ]
+        return [self._spec(task) for task in here]
 
-    def _subject(self, task: str) -> Subject:
+    def _spec(self, task: str) -> TaskSpec:
         if self._files(task) == "structural":
-            return Subject(task, "structural", f"{task} (structural features)")
-        return Subject(task, "original", task)
+            return TaskSpec(task, "structural", f"{task} (structural features)")
+        return TaskSpec(task, "original", task)
 
     def _files(self, task: str) -> str:
-        """Whether a task can be run with its `original` features, or `structural` ones, or neither.
+        """The features that a task can be run with: `original`, `structural` or `absent`.
 
-        Without files, finished runs decide. `absent` files are downloaded by a full run.
+        If files are missing, the features of finished runs are used. A full run downloads absent
+        files.
         """
         states = [file.state for file in file_status(task, self.data_root)]
         if "missing" not in states:
@@ -106,18 +111,20 @@ class Scope:
         some = any(state != "missing" for state in states)
         return "structural" if some and "structural" in DATASETS[task].features else "absent"
 
-    def repeats(self, subject: Subject) -> list[Repeat]:
-        """The repeats that a score is averaged over: draws of the data, or runs on one split."""
-        runs = self.reruns(subject)
-        return runs if DATASETS[subject.task].one_split else [Repeat(seed, 0) for _, seed in runs]
+    def repeats(self, spec: TaskSpec) -> list[Repeat]:
+        """The repeats of a score: draws of the data, or runs if the task has one split."""
+        runs = self.repeats_on_first_draw(spec)
+        return (
+            runs if DATASETS[spec.task].has_single_split else [Repeat(seed, 0) for _, seed in runs]
+        )
 
-    def reruns(self, subject: Subject) -> list[Repeat]:
-        """Runs on draw 0 that differ in their initialisation alone, as the paper's do."""
+    def repeats_on_first_draw(self, spec: TaskSpec) -> list[Repeat]:
+        """Runs with data seed 0 that differ only in their initialisation, as in the paper."""
         return [Repeat(0, number) for number in range(QUICK_REPEATS if self.quick else REPEATS)]
 
     def job(
         self,
-        subject: Subject,
+        spec: TaskSpec,
         method: str,
         backbone: str,
         repeat: Repeat,
@@ -127,16 +134,16 @@ class Scope:
         changes: Mapping[str, Any] | None = None,
         generator: str = "shared",
     ) -> RunConfig:
-        """One run with the settings of the preset but for `changes`."""
+        """One run with the settings of the preset, except `changes`."""
         changed = dict(changes or {})
         if self.quick:
-            changed["epochs"] = DATASETS[subject.task].quick_epochs
-        settings = _settings(subject.task, method, backbone, tuple(changed.items()))
+            changed["epochs"] = DATASETS[spec.task].quick_epochs
+        settings = _settings(spec.task, method, backbone, tuple(changed.items()))
         return RunConfig(
-            task=subject.task,
+            task=spec.task,
             protocol=protocol,
             data_seed=repeat.data_seed,
-            features=features or subject.features,
+            features=features or spec.features,
             inductive=False,
             method=method,
             backbone=backbone,
@@ -151,7 +158,7 @@ class Scope:
 def _settings(
     task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
-    """Settings of a preset with some changed, computed once for all jobs that share them."""
+    """Settings of a preset with changes, cached because many jobs share them."""
     return asdict(override(preset(task, method, backbone), dict(changes)))
 
 

@@ -1,4 +1,4 @@
-"""The sensitivity figures: OOD scores over the number of environments K and the temperature τ."""
+"""The sensitivity figures: OOD scores for several K (environments) and τ (temperature)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
-from canet.paper.finished import Finished
-from canet.paper.scope import Subject, split_label
+from canet.paper.finished_runs import FinishedRuns
+from canet.paper.scope import TaskSpec, split_label
 from canet.report.figures import (
     MARKERS,
     Style,
@@ -24,12 +24,12 @@ from canet.report.tables import Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 
-LINES = 3
-"""A panel has so many OOD sets at most."""
+MAX_LINES = 3
+"""Maximal number of OOD sets in a panel."""
 
 
 class Sweep(NamedTuple):
-    """A setting and the values it takes."""
+    """A setting and its values."""
 
     symbol: str
     setting: str
@@ -41,11 +41,11 @@ SWEEPS = (
     Sweep("K", "num_environments", (2, 3, 4, 5, 6, 7), (2, 4, 7)),
     Sweep("τ", "tau", (0.5, 1.0, 2.0, 3.0, 5.0, 10.0), (0.5, 1.0, 10.0)),
 )
-"""K as in the paper, which gives 1, 3, 5, 10 as search space of τ and speaks of smaller ones."""
+"""K as in the paper. For τ the paper has no range, only the search space 1, 3, 5, 10."""
 
 
 class Sensitivity(Experiment):
-    """CaNet with one setting moved and the others as published."""
+    """CaNet with one setting varied and the others as published."""
 
     name = "sensitivity"
     title = "Sensitivity"
@@ -55,17 +55,17 @@ class Sensitivity(Experiment):
     def configs(self) -> list[RunConfig]:
         return [
             config
-            for subject in self.subjects
+            for spec in self.specs
             for case in self._cases()
-            for config in self._jobs(subject, *case)
+            for config in self._jobs(spec, *case)
         ]
 
-    def tables(self, finished: Finished) -> list[Table]:
-        return [self._table(finished, subject) for subject in self.subjects]
+    def tables(self, finished: FinishedRuns) -> list[Table]:
+        return [self._table(finished, spec) for spec in self.specs]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
-        for subject in self.subjects:
-            self._draw(finished, subject, folder)
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
+        for spec in self.specs:
+            self._draw(finished, spec, folder)
 
     def _cases(self) -> list[tuple[str, Sweep, float]]:
         return [
@@ -75,30 +75,30 @@ class Sensitivity(Experiment):
     def _values(self, sweep: Sweep) -> tuple[float, ...]:
         return sweep.quick_values if self.scope.quick else sweep.values
 
-    def _jobs(self, subject: Subject, backbone: str, sweep: Sweep, value: float) -> list[RunConfig]:
-        return self.runs(subject, "canet", backbone, changes={sweep.setting: value})
+    def _jobs(self, spec: TaskSpec, backbone: str, sweep: Sweep, value: float) -> list[RunConfig]:
+        return self.runs(spec, "canet", backbone, changes={sweep.setting: value})
 
-    def _table(self, finished: Finished, subject: Subject) -> Table:
-        splits = [*subject.ood_sets, OOD_MEAN, "test_id"]
+    def _table(self, finished: FinishedRuns, spec: TaskSpec) -> Table:
+        splits = [*spec.ood_sets, OOD_MEAN, "test_id"]
         rows = [
             [backbone_label(backbone), f"{sweep.symbol} = {value:g}"]
-            + [score(finished, self._jobs(subject, backbone, sweep, value), s) for s in splits]
+            + [score(finished, self._jobs(spec, backbone, sweep, value), s) for s in splits]
             for backbone, sweep, value in self._cases()
         ]
         heads = ["OOD mean" if split == OOD_MEAN else split_label(split) for split in splits]
-        columns, about = ["backbone", "setting", *heads], f"CaNet on {subject.label}"
-        return self.table(subject.task, about, columns, rows, self.notes())
+        columns, subtitle = ["backbone", "setting", *heads], f"CaNet on {spec.label}"
+        return self.table(spec.task, subtitle, columns, rows, self.notes())
 
-    def _draw(self, finished: Finished, subject: Subject, folder: Path) -> None:
+    def _draw(self, finished: FinishedRuns, spec: TaskSpec, folder: Path) -> None:
         backbones = self.backbones
-        colours = shades(METHODS["canet"].colour.light, LINES)
+        colours = shades(METHODS["canet"].colour.light, MAX_LINES)
         figure = new_figure(len(backbones), 2, 5.0, 3.2)
         panels = figure.subplots(len(backbones), 2, sharey="row", squeeze=False)
         for row, backbone in zip(panels, backbones, strict=True):
             for axes, sweep in zip(row, SWEEPS, strict=True):
                 values = self._values(sweep)
-                for i, split in enumerate(subject.ood_sets[:LINES]):
-                    jobs = [self._jobs(subject, backbone, sweep, value) for value in values]
+                for i, split in enumerate(spec.ood_sets[:MAX_LINES]):
+                    jobs = [self._jobs(spec, backbone, sweep, value) for value in values]
                     scores = [finished.scores(some, split) for some in jobs]
                     style = Style(colours[i], MARKERS[i])
                     draw_band(axes, values, scores, style, split_label(split))
@@ -106,9 +106,9 @@ class Sensitivity(Experiment):
                     axes.set_xscale("log")
                 axes.set_xticks(values, [f"{value:g}" for value in values])
                 axes.minorticks_off()
-                title = f"CaNet-{backbone_label(backbone)}, {subject.label}"
+                title = f"CaNet-{backbone_label(backbone)}, {spec.label}"
                 tidy(axes, title if sweep is SWEEPS[0] else "", sweep.symbol)
-            row[0].set_ylabel(f"{subject.metric} %")
+            row[0].set_ylabel(f"{spec.metric} %")
         share_legend(figure, panels[0][0], "outside right center")
         figure.supxlabel("lines: means; bands: one standard deviation", fontsize="medium")
-        save_figure(figure, folder, self.file_name(subject.task))
+        save_figure(figure, folder, self.file_name(spec.task))

@@ -1,4 +1,4 @@
-"""The weights of the branches: heat maps, and a number for how different the branches are."""
+"""The weights of the branches: heat maps, and measures of how different the branches are."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from canet.methods import get_method
 from canet.paper.experiment import Experiment
-from canet.paper.finished import Finished
+from canet.paper.finished_runs import FinishedRuns
 from canet.paper.published import PAPER_BACKBONES
-from canet.paper.scope import Subject
+from canet.paper.scope import TaskSpec
 from canet.report.figures import new_figure, save_figure
 from canet.report.labels import backbone_label
 from canet.report.score import Score
@@ -27,9 +27,9 @@ from canet.util.torch_state import seeded
 
 LAYERS = ("first layer", "last layer")
 WHEN = ("trained", "at the start")
-MEASURES, DRAWN = "branches.json", "branches.safetensors"
-"""Files added to a run: how different its branches are, and the weights that are drawn."""
-MEASURED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+MEASURES_FILE, WEIGHTS_FILE = "branches.json", "branches.safetensors"
+"""Files added to a run folder: measures of the branches, and the weights of the heat map."""
+MEASURES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cosine similarity": lambda a, b: F.cosine_similarity(a, b, dim=0),
     "relative distance": lambda a, b: (a - b).norm() / (a.norm() * b.norm()).sqrt(),
 }
@@ -46,75 +46,81 @@ class Weights(Experiment):
     def configs(self) -> list[RunConfig]:
         return [config for _, _, jobs in self._cases() for config in jobs]
 
-    def score_again(self, finished: Finished, device: str) -> None:
+    def add_measurements(self, finished: FinishedRuns, device: str) -> None:
         for _, _, jobs in self._cases():
-            places = finished.places(jobs)
-            for place in places:
-                if not (place.path / MEASURES).exists():
-                    place.add_json(MEASURES, measures(place))
-            for place in places[:1]:
-                if not (place.path / DRAWN).exists():
-                    tensors = dict(zip(LAYERS, branch_weights(place), strict=True))
-                    place.add_tensors(DRAWN, tensors)
+            run_folders = finished.folders(jobs)
+            for run_folder in run_folders:
+                if not (run_folder.path / MEASURES_FILE).exists():
+                    run_folder.add_json(MEASURES_FILE, measures(run_folder))
+            for run_folder in run_folders[:1]:
+                if not (run_folder.path / WEIGHTS_FILE).exists():
+                    tensors = dict(zip(LAYERS, branch_weights(run_folder), strict=True))
+                    run_folder.add_tensors(WEIGHTS_FILE, tensors)
 
-    def tables(self, finished: Finished) -> list[Table]:
+    def tables(self, finished: FinishedRuns) -> list[Table]:
         rows: list[list[Cell]] = []
-        for subject, backbone, jobs in self._cases():
-            found = [place.read_json(MEASURES) for place in finished.places(jobs)]
+        for spec, backbone, jobs in self._cases():
+            found = [run.read_json(MEASURES_FILE) for run in finished.folders(jobs)]
             for layer in LAYERS:
                 scores = [
-                    Score([measured[name][when][layer] for measured in found], len(jobs), digits=3)
-                    for name in MEASURED
+                    Score(
+                        [measured[name][when][layer] for measured in found],
+                        len(jobs),
+                        digits=3,
+                        is_share=False,
+                    )
+                    for name in MEASURES
                     for when in WHEN
                 ]
-                rows.append([subject.label, backbone_label(backbone), layer, *scores])
+                rows.append([spec.label, backbone_label(backbone), layer, *scores])
         columns = ["task", "backbone", "layer", "cosine similarity", "at the start"]
         columns += ["relative distance", "at the start"]
         notes = [
-            "How different the W_D of the branches are: cosine similarity and Frobenius distance "
-            "‖W_i − W_j‖ / √(‖W_i‖ ‖W_j‖), mean over the pairs of branches, mean ± standard "
-            "deviation over runs. Branches that are alike have 1 and 0; unrelated ones 0 and √2 ≈ "
-            "1.414. The yardstick is the same runs before the first step."
+            "Cosine similarity and relative Frobenius distance ‖W_i − W_j‖ / √(‖W_i‖ ‖W_j‖) of the "
+            "branch weights W_D: mean over the pairs of branches, then mean ± standard deviation "
+            "over runs. Equal branches have 1 and 0, unrelated branches 0 and √2 ≈ 1.414. At the "
+            "start: the same runs before the first training step."
         ]
         return [self.table("", "how different the branches are", columns, rows, notes)]
 
-    def draw(self, finished: Finished, folder: Path) -> None:
-        for subject, backbone, jobs in self._cases():
-            for place in finished.places(jobs[:1]):
-                name = self.file_name(f"{subject.task}-{backbone}")
-                title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {subject.label}"
-                tensors = place.read_tensors(DRAWN)
+    def draw(self, finished: FinishedRuns, folder: Path) -> None:
+        for spec, backbone, jobs in self._cases():
+            for run_folder in finished.folders(jobs[:1]):
+                name = self.file_name(f"{spec.task}-{backbone}")
+                title = f"$W_D$ of CaNet-{backbone_label(backbone)} on {spec.label}"
+                tensors = run_folder.read_tensors(WEIGHTS_FILE)
                 draw_weights([tensors[layer] for layer in LAYERS], title, folder, name)
 
-    def _cases(self) -> list[tuple[Subject, str, list[RunConfig]]]:
-        """A task, a backbone and the runs of CaNet with them."""
+    def _cases(self) -> list[tuple[TaskSpec, str, list[RunConfig]]]:
+        """Each task and backbone with its runs of CaNet."""
         return [
-            (subject, backbone, self.runs(subject, "canet", backbone))
-            for subject in self.subjects
+            (spec, backbone, self.runs(spec, "canet", backbone))
+            for spec in self.specs
             for backbone in PAPER_BACKBONES
         ]
 
 
-def measures(place: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
-    """Measure → trained or at the start → layer → how different the branches are."""
-    weights = dict(zip(WHEN, (branch_weights(place), branch_weights_at_start(place)), strict=True))
+def measures(folder: RunFolder) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure → trained or at the start → layer → mean over the pairs of branches."""
+    layers_of = branch_weights(folder), branch_weights_at_start(folder)
+    weights = dict(zip(WHEN, layers_of, strict=True))
     return {
         name: {
             when: {layer: over_pairs(w, name) for layer, w in zip(LAYERS, layers, strict=True)}
             for when, layers in weights.items()
         }
-        for name in MEASURED
+        for name in MEASURES
     }
 
 
-def branch_weights(place: RunFolder) -> list[Tensor]:
-    """W_D $[K, H, H]$ of a finished run's first and last layer."""
-    return _first_and_last(place.read_tensors(WEIGHTS))
+def branch_weights(folder: RunFolder) -> list[Tensor]:
+    """W_D $[K, H, H]$ of the first and the last layer of a finished run."""
+    return _first_and_last(folder.read_tensors(WEIGHTS))
 
 
-def branch_weights_at_start(place: RunFolder) -> list[Tensor]:
-    """The same as the run began with them, drawn again from its seed."""
-    config, trained = place.read_config(), place.read_tensors(WEIGHTS)
+def branch_weights_at_start(folder: RunFolder) -> list[Tensor]:
+    """The initial W_D of the same layers, initialised again from the seed of the run."""
+    config, trained = folder.read_config(), folder.read_tensors(WEIGHTS)
     method = get_method(config.method)
     settings = override(method.settings_type(), config.settings)
     num_features = trained["model.phi_in.weight"].shape[1]
@@ -125,7 +131,7 @@ def branch_weights_at_start(place: RunFolder) -> list[Tensor]:
 
 
 def _first_and_last(tensors: dict[str, Tensor]) -> list[Tensor]:
-    """Convolutions keep W_D above W_S in one matrix; attention has W_D alone."""
+    """W_D of the first and last layer; convolutions store W_D above W_S in one matrix."""
     names = [n for n in tensors if n.startswith("model.branches.") and n.endswith(".weight")]
     names.sort(key=lambda name: int(name.split(".")[2]))
     weights = [tensors[name] for name in (names[0], names[-1])]
@@ -135,11 +141,11 @@ def _first_and_last(tensors: dict[str, Tensor]) -> list[Tensor]:
 def over_pairs(weights: Tensor, name: str) -> float:
     """Mean of a measure over the pairs of branches $[K, H, H]$."""
     pairs = combinations(weights.flatten(1), 2)
-    return float(torch.stack([MEASURED[name](a, b) for a, b in pairs]).mean())
+    return float(torch.stack([MEASURES[name](a, b) for a, b in pairs]).mean())
 
 
 def draw_weights(layers: list[Tensor], title: str, folder: Path, name: str) -> None:
-    """Branches across, first and last layer down, one colour scale for all, white at 0."""
+    """Draw a heat map for each layer (rows) and branch (columns), with one colour scale."""
     limit = float(np.quantile(torch.stack(layers).abs().numpy(), 0.995))
     rows, columns = len(layers), len(layers[0])
     figure = new_figure(rows, columns, 2.5, 2.4)

@@ -1,4 +1,4 @@
-"""The report: run folders → scores → tables, figures and one self-contained HTML page."""
+"""The report: tables, figures and one HTML page from run folders."""
 
 from canet.report.context import ExtraSet, ReportContext
 from canet.report.html import write_report

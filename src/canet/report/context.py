@@ -1,4 +1,4 @@
-"""What a report knows besides the runs: published numbers, presets, searches, extra test sets."""
+"""What a report knows besides the runs: published scores, presets, searches, extra test sets."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from canet.store import RunConfig, RunFolder
 
 @dataclass(frozen=True)
 class ExtraSet:
-    """A test set that runs are scored on after training; it is not part of their result."""
+    """A test set on which runs are scored after training; its score is not in result.json."""
 
-    task: str  # whose runs may have it
-    name: str  # of its score
-    file: str  # in the folder of a run, with the score under that name
-    follows: str  # the split that it is shown after
-    about: str  # what it is, in a word or two
-    note: str  # what a reader of the task's scores must know about it
+    task: str  # task of the runs
+    name: str  # name of the score
+    file: str  # JSON file in the run folder with the score under `name`
+    follows: str  # the split after which a table shows it
+    subtitle: str  # one or two words below the column head
+    note: str  # explanation in the task's section of the report
 
-    def read(self, place: RunFolder) -> dict[str, float]:
-        """The score in percent by its name; nothing where the run has none."""
-        if not (place.path / self.file).exists():
+    def read(self, folder: RunFolder) -> dict[str, float]:
+        """The score by its name; empty if the run does not have it."""
+        if not (folder.path / self.file).exists():
             return {}
-        return {self.name: float(place.read_json(self.file)[self.name])}
+        return {self.name: float(folder.read_json(self.file)[self.name])}
 
 
 @dataclass(frozen=True)
 class ReportContext:
-    """What is known about runs but is not in their folders; nothing by default."""
+    """Knowledge about runs that is not in their folders; empty by default."""
 
     published: Callable[[RunConfig, str], Published | None] = lambda config, split: None
-    """The published number of a run's score on a split."""
+    """The published score of such a run on a split."""
     preset: Callable[[RunConfig], Mapping[str, Any] | None] = lambda config: None
-    """The settings that such a run starts from."""
+    """The preset of such a run."""
     searched: Callable[[RunConfig], bool] = lambda config: False
     """Whether a run has the settings that a search found."""
     extra_sets: Sequence[ExtraSet] = ()

@@ -1,4 +1,4 @@
-"""Learning curves of several contenders → one small chart in SVG coordinates."""
+"""Learning curves of several contenders as one chart in SVG coordinates."""
 
 from __future__ import annotations
 
@@ -10,29 +10,30 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from canet.report.comparison import Contender
+from canet.report.score import percent
 from canet.store.summary import OOD
 
 MAX_POINTS = 80
-WARM_UP = 0.1  # the share of epochs whose low scores do not set the scale
+WARM_UP = 0.1  # share of first epochs that the range of the y axis ignores
 
 
 @dataclass(frozen=True)
 class Line:
-    """One contender's curve: `points` of the mean, `band` around it by one standard deviation.
+    """The curve of one contender: `points` of the mean, `band` of one standard deviation.
 
-    Of many lines, few are `in_focus`: the others are grey and without band until asked for.
+    Lines that are not highlighted are grey and have no band until the reader selects them.
     """
 
     contender: Contender
     points: str
     band: str
     last: float
-    in_focus: bool
+    is_highlighted: bool
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines with their axes: ticks are (position, text), scores go from `lowest` to `highest`."""
+    """Lines with their axes, in percent: ticks are (position, text), y is `lowest` to `highest`."""
 
     width: ClassVar[int] = 280
     height: ClassVar[int] = 190
@@ -50,10 +51,12 @@ class Chart:
 
 
 def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
-    """Curves of the runs that recorded them: of validation, and the mean over the OOD sets."""
+    """Curves of the runs that recorded them: validation, and the mean over the OOD sets."""
     curves: dict[str, list[np.ndarray]] = {"under shift": [], "validation": []}
-    for place in (run.place for run in contender.runs if run.place.has_metrics):
-        history = place.read_metrics()
+    for run in contender.runs:
+        if not run.folder.has_metrics:
+            continue
+        history = run.folder.read_metrics()
         shifted = [curve for name, curve in history.items() if name.startswith(OOD)]
         if shifted:
             curves["under shift"].append(np.mean(np.array(shifted, dtype=float), axis=0))
@@ -63,11 +66,11 @@ def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
 
 
 def draw_chart(
-    curves: Sequence[tuple[Contender, list[np.ndarray]]], quiet: Collection[str] = ()
+    curves: Sequence[tuple[Contender, list[np.ndarray]]], background: Collection[str] = ()
 ) -> Chart | None:
-    """The mean curve of each contender over all its runs; None where no run recorded it.
+    """The mean curve of each contender over its runs; None if no run has curves.
 
-    Those whose label is `quiet` are drawn first, below the others.
+    Contenders with a label in `background` are grey and below the others.
     """
     stacks = [(contender, _statistics(of_runs)) for contender, of_runs in curves if of_runs]
     if not stacks:
@@ -90,18 +93,18 @@ def draw_chart(
     for contender, (centre, deviation) in stacks:
         epoch = np.unique(np.linspace(0, len(centre) - 1, MAX_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
-        places, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
-        upper, lower = _points(places, y(means + spread)), _points(places, y(means - spread))
+        position, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
+        upper, lower = _points(position, y(means + spread)), _points(position, y(means - spread))
         lines.append(
             Line(
                 contender,
-                points=" ".join(_points(places, y(means))),
+                points=" ".join(_points(position, y(means))),
                 band=" ".join(upper + lower[::-1]) if deviation.any() else "",
                 last=float(centre[-1]),
-                in_focus=contender.label not in quiet,
+                is_highlighted=contender.label not in background,
             )
         )
-    lines.sort(key=lambda line: line.in_focus)
+    lines.sort(key=lambda line: line.is_highlighted)
     return Chart(
         lines,
         x_ticks=[(x(epoch), str(epoch)) for epoch in (1, (1 + epochs) // 2, epochs)],
@@ -112,17 +115,17 @@ def draw_chart(
     )
 
 
-def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers, at most one more than `most`, that enclose `low` and `high`."""
-    locator = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
+def nice_ticks(low: float, high: float, max_intervals: int = 5) -> list[float]:
+    """Round numbers that enclose `low` and `high`."""
+    locator = MaxNLocator(max_intervals, steps=[1, 2, 2.5, 5, 10])
     return [round(float(tick), 6) for tick in locator.tick_values(low, max(high, low + 0.1))]
 
 
 def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of a sample at each epoch, over the runs that reached it."""
+    """Mean and sample standard deviation in percent of each epoch over its runs."""
     longest = max(map(len, curves))
     padded = [np.pad(c, (0, longest - len(c)), constant_values=np.nan) for c in curves]
-    stack = np.ma.masked_invalid(np.stack(padded))
+    stack = np.ma.masked_invalid(percent(np.stack(padded)))
     return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
 
 

@@ -1,4 +1,4 @@
-"""What goes into the report besides the runs: figures, tables, failures."""
+"""Figures, tables and failed jobs that the report shows besides the runs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from canet.util.files import read_json, read_regular
 
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 STARTS = {".png": re.compile(rb"\x89PNG\r\n\x1a\n"), ".svg": re.compile(rb"\s*<(\?xml|svg)\b")}
-MAX_BYTES = 2**25  # of a picture
+MAX_BYTES = 2**25  # per picture
 
 
 class Figure(NamedTuple):
-    """A picture with its file as a data URI, so that the page needs no other file."""
+    """A picture as a data URI, so that the page needs no other file."""
 
     title: str
     uri: str
 
 
 class Failure(NamedTuple):
-    """A job that failed, and the last lines it left."""
+    """A failed job, and the last lines of its error."""
 
     name: str
     lines: list[str]
 
 
 def figures(folder: Path) -> list[Figure]:
-    """The pictures of a folder by name; the SVG where one was written in both formats.
+    """The pictures of a folder, sorted by name; SVG is preferred over PNG.
 
-    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. What is not a picture, and links
-    to files outside the folder, are left out with a warning.
+    `ablation-bars-cora.svg` has the title `Ablation: bars cora`. Files that are not pictures, and
+    links to files outside the folder, are left out with a warning.
     """
     paths = {path.stem: path for suffix in TYPES for path in folder.glob(f"*{suffix}")}
     inside = folder.parent.resolve() / folder.name
@@ -57,19 +57,19 @@ def figures(folder: Path) -> list[Figure]:
 
 
 def tables(folder: Path) -> list[Table]:
-    """The tables of a folder by name."""
+    """The tables of a folder, sorted by name."""
     return [Table.read(path) for path in sorted(folder.glob("*.json"))]
 
 
 def failures(out: Path) -> list[Failure]:
-    """The jobs at or below `out` that failed and have not been finished since."""
+    """The failed jobs at or below `out`, except those that a later attempt finished."""
     found = []
     for folder in folders_below(out):
-        place = RunFolder(folder)
-        if not place.finished and (folder / FAILURE).exists():
+        run = RunFolder(folder)
+        if not run.finished and (folder / FAILURE).exists():
             name = folder.relative_to(out).as_posix()
             if (folder / CONFIG).exists():
-                config = place.read_config()
+                config = run.read_config()
                 job = f"{config.task} {config.method}-{config.backbone}, seed {config.seed}"
                 name = f"{job} ({name})"
             found.append(Failure(name, read_json(folder / FAILURE)["lines"]))

@@ -1,4 +1,7 @@
-"""Figures: one style, drawn with matplotlib, written atomically and the same every time."""
+"""Figures of scores in one style, drawn with matplotlib; equal data give equal files.
+
+Scores are between 0 and 1 and are drawn in percent.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
+from canet.report.score import percent
 from canet.util.files import atomic_path
 
 MARKERS = "osD^vPX*p"
-QUIET = "0.8"
-"""The grey of lines that stand behind those a panel is about."""
-LegendPlace = Literal["outside lower center", "outside right center"]
+BACKGROUND_GREY = "0.8"
+"""Colour of lines that are not highlighted."""
+LegendPosition = Literal["outside lower center", "outside right center"]
 DOT: Any = {
     "color": "black",
     "markersize": 3.2,
@@ -30,7 +34,7 @@ METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software"
 
 
 class Style(NamedTuple):
-    """How a line looks, and how opaque the band about it is."""
+    """Style of a line, and opacity of the band around it."""
 
     colour: str
     marker: str = "o"
@@ -40,12 +44,12 @@ class Style(NamedTuple):
 
 
 def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 3.6) -> Figure:
-    """A figure of `rows` × `columns` panels, each `width` × `height` inches."""
+    """Return a figure for `rows` × `columns` panels of `width` × `height` inches each."""
     return Figure(figsize=(columns * width, rows * height), layout="constrained", dpi=150)
 
 
 def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
-    """Title at the left, no box, a faint grid behind the data."""
+    """Set title and labels; remove the box and add a faint grid."""
     axes.set_title(title, loc="left", fontsize="medium")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -57,12 +61,11 @@ def tidy(axes: Any, title: str = "", x: str = "", y: str = "") -> None:
 def draw_band(
     axes: Any, x: Sequence[float], runs: Sequence[Sequence[float]], style: Style, label: str
 ) -> None:
-    """Mean over runs as a line, and one standard deviation around it as a band, or a stroke.
+    """Draw the mean over runs as a line, and one standard deviation as a band.
 
-    `runs` has the values at each place of `x`, any number each; a place without one is a gap.
+    `runs` has the scores of all runs at each `x`; an `x` without scores is a gap.
     """
-    centre = np.array([np.mean(values) if len(values) else np.nan for values in runs])
-    spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for values in runs])
+    centre, spread = np.array([_statistics(scores) for scores in runs]).T
     colour, marker = style.colour, style.marker if len(x) < 30 else ""
     line: Any = {"linestyle": style.dashes, "linewidth": style.width, "color": colour}
     axes.plot(x, centre, **line, marker=marker, markersize=4.5, label=label)
@@ -76,48 +79,49 @@ def draw_band(
 def draw_bars(
     axes: Any, groups: Sequence[str], bars: Sequence[tuple[str, str, Sequence[Sequence[float]]]]
 ) -> None:
-    """Bars of percentages side by side in each group, from 0 on, with a dot for every run.
+    """Draw the mean scores of each group as bars side by side, with a dot for each run.
 
-    Each of `bars` has a label, a colour and, for each group, the values of any number of runs.
+    Each of `bars` has a label, a colour and, for each group, the scores of all runs.
     """
-    places = np.arange(len(groups))
+    centres = np.arange(len(groups))
     width = 0.84 / len(bars)
-    for i, (label, colour, values) in enumerate(bars):
-        at = places + (i - (len(bars) - 1) / 2) * width
-        means = [np.mean(runs) if len(runs) else np.nan for runs in values]
-        axes.bar(at, means, width * 0.92, color=colour, alpha=0.85, label=label)
-        for x, runs in zip(at, values, strict=True):
-            axes.plot(side_by_side(x, len(runs), 0.7 * width), runs, "o", **DOT)
-    axes.set_xticks(places, groups)
+    for i, (label, colour, scores) in enumerate(bars):
+        positions = centres + (i - (len(bars) - 1) / 2) * width
+        means = [_statistics(runs)[0] for runs in scores]
+        axes.bar(positions, means, width * 0.92, color=colour, alpha=0.85, label=label)
+        for x, runs in zip(positions, scores, strict=True):
+            points = percent(np.array(runs))
+            axes.plot(spread_out(x, len(runs), 0.7 * width), points, "o", **DOT)
+    axes.set_xticks(centres, groups)
     axes.set_ylim(0, 100)
 
 
 def draw_rows(axes: Any, rows: Sequence[tuple[str, str, Sequence[float]]]) -> None:
-    """A label, a colour and percentages per row: every run, their mean and standard deviation.
+    """Draw a row for each label, colour and scores: all runs, their mean and standard deviation.
 
-    Without bars, the axis may begin where the scores do. A line marks the mean of the first row.
+    A dotted line marks the mean of the first row.
     """
-    places = range(len(rows))
-    for place, (_, colour, runs) in zip(places, rows, strict=True):
+    for y, (_, colour, runs) in enumerate(rows):
         if not runs:
             continue
-        centre, spread = np.mean(runs), np.std(runs, ddof=1) if len(runs) > 1 else 0.0
-        within = [[min(spread, centre)], [min(spread, 100 - centre)]]
-        axes.errorbar(centre, place, xerr=within, fmt="D", color=colour, markersize=6)
-        axes.plot(runs, side_by_side(place, len(runs), 0.5), "o", **DOT)
+        centre, spread = _statistics(runs)
+        error = [[min(spread, centre)], [min(spread, 100 - centre)]]
+        axes.errorbar(centre, y, xerr=error, fmt="D", color=colour, markersize=6)
+        axes.plot(percent(np.array(runs)), spread_out(y, len(runs), 0.5), "o", **DOT)
     if rows and rows[0][2]:
-        axes.axvline(np.mean(rows[0][2]), color=rows[0][1], linewidth=0.8, linestyle=":")
-    axes.set_yticks(places, [label for label, _, _ in rows])
+        centre, _ = _statistics(rows[0][2])
+        axes.axvline(centre, color=rows[0][1], linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
 
 
-def side_by_side(place: float, count: int, width: float) -> np.ndarray:
-    """Where dots $[count]$ of one place lie in a strip about it, so that none hides another."""
-    return place + (np.arange(count) - (count - 1) / 2) * width / max(count, 1)
+def spread_out(centre: float, count: int, width: float) -> np.ndarray:
+    """Positions $[count]$ of dots around a centre, so that none hides another."""
+    return centre + (np.arange(count) - (count - 1) / 2) * width / max(count, 1)
 
 
 def shades(colour: str, count: int) -> list[str]:
-    """Tones of a colour from light to dark, for things that one method has several of."""
+    """Return `count` tones of a colour from light to dark."""
     tones = []
     for share in np.linspace(-0.5, 0.5, count):
         end = np.zeros(3) if share > 0 else np.ones(3)
@@ -127,15 +131,23 @@ def shades(colour: str, count: int) -> list[str]:
 
 
 def share_legend(
-    figure: Figure, axes: Any, place: LegendPlace = "outside lower center", columns: int = 1
+    figure: Figure, axes: Any, position: LegendPosition = "outside lower center", columns: int = 1
 ) -> None:
-    """One legend beside or below all panels, with the lines and bars of one of them."""
+    """Add one legend for all panels, next to or below them, made from the panel `axes`."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False)
+    figure.legend(handles, labels, loc=position, ncols=columns, frameon=False)
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> None:
-    """FOLDER/NAME.svg and FOLDER/NAME.png, with no date in them."""
+    """Write FOLDER/NAME.svg and FOLDER/NAME.png without a date."""
     for kind, metadata in METADATA.items():
         with matplotlib.rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
             figure.savefig(path, format=kind, metadata=metadata)
+
+
+def _statistics(scores: Sequence[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation in percent; NaN and 0 without scores."""
+    if not len(scores):
+        return np.nan, 0.0
+    values = percent(np.array(scores))
+    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from run folders: no network, light and dark, wide and narrow."""
+"""Write the report: one HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -6,39 +6,45 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from canet.methods import EVERY_METHOD, Settings
+from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
+from canet.methods import Settings, all_methods
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_NOTE, backbone_label
-from canet.report.overview import Axis, count_best, make_standings
+from canet.report.overview import Axis, count_best, make_overview
 from canet.report.results import find_results
-from canet.report.score import number
+from canet.report.score import number, percent
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
-from canet.store import runs_at
+from canet.store import open_runs
 from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
 from canet.util.files import atomic_path
 
+CONTROL_COLOURS = {
+    WITHOUT_SPURIOUS: WITHOUT_SPURIOUS_COLOUR,
+    CENTRED_PER_GRAPH: CENTRED_PER_GRAPH_COLOUR,
+}
+
 
 def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -> None:
-    """Write a page about all finished runs at or below `out`, or in it, to the file `target`.
+    """Write a page about all finished runs at or below `out` to the file `target`.
 
-    Tables and figures of a reproduction, in `out/tables` and `out/figures`, become part of it.
-    Runs that cannot be read are left out, and named on it. `out` may be an archive of runs.
+    `out` is a folder or an archive of runs. The page includes the tables in `out/tables` and the
+    figures in `out/figures`. It lists the runs that cannot be read.
     """
-    with runs_at(out) as root:
+    with open_runs(out) as root:
         results, left_out = find_results(root, context.extra_sets)
         page = _render(root, compare(results, context), context, left_out)
     with atomic_path(target) as temporary:
-        # What is not a character, as in the name of a folder, is shown as its number.
+        # File names may contain bytes that are not UTF-8.
         temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
 def _render(
     out: Path, comparisons: list[Comparison], context: ReportContext, left_out: Sequence[str]
 ) -> str:
-    """The page; `left_out` has a line for each run that cannot be read."""
+    """Render the page; `left_out` has a message for each run that cannot be read."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -49,11 +55,10 @@ def _render(
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "value": setting_text, "backbone": backbone_label}
-    environment.filters |= {"count_best": count_best}
+    environment.filters |= {"count_best": count_best, "percent": percent, "css_class": css_class}
     environment.globals |= {"default_epochs": Settings().epochs, "searched_note": SEARCHED_NOTE}
     sections = [make_section(comparison, context) for comparison in comparisons]
     axis = Axis.of(comparisons)
-    standings = list(make_standings(sections, axis, context))
     contenders = [c for comparison in comparisons for c in comparison.contenders]
     everyone = contenders + [c for comparison in comparisons for c in comparison.variants]
     runs = [run for c in everyone for run in c.runs]
@@ -61,11 +66,11 @@ def _render(
     machines = [(run.result.device, tuple(run.result.versions.items())) for run in runs]
     return environment.get_template("report.html.jinja").render(
         sections=sections,
-        standings=standings,
+        overview=list(make_overview(sections, axis, context)),
         axis=axis,
         legend=legend(contenders),
-        controls={"blind": WITHOUT_SPURIOUS_COLOUR, "centred": CENTRED_PER_GRAPH_COLOUR},
-        methods={name: one for name, one in EVERY_METHOD.items() if name in shown},
+        controls={css_class(name): colour for name, colour in CONTROL_COLOURS.items()},
+        methods={name: one for name, one in all_methods().items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
@@ -77,3 +82,8 @@ def _render(
         figures=embedded.figures(out / "figures"),
         tables=embedded.tables(out / "tables"),
     )
+
+
+def css_class(features: str) -> str:
+    """`without spurious columns` → `without-spurious-columns`."""
+    return features.replace(" ", "-")

@@ -1,20 +1,21 @@
-"""What tables and figures call methods and backbones."""
+"""Labels of methods and backbones in tables and figures."""
 
 from __future__ import annotations
 
-from canet.methods import BACKBONES, EVERY_METHOD
+from canet.methods import BACKBONES, all_methods
 
 SEARCHED_LABEL = "CaNet, searched"
 SEARCHED_NOTE = (
-    "CaNet has its published settings; CaNet, searched those of a search like its competitors'."
+    "CaNet uses its published settings; CaNet, searched uses settings that were searched in the "
+    "same way as those of the other methods."
 )
 
 
 def method_label(name: str) -> str:
-    """A method as tables call it; one that is not in the package has its own name."""
-    return EVERY_METHOD[name].label if name in EVERY_METHOD else name
+    """Label of a method; its name if the package does not know it."""
+    return all_methods()[name].label if name in all_methods() else name
 
 
 def backbone_label(name: str) -> str:
-    """A backbone as tables call it, likewise."""
+    """Label of a backbone; its name if the package does not know it."""
     return BACKBONES[name].label if name in BACKBONES else name

@@ -1,4 +1,4 @@
-"""A score: values of several runs as one number with its spread, and the published one."""
+"""The score of one or more runs: mean, spread and, if known, the published score."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from canet.store.summary import deviation
+import numpy as np
+
+from canet.store.summary import standard_deviation
 
 GAP = "–"
+Number = TypeVar("Number", float, np.ndarray)
+
+
+def percent(share: Number) -> Number:
+    """A share between 0 and 1 in percent: the one place where a score is multiplied by 100."""
+    return 100 * share
 
 
 class Published(NamedTuple):
-    """A number of a paper in percent; mean and std are None where it ran out of memory."""
+    """A published score between 0 and 1; mean and std are None if the run ran out of memory."""
 
     table: str
     mean: float | None
@@ -22,28 +30,46 @@ class Published(NamedTuple):
 
     @property
     def text(self) -> str:
-        return "OOM" if self.mean is None else f"{self.mean:.2f} ± {self.std:.2f}"
+        if self.mean is None or self.std is None:
+            return "OOM"
+        return f"{percent(self.mean):.2f} ± {percent(self.std):.2f}"
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number with its spread; NaN where a value is."""
+    """Values of several runs, with their mean and standard deviation.
 
-    values: Sequence[float]  # one per run; none where every run is missing
-    expected: int = 0  # how many runs were asked for; 0 where any number will do
+    A score is a share between 0 and 1 and is shown in percent. Other quantities, such as times or
+    counts, have `is_share=False` and are shown as they are.
+    """
+
+    values: Sequence[float]  # one per finished run
+    expected: int = 0  # number of planned runs; 0 if any number of runs is complete
     published: Published | None = None
     digits: int = 2
-    rank: int = 0  # 1 for the best of those it is compared with, 2 for the second; 0 for no mark
-    note: str = ""  # what a page shows below it
+    rank: int = 0  # 1 for the best of the compared scores, 2 for the second, 0 for all others
+    note: str = ""  # shown below the number on a page
+    is_share: bool = True
 
     @property
     def mean(self) -> float:
+        """Mean of the values; NaN if there are none or one of them is NaN."""
         return mean(self.values) if self.values else math.nan
 
     @property
     def std(self) -> float:
-        """Standard deviation of a sample, 0 for one run."""
-        return deviation(self.values)
+        """Sample standard deviation; 0 for one run."""
+        return standard_deviation(self.values)
+
+    @property
+    def shown_mean(self) -> float:
+        """The mean as it is shown: a share in percent."""
+        return self.shown(self.mean)
+
+    @property
+    def shown_std(self) -> float:
+        """The standard deviation as it is shown."""
+        return self.shown(self.std)
 
     @property
     def is_finite(self) -> bool:
@@ -54,42 +80,46 @@ class Score:
         return len(self.values) > 1 and self.is_finite
 
     @property
-    def shown(self) -> float:
-        """The mean with the digits that are shown, so that equals are ranked alike."""
-        return round(self.mean, self.digits) if self.is_finite else -math.inf
+    def rounded(self) -> float:
+        """The mean rounded to the digits shown, so that equal texts have equal ranks."""
+        return round(self.shown_mean, self.digits) if self.is_finite else -math.inf
 
     @property
     def text(self) -> str:
-        """`95.95 ± 2.59`, with the number of runs where some are missing."""
+        """Such as `95.95 ± 2.59`, with the number of runs if some are missing."""
         if math.isnan(self.mean):
             return GAP
-        spread = f" ± {self.std:.{self.digits}f}" if self.has_spread else ""
-        missing = len(self.values) < self.expected
-        part = f" ({len(self.values)} of {self.expected})" if missing else ""
-        return f"{self.mean:.{self.digits}f}{spread}{part}"
+        spread = f" ± {self.shown_std:.{self.digits}f}" if self.has_spread else ""
+        is_partial = len(self.values) < self.expected
+        count = f" ({len(self.values)} of {self.expected})" if is_partial else ""
+        return f"{self.shown_mean:.{self.digits}f}{spread}{count}"
 
     @property
-    def key(self) -> float | str:
-        """What a page sorts it by; nothing if it is not a number."""
-        return round(self.mean, 4) if self.is_finite else ""
+    def sort_key(self) -> float | str:
+        """The number by which a page sorts the cell; empty if the mean is not finite."""
+        return round(self.shown_mean, 4) if self.is_finite else ""
+
+    def shown(self, value: float) -> float:
+        """A value of this score in the unit that is shown."""
+        return percent(value) if self.is_share else value
 
 
 def rank(scores: Sequence[Score]) -> list[Score]:
-    """Scores that are compared with each other, the best and the second marked; never a lone one.
+    """Mark the best and the second best of several scores; a single score gets no mark.
 
-    One that is not a number is not marked.
+    Scores that are not finite get no mark.
     """
     if len(scores) < 2:
         return list(scores)
-    places = [1 + sum(other.shown > score.shown for other in scores) for score in scores]
+    ranks = [1 + sum(other.rounded > score.rounded for other in scores) for score in scores]
     return [
-        replace(score, rank=place if place < 3 and score.is_finite else 0)
-        for score, place in zip(scores, places, strict=True)
+        replace(score, rank=rank if rank < 3 and score.is_finite else 0)
+        for score, rank in zip(scores, ranks, strict=True)
     ]
 
 
 def number(value: float, digits: int) -> str:
-    """With a true minus sign, but none before nought; a dash for what is not a number."""
+    """Format a number with a typographic minus sign, without "−0"; a dash if it is not finite."""
     if not math.isfinite(value):
         return GAP
     return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

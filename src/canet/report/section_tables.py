@@ -1,4 +1,4 @@
-"""The tables of one comparison: scores, other settings, time and memory; a row per contender."""
+"""The tables of one comparison: scores, other settings, time and memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN
 
 
 class Column(NamedTuple):
-    """Name of a column, what is shown below it, and a cell for each row."""
+    """Head of a column, the subtitle below it, and a cell for each row."""
 
     name: str
-    about: str
+    subtitle: str
     cells: Sequence[Cell]
 
 
@@ -27,30 +27,32 @@ class SectionTable(NamedTuple):
     """A table with a row per contender."""
 
     title: str
-    rows: Sequence[tuple[Contender, str]]  # the contender of each row, and a word about it
+    rows: Sequence[tuple[Contender, str]]  # the contender of each row, and a subtitle
     columns: Sequence[Column]
-    ranked: bool = False  # whether rows are in the order of the first column
+    is_sorted: bool = False  # whether rows are sorted by the first column
 
 
 def score_table(comparison: Comparison, backbone: str, context: ReportContext) -> SectionTable:
-    """The contenders of a backbone, the best of each column marked, published numbers below."""
+    """Scores of all contenders with a backbone; the best of each column is marked."""
     contenders = comparison.of(backbone)
     columns = [
         _column(split, _compared(contenders, split, context), context)
         for split in comparison.splits
     ]
     rows = [(contender, "") for contender in contenders]
-    return SectionTable(backbone_label(backbone), rows, [*columns, *_spread(contenders)], True)
+    return SectionTable(
+        backbone_label(backbone), rows, [*columns, *_spread_columns(contenders)], True
+    )
 
 
 def variant_table(comparison: Comparison, context: ReportContext) -> SectionTable:
-    """The same methods with other settings, each named by what is other; nothing is marked."""
+    """Scores of the same methods with other settings; each row names the changed settings."""
 
     def key(contender: Contender) -> tuple[str, str, str]:
         config = contender.config
         return config.backbone, config.method, config.features
 
-    main = {key(c): c for c in comparison.contenders if not c.searched}
+    main = {key(c): c for c in comparison.contenders if not c.is_searched}
     variants = sorted(comparison.variants, key=key)
     rows = []
     for variant in variants:
@@ -61,20 +63,20 @@ def variant_table(comparison: Comparison, context: ReportContext) -> SectionTabl
         _column(split, [variant.score(split) for variant in variants], context)
         for split in comparison.splits
     ]
-    return SectionTable("Other settings", rows, [*columns, *_spread(variants)])
+    return SectionTable("Other settings", rows, [*columns, *_spread_columns(variants)])
 
 
 def cost_table(contenders: Sequence[Contender]) -> SectionTable:
-    """What an epoch of each takes, in time and memory, and which epoch was chosen."""
+    """Time per epoch, peak memory and selected epoch of each contender."""
     results = [[run.result for run in contender.runs] for contender in contenders]
     epochs = [mean(1000 * result.seconds_per_epoch for result in some) for some in results]
     memory = [max(result.peak_memory_mb for result in some) for some in results]
-    chosen = [median(result.selected_epoch for result in some) for some in results]
+    selected = [median(result.selected_epoch for result in some) for some in results]
     devices = [", ".join(sorted({result.device for result in some})) for some in results]
     columns = [
-        Column("ms per epoch", "", [Score([value], digits=1) for value in epochs]),
-        Column("peak memory", "MB", [Score([value], digits=0) for value in memory]),
-        Column("epoch chosen", "median", [Score([x], digits=int(x % 1 > 0)) for x in chosen]),
+        Column("ms per epoch", "", [_quantity(value, 1) for value in epochs]),
+        Column("peak memory", "MB", [_quantity(value, 0) for value in memory]),
+        Column("selected epoch", "median", [_quantity(x, int(x % 1 > 0)) for x in selected]),
         Column("device", "", devices),
     ]
     rows = [(contender, backbone_label(contender.config.backbone)) for contender in contenders]
@@ -82,21 +84,22 @@ def cost_table(contenders: Sequence[Contender]) -> SectionTable:
 
 
 def setting_text(value: Any) -> str:
+    """A setting's value as a page shows it."""
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 def _compared(
     contenders: Sequence[Contender], split: str, context: ReportContext
 ) -> Sequence[Score]:
-    """Scores on a split; extra sets have no best, and controls, which come last, are never it."""
+    """Scores on a split, ranked; extra test sets and controls, which come last, have no rank."""
     scores = []
     for contender in contenders:
-        paper = None if contender.searched else context.published(contender.config, split)
+        paper = None if contender.is_searched else context.published(contender.config, split)
         scores.append(replace(contender.score(split), published=paper))
     if any(split == extra.name for extra in context.extra_sets):
         return scores
-    rivals = sum(not contender.control for contender in contenders)
-    return [*rank(scores[:rivals]), *scores[rivals:]]
+    count = sum(not contender.control for contender in contenders)
+    return [*rank(scores[:count]), *scores[count:]]
 
 
 def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Column:
@@ -106,17 +109,22 @@ def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Colu
         return Column("ID", "not shifted", scores)
     if split.startswith(LEFT_OUT):
         return Column(split.removeprefix(LEFT_OUT), "not in the paper", scores)
-    extra = {extra.name: extra.about for extra in context.extra_sets}
+    extra = {extra.name: extra.subtitle for extra in context.extra_sets}
     return Column(split.removeprefix(OOD), extra.get(split, "shifted"), scores)
 
 
-def _spread(contenders: Sequence[Contender]) -> list[Column]:
-    """What follows the scores: what is lost under shift, and what their spread is taken over."""
+def _spread_columns(contenders: Sequence[Contender]) -> list[Column]:
+    """The columns after the scores: loss under shift, and runs that the spread is over."""
     lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
-    columns = [Column("lost", "ID − OOD", [Score([points], digits=1) for points in lost])]
+    columns = [Column("lost", "ID − OOD", [Score([loss], digits=1) for loss in lost])]
     scores = [c.score_over_runs(OOD_MEAN) for c in contenders]
     one_draw = [score if len(score.values) > 1 else Score([]) for score in scores]
     if any(s.values and len(c.draws) > 1 for c, s in zip(contenders, one_draw, strict=True)):
         columns.append(Column("one draw", "OOD over its runs", one_draw))
-    counts = [Score([len(c.runs)], digits=0, note=c.basis) for c in contenders]
+    counts = [_quantity(len(c.runs), 0, c.spread_over) for c in contenders]
     return [*columns, Column("runs", "spread over", counts)]
+
+
+def _quantity(value: float, digits: int, note: str = "") -> Score:
+    """A single number that is not a share, such as a time."""
+    return Score([value], digits=digits, note=note, is_share=False)

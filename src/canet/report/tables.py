@@ -13,57 +13,57 @@ from pathlib import Path
 from typing import NamedTuple
 
 from canet.errors import CanetError
-from canet.report.score import GAP, Score, rank
+from canet.report.score import GAP, Score, percent, rank
 from canet.util.files import MAX_JSON_BYTES, atomic_path, read_regular
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
-"""What Markdown has about a score of a rank."""
+"""Rank of a score → what Markdown puts before and after it."""
 
 
 class Text(NamedTuple):
-    """What a table shows in one place, and the rank of the score that it is."""
+    """The text of a cell, and the rank of its score."""
 
     text: str
     rank: int = 0
 
     @property
-    def key(self) -> str:
-        """What it is sorted by: the number it starts with, or its text; nothing for a gap."""
+    def sort_key(self) -> str:
+        """The number at the start of the text, else the whole text; empty for a gap."""
         number = re.match(r"[-+−]?\d+(\.\d+)?", self.text)
         return number[0].replace("−", "-") if number else self.text.replace(GAP, "")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts and scores."""
+    """A table whose cells are texts and scores."""
 
-    name: str  # of its files, without suffix
+    name: str  # file name without suffix
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
-    notes: Sequence[str] = ()  # what a reader must know, a paragraph each
+    notes: Sequence[str] = ()  # paragraphs shown above the table
 
     @classmethod
     def read(cls, path: Path) -> Table:
-        """The table whose JSON `write` left at `path`."""
+        """Read the JSON file of a table that `write` wrote."""
         from pydantic import TypeAdapter
 
         content = read_regular(path, MAX_JSON_BYTES)
         try:
             return TypeAdapter(cls).validate_json(content)
         except ValueError as error:
-            raise CanetError(f"'{path}' is not a table that `canet reproduce` wrote") from error
+            raise CanetError(f"'{path}' is not a table written by `canet reproduce`") from error
 
     def write(self, folder: Path) -> None:
-        """FOLDER/NAME.md, FOLDER/NAME.csv and FOLDER/NAME.json."""
+        """Write FOLDER/NAME.md, FOLDER/NAME.csv and FOLDER/NAME.json."""
         contents = {"md": self.markdown(), "csv": self.csv(), "json": self.json()}
         for suffix, content in contents.items():
             with atomic_path(folder / f"{self.name}.{suffix}") as temporary:
                 temporary.write_text(content, encoding="utf-8")
 
     def ranked(self) -> Table:
-        """With the best and second score marked in each column among rows with equal first text."""
+        """Mark the best and second best of each column, among the rows with the same first cell."""
         rows = [list(row) for row in self.rows]
         for column in self._scored():
             groups: dict[Cell, dict[int, Score]] = {}
@@ -77,14 +77,16 @@ class Table:
 
     @cached_property
     def heads(self) -> list[str]:
-        """Heads as they are shown: `paper` behind the columns that have published numbers."""
-        pairs = ([h, "paper"] if self._published(i) else [h] for i, h in enumerate(self.columns))
+        """Column heads as shown: `paper` follows each column that has published numbers."""
+        pairs = (
+            [h, "paper"] if self._has_published(i) else [h] for i, h in enumerate(self.columns)
+        )
         return [head for pair in pairs for head in pair]
 
     @cached_property
-    def shown(self) -> list[list[Text]]:
-        """The rows under these heads."""
-        paired = [self._published(i) for i in range(len(self.columns))]
+    def shown_rows(self) -> list[list[Text]]:
+        """The rows that belong to `heads`."""
+        paired = [self._has_published(i) for i in range(len(self.columns))]
         rows: list[list[Text]] = []
         for row in self.rows:
             rows.append([])
@@ -97,18 +99,21 @@ class Table:
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
         """Heads and rows as plain text."""
-        return self.heads, [[cell.text for cell in row] for row in self.shown]
+        return self.heads, [[cell.text for cell in row] for row in self.shown_rows]
 
     def markdown(self) -> str:
-        """A page with title, notes and table; the best score is bold, the second underlined."""
-        rows = [[cell.text.join(MARKS[cell.rank]) for cell in row] for row in self.shown]
+        """Title, notes and table; the best score is bold, the second best underlined."""
+        rows = [[cell.text.join(MARKS[cell.rank]) for cell in row] for row in self.shown_rows]
         lines = [self.heads, ["---"] * len(self.heads), *rows]
         notes = "".join(f"{note}\n\n" for note in self.notes)
         table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
         return f"# {self.title}\n\n{notes}{table}"
 
     def csv(self) -> str:
-        """One line per score with its texts, values and published number; a text table as it is."""
+        """One line per score, in percent, with its labels, values and published number.
+
+        A table without scores is written row by row.
+        """
         scored = self._scored()
         texts = [i for i in range(len(self.columns)) if i not in scored]
         file = io.StringIO()
@@ -116,8 +121,17 @@ class Table:
         if not scored:
             writer.writerows([self.columns, *self.rows])
             return file.getvalue()
-        own = ["score", "mean", "std", "runs", "expected", "values", "published", "published std"]
-        writer.writerow([*(self.columns[i] for i in texts), *own])
+        numbers = [
+            "score",
+            "mean",
+            "std",
+            "runs",
+            "expected",
+            "values",
+            "published",
+            "published std",
+        ]
+        writer.writerow([*(self.columns[i] for i in texts), *numbers])
         for row in self.rows:
             labels = [row[i] for i in texts]
             for i in scored:
@@ -126,20 +140,20 @@ class Table:
         return file.getvalue()
 
     def json(self) -> str:
-        """All there is, for `read`."""
+        """The whole table, for `read`; scores are between 0 and 1."""
         return json.dumps(asdict(self), ensure_ascii=False) + "\n"
 
-    def is_words(self, column: int) -> bool:
-        """Whether a column that is shown holds no number, so that it is flush left."""
-        return not any(row[column].text[-1:].isdigit() for row in self.shown)
+    def is_text(self, column: int) -> bool:
+        """Whether a shown column has no number, so that it is aligned left."""
+        return not any(row[column].text[-1:].isdigit() for row in self.shown_rows)
 
-    def parts(self, widest: int) -> list[Table]:
-        """The table cut into ones with at most `widest` columns of numbers, each with its texts."""
+    def parts(self, max_columns: int) -> list[Table]:
+        """Split into tables of at most `max_columns` columns of numbers; each keeps the labels."""
         scored = self._scored()
         texts = [i for i in range(len(self.columns)) if i not in scored]
         groups: list[list[int]] = [[]]
         for i in scored:
-            if sum(1 + self._published(j) for j in [*groups[-1], i]) > widest:
+            if sum(1 + self._has_published(j) for j in [*groups[-1], i]) > max_columns:
                 groups.append([])
             groups[-1].append(i)
         parts = []
@@ -152,20 +166,28 @@ class Table:
         return [cell for row in self.rows if isinstance(cell := row[column], Score)]
 
     def _scored(self) -> list[int]:
-        """Columns that hold scores."""
+        """Indices of the columns with scores."""
         return [i for i in range(len(self.columns)) if self._scores(i)]
 
-    def _published(self, column: int) -> bool:
-        """Whether a column has a published number in some row."""
+    def _has_published(self, column: int) -> bool:
+        """Whether any row of a column has a published number."""
         return any(score.published for score in self._scores(column))
 
 
 def _numbers(score: Score) -> list[str]:
-    """The CSV cells of a score."""
-    values = " ".join(f"{value:.4f}" for value in score.values)
-    mean = f"{score.mean:.4f}" if score.values else ""
-    spread = f"{score.std:.4f}" if len(score.values) > 1 else ""
+    """The CSV cells of a score, in percent."""
+    values = " ".join(_decimals(score.shown(value)) for value in score.values)
+    mean = _decimals(score.shown_mean) if score.values else ""
+    spread = _decimals(score.shown_std) if len(score.values) > 1 else ""
     paper = ["", ""]
-    if number := score.published:
-        paper = ["OOM", ""] if number.mean is None else [f"{number.mean}", f"{number.std}"]
+    if score.published:
+        _, published_mean, published_std = score.published
+        paper = ["OOM", ""]
+        if published_mean is not None and published_std is not None:
+            paper = [f"{round(percent(part), 4)}" for part in (published_mean, published_std)]
     return [mean, spread, str(len(score.values)), str(score.expected), values, *paper]
+
+
+def _decimals(value: float) -> str:
+    """Four decimals, without "-0.0000"."""
+    return f"{round(value, 4) + 0.0:.4f}"

@@ -2,7 +2,7 @@
 {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
 
-  // Theme: the system's until the button is used.
+  // Theme: that of the system until the reader presses the button.
   const root = document.documentElement;
   const button = document.querySelector(".theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
@@ -16,29 +16,29 @@
   button.hidden = false;
   name();
 
-  // Tables: numbers downwards first, words upwards; what is missing stays last.
+  // Tables: numbers are sorted descending first, texts ascending; empty cells stay last.
   const sort = (head) => {
     const table = head.closest("table");
     const column = head.cellIndex;
     const body = table.tBodies[0];
     const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent.trim();
-    const words = [...body.rows].some((row) => value(row) !== "" && isNaN(value(row)));
+    const isText = [...body.rows].some((row) => value(row) !== "" && isNaN(value(row)));
     const before = head.getAttribute("aria-sort");
-    const upwards = before ? before === "descending" : words;
-    const sign = upwards ? 1 : -1;
+    const ascending = before ? before === "descending" : isText;
+    const sign = ascending ? 1 : -1;
     const rows = [...body.rows].sort((a, b) => {
       const [x, y] = [value(a), value(b)];
       if (x === "" || y === "") return (x === "") - (y === "");
-      return sign * (words ? x.localeCompare(y) : x - y);
+      return sign * (isText ? x.localeCompare(y) : x - y);
     });
     all("th[aria-sort]", table).forEach((other) => other.removeAttribute("aria-sort"));
-    head.setAttribute("aria-sort", upwards ? "ascending" : "descending");
+    head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
     body.append(...rows);
   };
   all("table.sortable thead th").forEach((head) =>
     head.querySelector("button").addEventListener("click", () => sort(head)));
 
-  // Legends: one contender at a time stands out.
+  // Legends: highlight one contender at a time.
   all(".legend").forEach((legend) => {
     const charts = legend.nextElementSibling;
     const buttons = all("button", legend);
@@ -59,7 +59,7 @@
     });
   });
 
-  // Charts: a cursor with the scores at an epoch, by pointer or arrow keys.
+  // Charts: show the scores at an epoch, by pointer or arrow keys.
   all(".chart svg").forEach((svg) => {
     const { left, right, top, bottom, epochs, low, high } = svg.dataset;
     const [x0, x1, y0, y1] = [+left, +right, +bottom, +top];
