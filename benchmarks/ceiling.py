@@ -118,7 +118,7 @@ def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
                 operations.append(_map(block.num_src, hidden, 2 * k))
         weight = branches.get_parameter("weight")
         width = weight.numel() // hidden  # of all branches' inputs side by side
-        read = n * (width if branches.gathers is None else width // k)
+        read = n * (width if branches.gather_operator is None else width // k)
         moved = 4 * (read + n * k + weight.numel() + n * hidden)
         operations.append(Operation(2 * n * width * hidden, moved))
     return operations

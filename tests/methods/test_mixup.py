@@ -86,7 +86,7 @@ def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor
     block = Graph(EDGES, N, model.operators).block
     if not isinstance(branches, TransformerBranches):
         return branches.plain(states, block)[node]
-    matrix = multiply(block.matrices[branches.gathers], torch.eye(N))
+    matrix = multiply(block.matrices[branches.gather_operator], torch.eye(N))
     members = components(EDGES, N) == components(EDGES, N)[node]
     whole, size = own, int(members.sum())
     if size > 1:

@@ -175,8 +175,8 @@ def test_fields_of_few_and_of_many_nodes_are_the_same(
     monkeypatch: pytest.MonkeyPatch, nodes: list[int]
 ) -> None:
     graph, fields = Graph(CITATIONS, NUM_PAPERS, OPERATORS[:3]), []
-    for many in (0, NUM_PAPERS):
-        monkeypatch.setattr("canet.nn.blocks.MANY", many)
+    for ratio in (0, NUM_PAPERS):
+        monkeypatch.setattr("canet.nn.blocks.SORTING_RATIO", ratio)
         fields.append(graph.receptive_field(torch.tensor(nodes), 2))
     few, marked = fields
     assert few.nodes.equal(marked.nodes)

@@ -60,7 +60,7 @@ def test_mapping_before_propagating_is_the_same_posterior_with_the_same_gradient
     z = torch.randn(N + 2, H, dtype=torch.double, requires_grad=True)
     leaves = [z, estimator.linear.weight]
     direction = torch.randn(N, K, dtype=torch.double)
-    ours = estimator.propagate(matrix, z @ estimator.maps()).log_posterior
+    ours = estimator.propagate(matrix, z @ estimator.projection()).log_posterior
     slow = estimator(read(z[:N], dense @ z)).log_posterior
     torch.testing.assert_close(ours, slow)
     for mine, right in zip(

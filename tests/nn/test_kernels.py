@@ -31,7 +31,7 @@ from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
 from tests.nn.common import attend_each
 
-pytestmark = pytest.mark.skipif(not fused.HAVE_TRITON, reason="no Triton")
+pytestmark = pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()
 DEVICE = "cpu" if INTERPRETED else "cuda"
 NUM_NODES, NUM_DST = (40, 32) if INTERPRETED else (300, 240)
@@ -45,7 +45,7 @@ def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes the place of a GPU where there is none; being slow, with few rows."""
     if INTERPRETED:
         monkeypatch.setattr(sparse_matrix, "SEGMENT", 16)
-        monkeypatch.setattr(fused, "on_gpu", lambda tensor: fused.HAVE_TRITON)
+        monkeypatch.setattr(fused, "on_gpu", lambda tensor: fused.HAS_TRITON)
 
 
 def pattern_with_a_hub() -> Pattern:
@@ -74,7 +74,7 @@ def inputs(branches: int, hidden: int, dtype: torch.dtype) -> list[Tensor]:
 def value_and_gradients(
     pattern: Pattern, tensors: list[Tensor], with_own: bool = True
 ) -> list[Tensor]:
-    if fused.fused_attention(tensors[0]):
+    if fused.can_fuse_attention(tensors[0]):
         out, own = fused_attend(pattern, *tensors, slope=NEGATIVE_SLOPE)
     else:
         out, own = attend_each(pattern, *tensors), tensors[0][:NUM_DST]
@@ -104,7 +104,7 @@ def test_fused_attention_and_its_gradients_are_those_of_the_composed_one(
 ) -> None:
     pattern, tensors = pattern_with_a_hub(), inputs(branches, hidden, dtype)
     by_kernel = value_and_gradients(pattern, tensors, with_own)
-    monkeypatch.setattr(fused, "HAVE_TRITON", False)
+    monkeypatch.setattr(fused, "HAS_TRITON", False)
     composed = value_and_gradients(pattern, tensors, with_own)
     bound = 1e-7 if dtype == torch.float64 else 2e-4
     for ours, oracle in zip(by_kernel, composed, strict=True):
@@ -218,8 +218,8 @@ def test_fused_layer_and_its_gradients_are_those_of_double_precision(
     x = (ROWS, width) if shared else (ROWS, branches, width)
     weight = branches, width + out if shared else width, out
     *exact, direction = random_doubles(x, weight, (ROWS, branches), (ROWS, out), (ROWS, out))
-    assert fused.fused_mixture(exact[0].float(), out)
-    assert not fused.fused_mixture(exact[0], out)
+    assert fused.can_fuse_mixture(exact[0].float(), out)
+    assert not fused.can_fuse_mixture(exact[0], out)
 
     def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
         states = mix(*tensors)
@@ -297,8 +297,8 @@ def test_fused_sample_and_its_gradients_are_those_of_double_precision(
         environment = estimator.propagate(matrix, *tensors)
         return fields_and_gradients(environment, directions, tensors)
 
-    assert fused.fused_sample(mapped[0].float())
-    assert not fused.fused_sample(mapped[0])
+    assert fused.can_fuse_sample(mapped[0].float())
+    assert not fused.can_fuse_sample(mapped[0])
     check_beside_double_precision(with_gradients, mapped)
 
 
@@ -334,8 +334,8 @@ def test_fused_estimator_and_its_gradients_are_those_of_double_precision(
         return fields_and_gradients(environment, directions, [*tensors, *module.parameters()])
 
     weight = estimator.linear.weight
-    assert fused.fused_posterior(z[0].float(), weight)
-    assert not fused.fused_posterior(z[0], weight)
+    assert fused.can_fuse_posterior(z[0].float(), weight)
+    assert not fused.can_fuse_posterior(z[0], weight)
     check_beside_double_precision(with_gradients, z)
 
 

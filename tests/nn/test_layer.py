@@ -15,13 +15,13 @@ SYMMETRIC = Operator("symmetric")
 
 
 def field(operators: tuple[Operator, ...]) -> tuple[torch.Tensor, object]:
-    """States, and a block with fewer destinations than sources."""
+    """States and a block with fewer destinations than sources."""
     part = Graph(EDGES, NUM_NODES, operators).receptive_field(torch.tensor([2, 6]), 1)
     assert len(part.nodes) > 2
     return torch.randn(len(part.nodes), H), part.blocks[0]
 
 
-def test_branches_that_gather_have_both_halves_once_and_joined_on_demand() -> None:
+def test_gathered_states_are_joined_once() -> None:
     branches = ConvolutionBranches(H, K)
     z, block = field(branches.operators)
     states = LayerInput(z, block, branches)
@@ -32,20 +32,20 @@ def test_branches_that_gather_have_both_halves_once_and_joined_on_demand() -> No
     assert states.gathered.joined is joined
 
 
-def test_maps_of_all_readers_come_back_to_whom_they_belong() -> None:
+def test_each_module_gets_its_projection() -> None:
     branches = AttentionBranches(H, K)
     estimator = EnvironmentEstimator(H, K, "graph", operator=SYMMETRIC)
     z, block = field((*branches.operators, SYMMETRIC))
     states = LayerInput(z, block, branches, [estimator])
     assert states.own.equal(z[:2])
-    for reader in (branches, estimator):
-        torch.testing.assert_close(states.columns(reader), z @ reader.maps())
+    for module in (branches, estimator):
+        torch.testing.assert_close(states.projected(module), z @ module.projection())
 
 
-def test_readers_that_need_no_maps_have_none() -> None:
+def test_modules_without_projection_have_no_projected_states() -> None:
     branches, estimator = ConvolutionBranches(H, K), EnvironmentEstimator(H, K, "graph")
     z, block = field(branches.operators)
     states = LayerInput(z, block, branches, [estimator])
-    for reader in (branches, estimator):
+    for module in (branches, estimator):
         with pytest.raises(KeyError):
-            states.columns(reader)
+            states.projected(module)

@@ -1,8 +1,8 @@
-"""Blocks: one layer's neighbourhood, cut and normalised once per graph.
+"""Blocks: the neighbourhoods that one layer reads, normalised once per graph.
 
-A model sees a stack of L blocks and nothing else of the graph. The same forward pass serves the
-whole graph (one block, L times) and the receptive field of some nodes (exactly the part that can
-reach them in L hops); a sampled field would be a stack of thinner blocks.
+A model sees a graph only as a stack of L blocks. The same forward pass serves the whole graph (the
+same block L times) and the receptive field of some nodes (exactly the nodes and edges that can
+reach them in L hops). A sampled neighbourhood would be a stack of smaller blocks.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from canet.util.sparse import components
 
 Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]
 Direction = Literal["along", "against"]
-Place = Callable[[Tensor], Tensor]
-"""Node ids → their places in a field."""
-MANY = 64
-"""A field of fewer than one node in so many is found by sorting, else by marking all nodes."""
+Relabelling = Callable[[Tensor], Tensor]
+"""Maps node ids to positions in a receptive field."""
+SORTING_RATIO = 64
+"""Receptive fields of fewer than 1/64 of the nodes are relabelled by sorting, larger ones with an
+array over all nodes."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    r"""Which matrix a layer multiplies with, or what it attends over.
+    r"""The matrix that a layer multiplies with, or the neighbourhood that it attends over.
 
     Args:
-        kind: With $d$ the number of incoming edges,
-            `symmetric`: $D^{-1/2} A D^{-1/2}$, zero where a degree is zero (CaNet-GCN);
-            `renormalised`: the same of $A + I$ (Kipf and Welling's GCN);
-            `mean`: $D^{-1} A$, zero where a degree is zero;
+        kind: With $D$ the diagonal matrix of in-degrees,
+            `symmetric`: $D^{-1/2} A D^{-1/2}$, zero for nodes of degree zero (CaNet-GCN);
+            `renormalised`: the same for $A + I$ (Kipf and Welling's GCN);
+            `mean`: $D^{-1} A$, zero for nodes of degree zero;
             `sum`: $A$;
-            `attention`: the pattern of $A + I$, each node once its own neighbour;
-            `graph`: every node of the same graph, which is no matrix but :class:`Graphs`.
-        direction: `along` an edge (its target reads its source) or `against` it.
+            `attention`: the sparsity pattern of $A + I$, with exactly one self-loop per node;
+            `graph`: all nodes of the same graph. This is not a matrix but :class:`Graphs`.
+        direction: Messages go `along` the edges (from source to target) or `against` them.
     """
 
     kind: Kind
@@ -51,8 +52,8 @@ class Operator:
 class Block:
     """One layer's neighbourhood: matrices from source nodes to destination nodes.
 
-    The destinations are the first `num_dst` of the `num_src` source nodes. `graphs` says who is in
-    one graph, for models that read whole graphs.
+    The destinations are the first `num_dst` of the `num_src` source nodes. `graphs` assigns nodes
+    to graphs, for models that attend over whole graphs.
     """
 
     num_src: int
@@ -66,16 +67,16 @@ class Block:
         return Block(self.num_src, self.num_dst, moved, graphs)
 
     def select_rows(self, nodes: Tensor) -> Block:
-        """The given destinations $[k]$, in their order, with all sources."""
+        """Keep the given destinations $[k]$, in this order, and all sources."""
         matrices = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
-        graphs = None if self.graphs is None else self.graphs.select_readers(nodes)
+        graphs = None if self.graphs is None else self.graphs.select_destinations(nodes)
         return Block(self.num_src, nodes.numel(), matrices, graphs)
 
     def with_copies(self, n: int, num_dst: int) -> Block:
-        """Two copies of the first n nodes in front, and of the others the first `num_dst` rows.
+        """Put two copies of the first n nodes in front and keep the first `num_dst` destinations.
 
-        A copy reads its node's neighbours, and itself in place of its node; nobody else reads it.
-        Of its node's whole graph it reads every node's own state.
+        A copy reads the neighbours of its node, and itself instead of its node. No other node reads
+        it. In attention over whole graphs, a copy reads the original nodes.
         """
         devices = [matrix.value.device for matrix in self.matrices.values()]
         nodes = torch.arange(self.num_dst, device=devices[0] if devices else None)
@@ -92,11 +93,11 @@ class Block:
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """What a model reads to predict some nodes.
+    """The part of a graph that a model reads to predict some nodes.
 
     Args:
-        nodes: Ids $[n]$ of the nodes whose features are read, the predicted ones first.
-        blocks: One block per layer, the first layer's first.
+        nodes: Ids $[n]$ of the nodes whose features are read. The predicted nodes come first.
+        blocks: One block per layer, in the order of the layers.
     """
 
     nodes: Tensor
@@ -113,14 +114,14 @@ class ReceptiveField:
 
 
 class Graph:
-    """A graph's matrices, normalised once, from which fields are cut.
+    """The normalised matrices of a graph, from which receptive fields are cut.
 
     Args:
-        edge_index: Edges $[2, E]$ (source, target); repeated edges count as often as they stand.
+        edge_index: Edges $[2, E]$ (source, target). A repeated edge counts once per repetition.
         num_nodes: $N$.
-        operators: What a model reads.
-        graph: Number $[N]$ of each node's graph, from 0 on, for models that read whole graphs;
-            by default that of its connected component.
+        operators: The operators of the model.
+        graph: Graph number $[N]$ of each node, starting at 0, for models that attend over whole
+            graphs. By default each connected component is a graph.
     """
 
     def __init__(
@@ -140,58 +141,64 @@ class Graph:
             self._graph = found.to(edge_index.device).long()
         graphs = None if self._graph is None else Graphs(self._graph, self._graph)
         self.block = Block(num_nodes, num_nodes, matrices, graphs)
-        self._placed = {edge_index.device: self.block}
+        self._block_on = {edge_index.device: self.block}
 
     def whole(self, num_layers: int, device: torch.device | str = "cpu") -> ReceptiveField:
-        """Every node, with the same block for each layer, which is kept on its device."""
-        place = torch.device(device)
-        if place not in self._placed:
-            self._placed[place] = self.block.to(place)
-        nodes = torch.arange(self.num_nodes, device=place)
-        return ReceptiveField(nodes, (self._placed[place],) * num_layers)
+        """Return all nodes, with the same block for each layer.
+
+        The block is copied to each device only once.
+        """
+        device = torch.device(device)
+        if device not in self._block_on:
+            self._block_on[device] = self.block.to(device)
+        nodes = torch.arange(self.num_nodes, device=device)
+        return ReceptiveField(nodes, (self._block_on[device],) * num_layers)
 
     def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
-        """Exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.
+        """Return exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops.
 
-        For models that read whole graphs it is the whole graph of each node. A node may be named
-        more than once: it is predicted as often, and read once.
+        For models that attend over whole graphs, this is the whole graph of each node. A node that
+        occurs several times in `nodes` is predicted several times and read once.
         """
         blocks: list[Block] = []
-        few = self._graph is None and nodes.numel() * MANY < self.num_nodes
+        is_small = self._graph is None and nodes.numel() * SORTING_RATIO < self.num_nodes
         for _ in range(num_layers):
             rows = self.block.select_rows(nodes)
-            seen = [matrix.pattern.col for matrix in rows.matrices.values()]
-            sources, place = _number_few(nodes, seen) if few else self._number(nodes, seen)
+            read = [matrix.pattern.col for matrix in rows.matrices.values()]
+            sources, relabel = (
+                _relabel_by_sorting(nodes, read) if is_small else self._relabel(nodes, read)
+            )
             matrices = {
                 op: SparseMatrix(
-                    Pattern(matrix.pattern.rowptr, place(matrix.pattern.col), sources.numel()),
+                    Pattern(matrix.pattern.rowptr, relabel(matrix.pattern.col), sources.numel()),
                     matrix.value,
                 )
                 for op, matrix in rows.matrices.items()
             }
             graphs = None
             if self._graph is not None:
-                first = place(sources) == torch.arange(sources.numel(), device=nodes.device)
-                read = torch.where(first, self._graph[sources], -1)
-                graphs = Graphs(self._graph[nodes], read)
+                is_first = relabel(sources) == torch.arange(sources.numel(), device=nodes.device)
+                graphs = Graphs(self._graph[nodes], torch.where(is_first, self._graph[sources], -1))
             blocks.append(Block(sources.numel(), nodes.numel(), matrices, graphs))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
-    def _number(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Place]:
-        """Nodes $[n]$ and after them, ascending, the others that are read; and their places."""
+    def _relabel(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
+        """Return `nodes` $[n]$, followed by the other nodes in `read` in ascending order, and the
+        map from node ids to their positions.
+        """
         position = nodes.new_full((self.num_nodes,), -1)
         position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
         reached = self._in_graphs_of(nodes)
-        for some in read:
-            reached[some] = True
+        for ids in read:
+            reached[ids] = True
         (new,) = (reached & (position < 0)).nonzero(as_tuple=True)
         sources = torch.cat([nodes, new])
         position[new] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
-        return sources, lambda some: position[some]
+        return sources, lambda ids: position[ids]
 
     def _in_graphs_of(self, nodes: Tensor) -> Tensor:
-        """Mask $[N]$ of the nodes of the graphs that some nodes are in, if a model reads these."""
+        """Mask $[N]$ of the nodes in the same graphs as `nodes`; all False if graphs are unused."""
         if self._graph is None:
             return torch.zeros(self.num_nodes, dtype=torch.bool, device=nodes.device)
         chosen = torch.zeros(int(self._graph.max()) + 1, dtype=torch.bool, device=nodes.device)
@@ -208,16 +215,17 @@ def cached_graph(
     operators: Sequence[Operator],
     graph: Tensor | None = None,
 ) -> Graph:
-    """Return the :class:`Graph` of a tensor of edges, which is built once and kept as long as the
-    tensor. It is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
+    """Return the :class:`Graph` of a tensor of edges and cache it while that tensor exists.
+
+    The graph is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
     """
     key = id(edge_index), num_nodes, tuple(operators), id(graph)
-    given = [t for t in (edge_index, graph) if t is not None]
-    version = tuple(0 if t.is_inference() else t._version for t in given)
-    before, built = _graphs.get(key, (None, None))
-    if built is None or before != version:
+    tensors = [t for t in (edge_index, graph) if t is not None]
+    version = tuple(0 if t.is_inference() else t._version for t in tensors)
+    cached_version, built = _graphs.get(key, (None, None))
+    if built is None or cached_version != version:
         if built is None:
-            for tensor in given:
+            for tensor in tensors:
                 finalize(tensor, _graphs.pop, key, None).atexit = False
         if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < num_nodes:
             wrong = edge_index[(edge_index < 0) | (edge_index >= num_nodes)][0]
@@ -227,22 +235,22 @@ def cached_graph(
     return built
 
 
-def _number_few(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Place]:
-    """As `Graph._number`, at a cost that does not grow with the graph."""
-    every = torch.cat([nodes, *read]).unique()
-    sources = torch.cat([nodes, every[~torch.isin(every, nodes)]])
+def _relabel_by_sorting(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
+    """Like `Graph._relabel`, at a cost that does not depend on the size of the graph."""
+    reached = torch.cat([nodes, *read]).unique()
+    sources = torch.cat([nodes, reached[~torch.isin(reached, nodes)]])
     order = sources.argsort(stable=True)
     ascending = sources[order]
-    return sources, lambda some: order[torch.searchsorted(ascending, some.long())]
+    return sources, lambda ids: order[torch.searchsorted(ascending, ids.long())]
 
 
 def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> SparseMatrix:
-    """The matrix $[N, N]$ of an operator for edges $[2, E]$; row = the node that reads."""
+    """Return the matrix $[N, N]$ of an operator for edges $[2, E]$; rows are destinations."""
     src, dst = edge_index if operator.direction == "along" else edge_index.flip(0)
     if operator.kind in ("renormalised", "attention"):
         loops = torch.arange(num_nodes, device=src.device)
-        proper = src != dst
-        src, dst = torch.cat([src[proper], loops]), torch.cat([dst[proper], loops])
+        no_loop = src != dst
+        src, dst = torch.cat([src[no_loop], loops]), torch.cat([dst[no_loop], loops])
     value = torch.ones(src.numel(), device=src.device)
     if operator.kind in ("symmetric", "renormalised"):
         degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)

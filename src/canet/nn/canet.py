@@ -1,4 +1,4 @@
-"""CaNet: environment estimators and mixture-of-expert propagation, layer by layer."""
+"""CaNet: an environment estimator and a mixture of K branches in each layer."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from canet.nn.model import Features, GraphModel, Prediction
 class CaNet(GraphModel):
     r"""CaNet of "Graph Out-of-Distribution Generalization via Causal Intervention" (WWW '24).
 
-    Each of L layers infers a pseudo environment per node and mixes K branches with it,
+    Each of L layers infers a pseudo-environment per node and mixes K branches with it,
 
     .. math:: z^{(1)} = \phi_{in}(x), \quad
               z_u^{(l+1)} = \sigma\left(\sum_k e_{uk}^{(l)}\,\mathrm{branch}^{(l,k)}(z^{(l)})_u
               + z_u^{(l)}\right), \quad \hat y = \phi_{out}(z^{(L+1)}),
 
-    where $e^{(l)}$ comes from :class:`EnvironmentEstimator` and the branches, with the residual
-    link, are a backbone's :class:`Branches`. Dropout comes first in every layer, so that
-    estimator, branches and residual link see the same $z$. With `norm` each $z^{(l+1)}$ is
-    normalised.
+    where $e^{(l)}$ comes from :class:`EnvironmentEstimator`, and the branches with the residual
+    connection are the :class:`Branches` of a backbone. Dropout is applied first in every layer, so
+    that estimator, branches and residual connection see the same $z$. With `norm`, each
+    $z^{(l+1)}$ is normalised.
 
     Args:
         num_environments: $K$.
         backbone: Name of the backbone whose layers are the branches, or a :class:`Backbone`.
-        estimator: `node` infers environments from a node alone, `graph` also from its neighbours,
-            with a symmetric propagation: that of the branches, or one along the edges where they
-            have another.
+        estimator: `node` infers the environment from the node alone, `graph` also from its
+            neighbours, with symmetric propagation. If the branches propagate symmetrically, the
+            estimator shares their product; otherwise it propagates along the edges itself.
         tau: Temperature of the Gumbel-Softmax sample.
-        propagation: `symmetric` normalisation or plain `sum`, for `gcn`.
-        shared_environment: One environment, inferred at the first layer, for all layers
+        propagation: `symmetric` normalisation or plain `sum` (backbone `gcn` only).
+        shared_environment: Use one environment, inferred in the first layer, for all layers
             (the paper's ablation "w/o Layer Env").
-        learned_environment: False mixes the branches by their plain mean, with no estimator
+        learned_environment: If False, there is no estimator and all branches have equal weight
             (the paper's ablation "w/o Para Env").
-
-    The others as in :class:`GraphModel`.
+        **options: Other arguments of :class:`GraphModel`.
 
     Shapes:
         - x $[N, D]$, edge_index $[2, E]$ → logits $[N, C]$
@@ -71,9 +70,9 @@ class CaNet(GraphModel):
             )
             for _ in range(self.num_layers)
         )
-        gathers = self._branches()[0].gathers
-        shares = estimator == "node" or (gathers is not None and gathers.kind == "symmetric")
-        operator = None if shares else Operator("symmetric")
+        shared = self._branches()[0].gather_operator
+        needs_none = estimator == "node" or (shared is not None and shared.kind == "symmetric")
+        operator = None if needs_none else Operator("symmetric")
         num_estimators = 0
         if learned_environment:
             num_estimators = 1 if shared_environment else self.num_layers
@@ -92,15 +91,15 @@ class CaNet(GraphModel):
         estimators = self._estimators()
         environments: list[Environment] = []
         for layer, (branches, block) in enumerate(zip(self._branches(), blocks, strict=True)):
-            # A layer without an estimator has the environment of an earlier one, or the mean.
-            own = estimators[layer : layer + 1]
-            states = LayerInput(self.drop(z), block, branches, own)
-            environments += [estimator.read(states) for estimator in own]
+            # A layer without an estimator uses the first layer's environment, or equal weights.
+            estimator = estimators[layer : layer + 1]
+            states = LayerInput(self.drop(z), block, branches, estimator)
+            environments += [module.estimate(states) for module in estimator]
             z = self.normalise(branches(states, self._mixture(environments, states.own)), layer)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
-        """The weights $e$ $[n_{dst}, K]$ of the current layer's branches."""
+        """Weights $e$ $[n_{dst}, K]$ of the branches of the current layer."""
         if not environments:
             return own.new_full((own.shape[0], self.num_environments), 1 / self.num_environments)
         return environments[-1].first(own.shape[0]).sample

@@ -1,4 +1,4 @@
-"""Dropout that does not spend most of its time on random numbers."""
+"""Dropout that draws few random numbers on the CPU."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LANES = 4  # 16-bit numbers in one 64-bit draw
+LANES = 4  # 16-bit numbers in a 64-bit random number
 STEPS = 2**16
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Zero each entry with probability p, to within 1 / 65536, and scale up the others so that the
-    mean stays.
+    """Set each entry to zero with probability p (rounded to 1/65536) and scale up the others to
+    keep the expected value.
 
-    On a CPU torch draws the mask number by number; here one 64-bit draw decides four entries.
+    On the CPU, torch draws one random number per entry. Here one 64-bit number serves four entries.
     """
     if not training or p == 0:
         return x

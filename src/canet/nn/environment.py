@@ -1,4 +1,4 @@
-"""The environment estimator q(E|G): a categorical posterior over K pseudo environments."""
+"""The environment estimator q(E|G): a categorical posterior over K pseudo-environments."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ EstimatorKind = Literal["node", "graph"]
 
 
 class Environment(NamedTuple):
-    """One layer's inference for n nodes.
+    """The environments that one layer infers for n nodes.
 
-    `log_posterior` is $\\log \\pi$ $[n, K]$; `sample` is what the branches are mixed with, $e$
-    $[n, K]$: a Gumbel-Softmax sample when training and $\\pi$ itself when predicting;
-    `expected_log` is $\\sum_k e_k \\log \\pi_k$ $[n]$ where a kernel gave it with the others.
+    `log_posterior` is $\\log \\pi$ $[n, K]$. `sample` is $e$ $[n, K]$, the weights of the branches:
+    a Gumbel-Softmax sample in training, $\\pi$ itself in prediction. `expected_log` is
+    $\\sum_k e_k \\log \\pi_k$ $[n]$ if a fused kernel computed it, else None.
     """
 
     log_posterior: Tensor
@@ -29,7 +29,8 @@ class Environment(NamedTuple):
     expected_log: Tensor | None = None
 
     def first(self, num_nodes: int) -> Environment:
-        """The inference for the first nodes; itself for all, as gradients of slices are copied."""
+        """Return the environments of the first nodes."""
+        # The gradient of a slice is a copy: a slice of all nodes would waste memory.
         if num_nodes == len(self.sample):
             return self
         log_posterior, sample, expected_log = self
@@ -38,7 +39,7 @@ class Environment(NamedTuple):
         return Environment(log_posterior[:num_nodes], sample[:num_nodes], expected_log)
 
     def total_expected_log(self) -> Tensor:
-        """$\\sum_v \\sum_k e_{vk} \\log \\pi_{vk}$, which the regulariser reads, a scalar."""
+        """Return $\\sum_v \\sum_k e_{vk} \\log \\pi_{vk}$, a scalar, for the regulariser."""
         if self.expected_log is not None:
             return self.expected_log.sum()
         return (self.sample * self.log_posterior).sum()
@@ -55,14 +56,14 @@ class EnvironmentEstimator(nn.Module):
     Args:
         hidden: $H$, width of $z$.
         num_environments: $K$.
-        kind: `node` reads a node alone (with bias), `graph` also its neighbours (no bias).
+        kind: `node` reads the node alone (with bias), `graph` also its neighbours (no bias).
         tau: Temperature of the sample.
-        operator: $\hat A$ of `graph` where it has a propagation of its own; None where it shares
-            the states that the branches gathered.
+        operator: $\hat A$ of `graph` if the estimator computes its own propagation. If None, it
+            uses $\hat A z$ as computed for the branches.
 
     Shapes:
-        - z $[n, H]$, for `graph` gathered $\hat A z$ and z $[n, H]$ → :class:`Environment` of n
-          nodes
+        - z $[n, H]$ (`node`), or $\hat A z$ and z $[n, H]$ as :class:`Gathered` (`graph`)
+          → :class:`Environment` of n nodes
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class EnvironmentEstimator(nn.Module):
             bound = 1 / math.sqrt(num_environments)
             nn.init.uniform_(self.linear.weight, -bound, bound)
 
-    def read(self, states: LayerInput) -> Environment:
-        """The environment of a layer's destinations."""
+    def estimate(self, states: LayerInput) -> Environment:
+        """Infer the environments of a layer's destination nodes."""
         if self.operator is not None:
-            return self.propagate(states.matrix(self.operator), states.columns(self))
+            return self.propagate(states.matrix(self.operator), states.projected(self))
         return self(states.own if self.kind == "node" else states.gathered)
 
     def forward(self, z: Tensor | Gathered) -> Environment:
@@ -95,27 +96,30 @@ class EnvironmentEstimator(nn.Module):
         draws = self._draws(own.new_empty(len(own), len(weight)))
         return Environment(*infer(z, weight, bias, draws, self.tau))
 
-    def maps(self) -> Tensor | None:
+    def projection(self) -> Tensor | None:
         """$[W_N^\\top \\| W_S^\\top]$ $[H, 2K]$, for `propagate`."""
         if self.operator is None:
             return None
         return torch.cat(self.linear.weight.chunk(2, dim=1)).t()
 
-    def propagate(self, matrix: SparseMatrix, mapped: Tensor) -> Environment:
-        r"""`graph` from $\hat A$ $[n, n_{src}]$, where only it needs $\hat A z$.
+    def propagate(self, matrix: SparseMatrix, projected: Tensor) -> Environment:
+        r"""Infer the environments of `graph` if only the estimator needs $\hat A z$.
 
-        $W_N (\hat A z) = \hat A (W_N z)$: K columns of z `maps`, $[n_{src}, 2K]$, are propagated in
-        place of H.
+        Because $W_N (\hat A z) = \hat A (W_N z)$, only K columns are propagated instead of H.
+
+        Shapes:
+            - matrix $\hat A$ $[n, n_{src}]$, projected z $[n_{src}, 2K]$
+              → :class:`Environment` of n nodes
         """
-        neighbours, own = mapped.chunk(2, dim=1)
+        neighbours, own = projected.chunk(2, dim=1)
         logits = multiply(matrix, neighbours.contiguous()) + own[: matrix.shape[0]]
         return Environment(*sample(logits, self._draws(logits), self.tau))
 
     def _draws(self, like: Tensor) -> Tensor | None:
-        """What Gumbel noise is made of; None when predicting."""
+        """Exponential random numbers for the Gumbel noise; None in prediction."""
         return draw(like) if self.training else None
 
 
 def draw(like: Tensor) -> Tensor:
-    """Exponential numbers, $-\\log u$, in the shape of `like`: Gumbel noise is $-\\log$ of them."""
+    """Draw exponential random numbers r in the shape of `like`; $-\\log r$ is Gumbel noise."""
     return torch.empty_like(like).exponential_()

@@ -1,4 +1,4 @@
-"""Which nodes are in one graph: what attention over whole graphs reads."""
+"""Assignment of nodes to graphs, for attention over whole graphs."""
 
 from __future__ import annotations
 
@@ -10,88 +10,88 @@ from torch import Tensor
 
 
 class Graphs:
-    """The graphs that sources and destinations of a block are in.
+    """Graph numbers of the destination and source nodes of a block.
 
     Args:
-        reader: Graph $[n_{dst}]$ of each destination, a number from 0 on.
-        read: Graph $[n_{src}]$ of each source; -1 for one that nobody reads.
+        dst: Graph number $[n_{dst}]$ of each destination, 0 or larger.
+        src: Graph number $[n_{src}]$ of each source; -1 for a source that no destination reads.
     """
 
-    def __init__(self, reader: Tensor, read: Tensor) -> None:
-        self.reader = reader
-        self.read = read
+    def __init__(self, dst: Tensor, src: Tensor) -> None:
+        self.dst = dst
+        self.src = src
 
     def to(self, device: torch.device | str) -> Graphs:
-        return Graphs(self.reader.to(device), self.read.to(device))
+        return Graphs(self.dst.to(device), self.src.to(device))
 
-    def select_readers(self, readers: Tensor) -> Graphs:
-        """The same graphs, read by the given destinations $[k]$."""
-        return Graphs(self.reader[readers], self.read)
+    def select_destinations(self, nodes: Tensor) -> Graphs:
+        """Keep the given destinations $[k]$, in this order, and all sources."""
+        return Graphs(self.dst[nodes], self.src)
 
     def with_copies(self, num_copies: int) -> Graphs:
-        """The same graphs, with sources in front of all that nobody reads."""
-        return Graphs(self.reader, torch.cat([self.read.new_full((num_copies,), -1), self.read]))
+        """Add sources in front that no destination reads."""
+        return Graphs(self.dst, torch.cat([self.src.new_full((num_copies,), -1), self.src]))
 
     @cached_property
-    def by_size(self) -> list[GraphsOfASize]:
-        """The graphs that somebody reads, those of like size together."""
-        numbers, graph = torch.cat([self.reader, self.read]).unique(return_inverse=True)
-        reader, read = graph[: self.reader.numel()], graph[self.reader.numel() :]
-        size = torch.bincount(read, minlength=numbers.numel())
-        num_readers = torch.bincount(reader, minlength=numbers.numel())
-        # 1; 2; 3 and 4; 5 to 8; ...: rows of zeros at most double what is computed.
-        level = torch.where(num_readers > 0, torch.frexp(size - 0.5).exponent, -1)
+    def batches(self) -> list[PaddedGraphs]:
+        """The graphs with destinations, in batches of similar size."""
+        numbers, graph = torch.cat([self.dst, self.src]).unique(return_inverse=True)
+        dst, src = graph[: self.dst.numel()], graph[self.dst.numel() :]
+        size = torch.bincount(src, minlength=numbers.numel())
+        num_dst = torch.bincount(dst, minlength=numbers.numel())
+        # Sizes 1; 2; 3 and 4; 5 to 8; ...: padding at most doubles the work.
+        level = torch.where(num_dst > 0, torch.frexp(size - 0.5).exponent, -1)
         return [
-            _of_a_size(level == one, reader, read, size, num_readers)
+            _pad_graphs(level == one, dst, src, size, num_dst)
             for one in level.unique().tolist()
             if one >= 0
         ]
 
     @cached_property
-    def place(self) -> Tensor | None:
-        """Of each destination $[n_{dst}]$, in the results of `by_size` one after another; None if
-        it is the same.
+    def position(self) -> Tensor | None:
+        """Row $[n_{dst}]$ of each destination in the concatenated results of `batches`.
+
+        None if the results are already in the order of the destinations.
         """
-        if len(self.by_size) < 2:
+        if len(self.batches) < 2:
             return None
-        readers = [alike.reader for alike in self.by_size if alike.reader is not None]
-        return torch.cat(readers).argsort()
+        return torch.cat([batch.dst for batch in self.batches if batch.dst is not None]).argsort()
 
 
 @dataclass(frozen=True)
-class GraphsOfASize:
-    """B graphs of like size, padded with rows of zeros to S sources and T destinations each.
+class PaddedGraphs:
+    """B graphs of similar size, padded with zeros to S sources and T destinations each.
 
     Args:
         count: B.
-        largest: S, nodes of the largest.
-        most_readers: T.
-        size: Nodes $[r, 1]$ of each destination's graph.
-        reader, read: Ids of the destinations $[r]$ and sources; None: all, in their order.
-        reader_slot, read_slot: Their places in the padded rows; None where nothing is padded.
+        max_src: S, the number of nodes of the largest graph.
+        max_dst: T.
+        size: Number of nodes $[r, 1]$ of each destination's graph.
+        dst, src: Ids of the destinations $[r]$ and sources; None stands for all, in their order.
+        dst_slot, src_slot: Their positions in the padded rows; None if nothing is padded.
     """
 
     count: int
-    largest: int
-    most_readers: int
+    max_src: int
+    max_dst: int
     size: Tensor
-    reader: Tensor | None
-    read: Tensor | None
-    reader_slot: Tensor | None
-    read_slot: Tensor | None
+    dst: Tensor | None
+    src: Tensor | None
+    dst_slot: Tensor | None
+    src_slot: Tensor | None
 
-    def pad_read(self, x: Tensor) -> Tensor:
+    def pad_src(self, x: Tensor) -> Tensor:
         """$[n_{src}, h]$ → $[B, S, h]$."""
-        return self._pad(x, self.read, self.read_slot, self.largest)
+        return self._pad(x, self.src, self.src_slot, self.max_src)
 
-    def pad_readers(self, x: Tensor) -> Tensor:
+    def pad_dst(self, x: Tensor) -> Tensor:
         """$[n_{dst}, h]$ → $[B, T, h]$."""
-        return self._pad(x, self.reader, self.reader_slot, self.most_readers)
+        return self._pad(x, self.dst, self.dst_slot, self.max_dst)
 
-    def take_readers(self, padded: Tensor) -> Tensor:
-        """$[B, T, h]$ → $[r, h]$, in the order of `reader`."""
+    def unpad_dst(self, padded: Tensor) -> Tensor:
+        """$[B, T, h]$ → $[r, h]$, in the order of `dst`."""
         rows = padded.flatten(0, 1)
-        return rows if self.reader_slot is None else rows.index_select(0, self.reader_slot)
+        return rows if self.dst_slot is None else rows.index_select(0, self.dst_slot)
 
     def _pad(self, x: Tensor, chosen: Tensor | None, slot: Tensor | None, rows: int) -> Tensor:
         if chosen is not None:
@@ -101,33 +101,39 @@ class GraphsOfASize:
         return x.view(self.count, rows, -1)
 
 
-def _of_a_size(
-    chosen: Tensor, reader: Tensor, read: Tensor, size: Tensor, num_readers: Tensor
-) -> GraphsOfASize:
-    """Graphs chosen by a mask $[G]$, of the graphs $[n_{dst}]$ and $[n_{src}]$ of all nodes."""
+def _pad_graphs(
+    chosen: Tensor, dst: Tensor, src: Tensor, size: Tensor, num_dst: Tensor
+) -> PaddedGraphs:
+    """Batch the graphs in a mask $[G]$.
+
+    `dst` $[n_{dst}]$ and `src` $[n_{src}]$ are the graph numbers of all nodes, `size` and `num_dst`
+    $[G]$ the numbers of sources and destinations of each graph.
+    """
     number = chosen.cumsum(0) - 1
-    most_readers, largest = int(num_readers[chosen].max()), int(size[chosen].max())
-    readers, reader_slot = _slots(chosen, number, reader, most_readers)
-    sources, read_slot = _slots(chosen, number, read, largest)
-    alone = int(chosen.sum()) == 1
-    return GraphsOfASize(
+    max_dst, max_src = int(num_dst[chosen].max()), int(size[chosen].max())
+    destinations, dst_slot = _slots(chosen, number, dst, max_dst)
+    sources, src_slot = _slots(chosen, number, src, max_src)
+    is_single = int(chosen.sum()) == 1
+    return PaddedGraphs(
         count=int(chosen.sum()),
-        largest=largest,
-        most_readers=most_readers,
-        size=size[reader[readers]].unsqueeze(1),
-        reader=None if readers.numel() == reader.numel() else readers,
-        read=None if sources.numel() == read.numel() else sources,
-        reader_slot=None if alone else reader_slot,
-        read_slot=None if alone else read_slot,
+        max_src=max_src,
+        max_dst=max_dst,
+        size=size[dst[destinations]].unsqueeze(1),
+        dst=None if destinations.numel() == dst.numel() else destinations,
+        src=None if sources.numel() == src.numel() else sources,
+        dst_slot=None if is_single else dst_slot,
+        src_slot=None if is_single else src_slot,
     )
 
 
 def _slots(chosen: Tensor, number: Tensor, graph: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Nodes of chosen graphs, ascending, and their places where each graph has so many rows."""
+    """Return the nodes of the chosen graphs, ascending, and their positions if each graph is padded
+    to `rows` rows.
+    """
     (nodes,) = chosen[graph].nonzero(as_tuple=True)
-    own = number[graph[nodes]]
-    order = own.argsort(stable=True)
-    first = torch.searchsorted(own[order], own[order])
-    rank = torch.empty_like(own)
-    rank[order] = torch.arange(own.numel(), device=own.device) - first
-    return nodes, own * rows + rank
+    batch = number[graph[nodes]]
+    order = batch.argsort(stable=True)
+    first = torch.searchsorted(batch[order], batch[order])
+    rank = torch.empty_like(batch)
+    rank[order] = torch.arange(batch.numel(), device=batch.device) - first
+    return nodes, batch * rows + rank

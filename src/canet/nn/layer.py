@@ -1,4 +1,4 @@
-"""What a layer is: K branches over the states of a block, mixed per node."""
+"""Base class of the layers: K branches over the states of a block, mixed per node."""
 
 from __future__ import annotations
 
@@ -15,39 +15,42 @@ from canet.nn.sparse_matrix import SparseMatrix
 Propagation = Literal["symmetric", "sum"]
 
 
-class Reader(Protocol):
-    """Who reads a layer's states, and may have them mapped first."""
+class Projector(Protocol):
+    """A module that may need a linear projection of a layer's states."""
 
-    def maps(self) -> Tensor | None:
-        """A linear map $[H, c]$ whose c columns of z it reads; None: it needs none."""
+    def projection(self) -> Tensor | None:
+        """Projection matrix $[H, c]$; None if the module needs none."""
 
 
 class LayerInput:
-    r"""What a layer has at hand: its states and, each computed once, what its readers need of them.
+    r"""Input of a layer: its states, and products of them that its modules share.
+
+    Each product is computed once. The projections of all modules are one matrix product.
 
     Args:
         z: States $[n_{src}, H]$.
         block: The layer's neighbourhood.
-        branches: Who gathers $\hat A z$, and reads maps of z.
-        others: Who reads maps of z, too: all of them are one product.
+        branches: The layer's branches. Their `gather_operator` is the $\hat A$ of `gathered`.
+        others: Other modules that need projections of z.
     """
 
     def __init__(
-        self, z: Tensor, block: Block, branches: Branches, others: Sequence[Reader] = ()
+        self, z: Tensor, block: Block, branches: Branches, others: Sequence[Projector] = ()
     ) -> None:
         self.z = z
         self.block = block
         self._gathered: Gathered | None = None
-        if branches.gathers is not None:
-            self._gathered = gather(block.matrices[branches.gathers], z, branches.joins)
+        if branches.gather_operator is not None:
+            propagation = block.matrices[branches.gather_operator]
+            self._gathered = gather(propagation, z, branches.uses_mix_joined)
         self.own = z[: block.num_dst] if self._gathered is None else self._gathered.own
-        readers = (branches, *others)
-        maps = {reader: maps for reader in readers if (maps := reader.maps()) is not None}
-        self._columns: dict[Reader, Tensor] = {}
-        if maps:
-            widths = [matrix.shape[1] for matrix in maps.values()]
-            products = (z @ torch.cat(list(maps.values()), dim=1)).split(widths, dim=1)
-            self._columns = dict(zip(maps, products, strict=True))
+        modules: tuple[Projector, ...] = (branches, *others)
+        projections = {m: matrix for m in modules if (matrix := m.projection()) is not None}
+        self._projected: dict[Projector, Tensor] = {}
+        if projections:
+            widths = [matrix.shape[1] for matrix in projections.values()]
+            products = (z @ torch.cat(list(projections.values()), dim=1)).split(widths, dim=1)
+            self._projected = dict(zip(projections, products, strict=True))
 
     @property
     def gathered(self) -> Gathered:
@@ -55,39 +58,39 @@ class LayerInput:
         assert self._gathered is not None
         return self._gathered
 
-    def columns(self, reader: Reader) -> Tensor:
-        """What a reader asked for, $[n_{src}, c]$."""
-        return self._columns[reader]
+    def projected(self, module: Projector) -> Tensor:
+        """Return the states, multiplied by a module's projection: $[n_{src}, c]$."""
+        return self._projected[module]
 
     def matrix(self, operator: Operator) -> SparseMatrix:
         return self.block.matrices[operator]
 
 
 class Branches(nn.Module):
-    r"""K branches of a backbone's layer, mixed per node, and the residual link,
+    r"""K branches of a backbone's layer, mixed per node, with a residual connection,
 
     .. math:: z'_u = \sigma\left(\sum_k e_{uk}\,\mathrm{branch}^{(k)}(z)_u + z_u\right),
               \quad \sigma = \mathrm{ReLU}.
 
-    With K = 1 it is the backbone's plain layer. A subclass has `setup` and `forward`, and `maps` if
-    it reads linear maps of z.
+    With K = 1, this is the backbone's plain layer. A subclass implements `setup` and `forward`, and
+    `projection` if it needs a linear projection of z.
 
     Args:
         hidden: $H$.
         num_branches: $K$.
         direction: Propagate `along` the edges or `against` them.
-        propagation: Normalisation of the convolutions, where a backbone leaves a choice.
+        propagation: Normalisation of the convolutions; most backbones ignore it.
 
     Shapes:
         - input with z $[n_{src}, H]$, e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
 
     operators: tuple[Operator, ...]
-    """What the branches read of a graph."""
-    gathers: Operator | None = None
-    """The one of them whose product with z, if any, an estimator may share."""
-    joins: ClassVar[bool] = False
-    """Whether they read that product and z by `mix_joined`, where both may be made one at once."""
+    """Operators that the blocks must contain."""
+    gather_operator: Operator | None = None
+    """The operator of `LayerInput.gathered`, if the branches need it; an estimator may share it."""
+    uses_mix_joined: ClassVar[bool] = False
+    """Whether `forward` calls `mix_joined`."""
 
     def __init__(
         self,
@@ -104,16 +107,16 @@ class Branches(nn.Module):
         self.setup()
 
     def setup(self) -> None:
-        """Make the parameters, and say what is read."""
+        """Create the parameters, and set `operators` and `gather_operator`."""
         raise NotImplementedError
 
-    def maps(self) -> Tensor | None:
-        """A linear map $[H, c]$ whose c columns of z the branches read; most read none."""
+    def projection(self) -> Tensor | None:
+        """Projection matrix $[H, c]$ for `LayerInput.projected`; None if there is none."""
         return None
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         raise NotImplementedError
 
     def plain(self, z: Tensor, block: Block) -> Tensor:
-        """The layer where K = 1: z $[n_{src}, H]$ → $[n_{dst}, H]$."""
+        """Apply the layer with K = 1: z $[n_{src}, H]$ → $[n_{dst}, H]$."""
         return self(LayerInput(z, block, self), z.new_ones(block.num_dst, 1))

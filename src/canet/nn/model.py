@@ -1,4 +1,4 @@
-"""The base of all models: (features, blocks) or (features, edges) → logits."""
+"""Base classes of the models: (features, blocks) or (features, edges) → logits."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from canet.nn.sparse_matrix import SparseMatrix
 
 @dataclass(frozen=True)
 class ShiftedFeatures:
-    r"""Features with an offset for each group of nodes, $x_v + o_{g(v)}$, which are never stored:
-    a linear map of them is $x W + M (o W)$.
+    r"""Features with an offset for each group of nodes, $x_v + o_{g(v)}$.
+
+    The sum is never stored: a linear map of it is $x W + M (o W)$.
 
     Args:
-        x: Features $[n, D]$: dense, sparse, or with offsets of their own.
+        x: Features $[n, D]$: dense, sparse, or again :class:`ShiftedFeatures`.
         offset: Offset $[G, D]$ of each group.
-        member: One-hot rows $M$ $[n, G]$, dense or sparse; a row of zeros is of a node without
-            group.
+        member: One-hot group membership $M$ $[n, G]$, dense or sparse. A node without a group has a
+            row of zeros.
     """
 
     x: Features
@@ -47,7 +48,7 @@ Norm = Literal["none", "layer"]
 
 
 def rows_of(x: Features, nodes: Tensor) -> Features:
-    """The features of some nodes $[n]$, in their order."""
+    """Return the features of the given nodes $[n]$, in this order."""
     if isinstance(x, ShiftedFeatures):
         return ShiftedFeatures(rows_of(x.x, nodes), x.offset, _select(x.member, nodes))
     return _select(x, nodes)
@@ -58,11 +59,10 @@ def _select(rows: Tensor | SparseMatrix, nodes: Tensor) -> Tensor | SparseMatrix
 
 
 class Prediction(NamedTuple):
-    """A forward pass for n predicted nodes.
+    """Output of a forward pass for n predicted nodes.
 
-    `logits` $[n, C]$; `embedding` $[n, H]$, the representation that the last linear map reads;
-    `environments`, one per layer for models that infer them, whose first n rows are the predicted
-    nodes.
+    `logits` $[n, C]$; `embedding` $[n, H]$, the input of the last linear map; `environments`, one
+    per layer for models that infer them. Their first n rows are the predicted nodes.
     """
 
     logits: Tensor
@@ -71,24 +71,25 @@ class Prediction(NamedTuple):
 
 
 class GraphModel(nn.Module):
-    """Base of the models: a linear map $\\phi_{in}$ into H dimensions and one, $\\phi_{out}$, out.
+    """Base class of the models, with input map $\\phi_{in}$ to H dimensions and output map
+    $\\phi_{out}$ to C classes.
 
-    Subclasses name the operators that their blocks must hold and what happens between.
+    Subclasses define `operators` and `forward_blocks`.
 
     Args:
         num_features: $D$.
         num_classes: $C$.
         hidden: $H$.
         num_layers: $L$.
-        dropout: Probability of dropping an input or hidden unit when training.
+        dropout: Dropout probability of inputs and hidden units in training.
         direction: Propagate `along` the edges or `against` them.
-        norm: `layer` normalises each node's hidden state after every layer, by LayerNorm (Ba et
-            al., 2016); `none` leaves it as it is.
+        norm: `layer` applies LayerNorm (Ba et al., 2016) to the hidden state after every layer,
+            `none` does not.
 
     Shapes:
-        - x $[N, D]$ (dense or sparse CSR), edge_index $[2, E]$, batch $[N]$ (optional: the graph of
-          each node, for models that read whole graphs) → logits $[N, C]$. The graph is normalised
-          once and reused while `edge_index` exists.
+        - x $[N, D]$ (dense or sparse CSR), edge_index $[2, E]$, batch $[N]$ (optional: graph number
+          of each node, for models that attend over whole graphs) → logits $[N, C]$. The graph is
+          normalised once and reused while `edge_index` exists.
         - x $[n_{src}, D]$ (dense, a :class:`SparseMatrix`, or :class:`ShiftedFeatures`), L blocks
           → :class:`Prediction`
     """
@@ -116,16 +117,16 @@ class GraphModel(nn.Module):
         self.setup()
 
     def setup(self) -> None:
-        """Make the parameters between the two maps."""
+        """Create the parameters between the input map and the output map."""
 
     @property
     def operators(self) -> tuple[Operator, ...]:
-        """What the model reads of a graph; its blocks must hold it."""
+        """Operators that the blocks must contain."""
         raise NotImplementedError
 
     @property
     def num_norms(self) -> int:
-        """Layers with a hidden state after them, which `norm` may normalise."""
+        """Number of LayerNorm modules with `norm="layer"`."""
         return self.num_layers
 
     @overload
@@ -148,14 +149,14 @@ class GraphModel(nn.Module):
         raise NotImplementedError
 
     def normalise(self, z: Tensor, layer: int) -> Tensor:
-        """The hidden state z $[m, H]$ after a layer, which is normalised where `norm` says so."""
+        """Normalise the hidden state z $[m, H]$ after a layer, if `norm` is `layer`."""
         return self.norms[layer](z) if len(self.norms) else z
 
     def drop(self, z: Tensor) -> Tensor:
         return dropout(z, self.dropout, self.training)
 
     def project(self, x: Features, bias: Tensor | None = None) -> Tensor:
-        """$x W_{in} + b$ $[n_{src}, H]$ after dropout; offsets are not dropped."""
+        """Return $x W_{in} + b$ $[n_{src}, H]$ after dropout of x, but not of its offsets."""
         return self.map_in(self._dropped(x), bias)
 
     def _dropped(self, x: Features) -> Features:
@@ -168,7 +169,7 @@ class GraphModel(nn.Module):
         return x
 
     def map_in(self, x: Features, bias: Tensor | None = None) -> Tensor:
-        """$x W_{in} + b$ $[n_{src}, H]$. A sparse x stays sparse."""
+        """Return $x W_{in} + b$ $[n_{src}, H]$, without converting a sparse x to dense."""
         if isinstance(x, ShiftedFeatures):
             offset = F.linear(x.offset, self.phi_in.weight)
             z = self.map_in(x.x, bias)
@@ -182,9 +183,9 @@ class GraphModel(nn.Module):
 
 
 class PlainModel(GraphModel):
-    """A backbone without environments, and two hooks for methods that do more than predict.
+    """A model without environments. A forward pass is `project`, then `propagate`.
 
-    A forward pass is `project`, then `propagate`.
+    Methods use `propagate` (with `mix`) and `average` to compute more than predictions.
     """
 
     has_residual_links: ClassVar[bool] = True
@@ -195,15 +196,16 @@ class PlainModel(GraphModel):
     def propagate(
         self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
     ) -> Prediction:
-        """All layers, from $x W_{in}$ $[n_{src}, H]$ on.
+        """Apply all layers to $x W_{in}$ $[n_{src}, H]$.
 
-        `mix` may exchange states between nodes, $[m, H]$ → $[m, H]$: the input of every layer
-        after dropout, beyond the first map, and the embedding go through it.
+        `mix` may exchange states between nodes, $[m, H]$ → $[m, H]$. It is applied to the embedding
+        and to the input of every layer after dropout, but not to the features.
         """
         raise NotImplementedError
 
     def average(self, z: Tensor, block: Block) -> Tensor:
-        """Each node's mean of z $[n_{src}, H]$ over what it reads and itself, $[n_{dst}, H]$,
-        weighted as the layers weigh it before they learn anything.
+        """Return the mean of z $[n_{src}, H]$ over each node and its neighbours: $[n_{dst}, H]$.
+
+        The weights are those of the layers, without learned attention.
         """
         raise NotImplementedError

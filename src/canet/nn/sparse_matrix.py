@@ -1,4 +1,4 @@
-"""Sparse matrices for training: CSR, and what follows from it, computed once."""
+"""Sparse CSR matrices for training, with cached derived forms such as the transpose."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SEGMENT = 256  # entries of a row that one GPU program walks
+SEGMENT = 256  # maximum number of entries of a row that one GPU program processes
 
 
 class Segments(NamedTuple):
-    """The rows of a pattern cut into segments of at most `SEGMENT` entries, at least one a row.
+    """The rows of a pattern, cut into segments of at most `SEGMENT` entries.
 
-    `row`, `begin` and `end` $[s]$ say which entries a segment holds. `slot` $[s]$ numbers the
-    segments of rows with several of them, and is -1 for a row's only one. `long_row` $[r]$ are
-    those rows, with slots `first_slot[i]` to `first_slot[i + 1]`.
+    Each row has at least one segment. `row`, `begin` and `end` $[s]$ are the row and the range of
+    entries of each segment. `long_row` $[r]$ are the rows with several segments; their segments are
+    numbered by `slot` $[s]$, which is -1 for all other segments. Row `long_row[i]` has the slots
+    from `first_slot[i]` up to, but not including, `first_slot[i + 1]`.
     """
 
     row: Tensor
@@ -29,7 +30,9 @@ class Segments(NamedTuple):
 
 
 class Pattern:
-    """Where the entries of a sparse $[n, m]$ matrix are; whatever follows from that is kept.
+    """Positions of the entries of a sparse $[n, m]$ matrix, in CSR form.
+
+    Derived forms (`row`, `transposed`, `segments`) are computed once.
 
     Args:
         rowptr: Row boundaries $[n + 1]$.
@@ -54,14 +57,14 @@ class Pattern:
 
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
-        """The transpose and, for each of its entries $[nnz]$, the entry here."""
+        """The transpose and, for each of its entries $[nnz]$, the index of the entry here."""
         order = torch.argsort(self.col, stable=True).int()
         rowptr = _row_pointer(self.col, self.shape[1])
         return Pattern(rowptr, self.row[order], self.shape[0]), order
 
     @cached_property
     def segments(self) -> Segments:
-        """The rows cut for kernels in which a program walks one segment."""
+        """The rows, cut into segments for kernels in which each program processes one segment."""
         length = self.rowptr.diff()
         count = (length + SEGMENT - 1).div(SEGMENT, rounding_mode="floor").clamp(min=1).long()
         first = count.cumsum(0) - count
@@ -84,32 +87,32 @@ class Pattern:
         )
 
     def csr(self, value: Tensor) -> Tensor:
-        """The entries with values $[nnz]$ as a torch sparse CSR tensor."""
+        """Return a torch sparse CSR tensor with values $[nnz]$."""
         return torch.sparse_csr_tensor(
             self.rowptr, self.col, value, self.shape, check_invariants=False
         )
 
     def at_rows(self, dense: Tensor) -> Tensor:
-        """Row u of a dense $[n, k]$ at every entry $(u, v)$: $[nnz, k]$."""
+        """Return row u of a dense $[n, k]$ for every entry $(u, v)$: $[nnz, k]$."""
         return dense.index_select(0, self.row)
 
     def at_cols(self, dense: Tensor) -> Tensor:
-        """Row v of a dense $[m, k]$ at every entry $(u, v)$: $[nnz, k]$."""
+        """Return row v of a dense $[m, k]$ for every entry $(u, v)$: $[nnz, k]$."""
         return dense.index_select(0, self.col)
 
     def sum_rows(self, entries: Tensor) -> Tensor:
-        """Sum of per-entry values $[nnz, k]$ over each row: $[n, k]$."""
+        """Sum per-entry values $[nnz, k]$ over each row: $[n, k]$."""
         return torch.segment_reduce(
             entries, "sum", offsets=self.rowptr.long(), axis=0, initial=0, unsafe=True
         )
 
     def sum_cols(self, entries: Tensor) -> Tensor:
-        """Sum of per-entry values $[nnz, k]$ over each column: $[m, k]$, in a fixed order."""
+        """Sum per-entry values $[nnz, k]$ over each column, in a fixed order: $[m, k]$."""
         pattern, order = self.transposed
         return pattern.sum_rows(entries.index_select(0, order))
 
     def max_rows(self, entries: Tensor) -> Tensor:
-        """Largest of the per-entry values $[nnz, k]$ in each row: $[n, k]$."""
+        """Return the maximum of per-entry values $[nnz, k]$ in each row: $[n, k]$."""
         return torch.segment_reduce(entries, "max", offsets=self.rowptr.long(), axis=0, unsafe=True)
 
 
@@ -125,13 +128,13 @@ class SparseMatrix:
     def from_coo(
         cls, row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]
     ) -> SparseMatrix:
-        """From entries in any order; several at one place stay apart and add up in products."""
+        """Build from entries in any order. Duplicate entries are kept and add up in products."""
         order = torch.argsort(row * shape[1] + col, stable=True)
         return cls(Pattern(_row_pointer(row, shape[0]), col[order], shape[1]), value[order])
 
     @classmethod
     def from_torch(cls, matrix: Tensor) -> SparseMatrix:
-        """From a torch sparse CSR tensor."""
+        """Build from a torch sparse CSR tensor."""
         pattern = Pattern(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1])
         return cls(pattern, matrix.values())
 
@@ -146,7 +149,7 @@ class SparseMatrix:
         return SparseMatrix(pattern, self.value.detach()[order])
 
     def select_rows(self, rows: Tensor) -> SparseMatrix:
-        """The given rows $[k]$, in their order, as a $[k, m]$ matrix."""
+        """Return the given rows $[k]$, in this order, as a $[k, m]$ matrix."""
         begin = self.pattern.rowptr[rows]
         count = (self.pattern.rowptr[rows + 1] - begin).long()
         rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
@@ -156,7 +159,7 @@ class SparseMatrix:
         return SparseMatrix(pattern, self.value[entry])
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> SparseMatrix:
-        """The matrix on a device, its values in `dtype`."""
+        """Return the matrix on a device, with values of type `dtype`."""
         rowptr, col = self.pattern.rowptr.to(device), self.pattern.col.to(device)
         value = self.value.to(device, dtype or self.value.dtype)
         return SparseMatrix(Pattern(rowptr, col, self.shape[1]), value)

@@ -23,7 +23,7 @@ BACKBONES: dict[str, Backbone] = {
 
 
 def get_backbone(backbone: str | Backbone) -> Backbone:
-    """Return the backbone of a name; a :class:`Backbone` is returned as it is."""
+    """Return the backbone with a given name. A :class:`Backbone` is returned unchanged."""
     if isinstance(backbone, Backbone):
         return backbone
     check_name("backbone", backbone, BACKBONES)

@@ -1,4 +1,4 @@
-"""What a backbone is: how nodes read each other, plain or as the branches of CaNet."""
+"""Backbone: a GNN architecture, as a plain model or as the branches of CaNet."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from canet.util.colour import Colour
 
 @dataclass(frozen=True)
 class Backbone:
-    """How nodes read each other, plain or as the branches of CaNet.
+    """A GNN architecture, as a plain model or as the branches of CaNet.
 
     Args:
-        name: On the command line and in configs.
-        label, colour: In tables, figures and pages.
-        summary: One line for listings.
-        branches: A layer of K branches.
-        model: The plain model, where it is not :class:`ResidualModel` of a single branch.
+        name: Name on the command line and in configs.
+        label, colour: Label and colour in tables, figures and pages.
+        summary: One-line description for listings.
+        branches: Layer class with K branches.
+        model: Class of the plain model; None for :class:`ResidualModel` with one branch per layer.
     """
 
     name: str
@@ -38,8 +38,10 @@ class Backbone:
     def plain(
         self, num_features: int, num_classes: int, residual: bool = False, **options: Any
     ) -> PlainModel:
-        """The plain model, or with `residual` a :class:`ResidualModel` where it has no such links;
-        options are those of :class:`GraphModel`.
+        """Build the plain model; options are those of :class:`GraphModel`.
+
+        With `residual`, the model has residual connections: it is a :class:`ResidualModel` if the
+        plain model has none.
         """
         if self.model is None or (residual and not self.model.has_residual_links):
             return ResidualModel(self.branches, num_features, num_classes, **options)
@@ -47,16 +49,16 @@ class Backbone:
 
 
 class ResidualModel(PlainModel):
-    r"""CaNet without environments: layers of a single branch with a residual link,
+    r"""CaNet without environments: layers with a single branch and a residual connection,
 
     .. math:: z^{(1)} = \sigma(\phi_{in}(x)), \quad
               z^{(l+1)} = \sigma(\mathrm{branch}^{(l)}(z^{(l)}) + z^{(l)}), \quad
               \hat y = \phi_{out}(z^{(L+1)}).
 
-    With `norm` each $z^{(l+1)}$ is normalised.
+    With `norm`, each $z^{(l+1)}$ is normalised.
 
     Args:
-        branches: The layers' kind; the others as in :class:`GraphModel`.
+        branches: Layer class. Other arguments as in :class:`GraphModel`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Propagation first, then a network of each node: nothing is learned between two hops."""
+"""Decoupled backbone: propagation without learned layers, then an MLP on each node."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from canet.util.colour import Colour
 
 
 class HopBranches(LinearBranches):
-    r"""K linear maps of the mean over a node's own state and one hop, mixed per node, and the
-    residual link,
+    r"""K linear maps of the mean of a node's state and its propagated neighbours, mixed per node,
+    with a residual connection,
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk} W^{(k)} \tfrac12 \left(z_u
               + \sum_v \hat a_{uv} z_v\right) + z_u \right).
@@ -29,8 +29,8 @@ class HopBranches(LinearBranches):
 
     def setup(self) -> None:
         super().setup()
-        self.gathers = Operator("symmetric", self.direction)
-        self.operators = (self.gathers,)
+        self.gather_operator = Operator("symmetric", self.direction)
+        self.operators = (self.gather_operator,)
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         mean = torch.lerp(states.own, states.gathered.neighbours, 0.5)
@@ -38,15 +38,15 @@ class HopBranches(LinearBranches):
 
 
 class Decoupled(PlainModel):
-    r"""The mean over L hops (Zhu and Koniusz, ICLR '21) of mapped features, then a small network,
+    r"""Mean of projected features over 0 to L hops (Zhu and Koniusz, ICLR '21), then a small MLP,
 
     .. math:: z^{(1)} = \sigma\left(\frac{1}{L + 1} \sum_{l=0}^L \hat A^l x W_{in} + b_{in}\right),
               \quad z^{(2)} = \sigma(z^{(1)} W + b + z^{(1)}), \quad
               \hat y = \phi_{out}(z^{(2)}),
 
-    with $\hat A$ as in :class:`GCN`. Features are mapped first, so that sparse ones stay sparse.
-    With `norm` $z^{(1)}$ and $z^{(2)}$ are normalised. Arguments and shapes as for
-    :class:`GraphModel`.
+    with $\hat A$ as in :class:`GCN`. Features are projected before propagation, so that sparse
+    features stay sparse. With `norm`, $z^{(1)}$ and $z^{(2)}$ are normalised. Arguments and shapes
+    as for :class:`GraphModel`.
     """
 
     def setup(self) -> None:
@@ -82,7 +82,7 @@ BACKBONE = Backbone(
     name="decoupled",
     label="Decoupled",
     colour=Colour("#8a5a2b", "#c79a6b"),
-    summary="the mean over hops, then a network of each node",
+    summary="mean of the features over several hops, then an MLP on each node",
     branches=HopBranches,
     model=Decoupled,
 )

@@ -1,4 +1,4 @@
-"""Attention over neighbours: CaNet-GAT's branches, and a plain GAT."""
+"""Attention over neighbours: the branches of CaNet-GAT, and a plain GAT."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from canet.nn.layer import Branches, LayerInput
 from canet.nn.operations import attend, mix_attention
 from canet.util.colour import Colour
 
-NEGATIVE_SLOPE = 0.01  # of CaNet-GAT's LeakyReLU: as published, the paper names none
+NEGATIVE_SLOPE = 0.01  # LeakyReLU of CaNet-GAT, as in the published code (not in the paper)
 
 
 class AttentionBranches(Branches):
-    r"""K attention networks, mixed per node, and the residual link (CaNet-GAT),
+    r"""K attention layers, mixed per node, with a residual connection (CaNet-GAT),
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk} \sum_v w_{uv}^{(k)} W_D^{(k)} z_v + z_u \right),
               \qquad w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
               b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
 
-    over the neighbours of $u$ and $u$ itself. Branches attend before their linear maps, which
-    commute with the sum: nothing of size edges × H is stored. Arguments and shapes as for
+    over the neighbours of $u$ and $u$ itself. The weighted sum commutes with the linear map and is
+    computed first, so that no tensor of size edges × H is stored. Arguments and shapes as for
     :class:`Branches`.
     """
 
@@ -43,13 +43,16 @@ class AttentionBranches(Branches):
             torch.empty(self.num_branches, self.hidden).uniform_(-bound, bound)
         )
 
-    def maps(self) -> Tensor:
-        """What makes a reader's K scores and a neighbour's of z: $W_D^{(k)} b^{(k)}$, $[H, 2K]$."""
+    def projection(self) -> Tensor:
+        """Map from z to the K scores of a destination and of a source: $[H, 2K]$.
+
+        Its columns are $W_D^{(k)} b^{(k)}$, for each half of $b^{(k)}$.
+        """
         vectors = torch.stack([self.attention_dst, self.attention_src])
         return torch.einsum("kio,jko->ijk", self.weight, vectors).flatten(1)
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
-        score_dst, score_src = states.columns(self).chunk(2, dim=1)
+        score_dst, score_src = states.projected(self).chunk(2, dim=1)
         score_dst = score_dst[: e.shape[0]]
         neighbourhood = states.matrix(self.operator).pattern
         return mix_attention(
@@ -67,12 +70,13 @@ class GAT(GCN):
     """
 
     kind: Kind = "attention"
-    negative_slope = 0.2  # of LeakyReLU, as in the paper of GAT
+    negative_slope = 0.2  # LeakyReLU, as in the GAT paper
 
     def setup(self) -> None:
         super().setup()
-        several = self.num_layers > 1
-        widths = [self.hidden] * max(1, self.num_layers - 1) + [self.phi_out.out_features] * several
+        has_output_layer = self.num_layers > 1
+        widths = [self.hidden] * max(1, self.num_layers - 1)
+        widths += [self.phi_out.out_features] * has_output_layer
         self.attention = nn.ParameterList(
             nn.init.xavier_uniform_(torch.empty(2, width)) for width in widths
         )

@@ -1,4 +1,4 @@
-"""Graph convolutions: CaNet-GCN's branches, and a plain GCN."""
+"""Graph convolutions: the branches of CaNet-GCN, and a plain GCN."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from canet.util.colour import Colour
 
 
 class ConvolutionBranches(Branches):
-    r"""K graph convolutions, mixed per node, and the residual link (CaNet-GCN),
+    r"""K graph convolutions, mixed per node, with a residual connection (CaNet-GCN),
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk} \left( W_D^{(k)} \sum_v \hat a_{uv} z_v
               + W_S^{(k)} z_u \right) + z_u \right), \quad \sigma = \mathrm{ReLU}.
 
-    Propagation is linear, so the branches share one $\hat A z$, whatever K is. Arguments and
-    shapes as for :class:`Branches`.
+    Propagation is linear, so all branches share one product $\hat A z$. Arguments and shapes as
+    for :class:`Branches`.
     """
 
-    joins = True
+    uses_mix_joined = True
 
     def setup(self) -> None:
-        self.gathers = Operator(self.kind(), self.direction)
-        self.operators = (self.gathers,)
+        self.gather_operator = Operator(self.kind(), self.direction)
+        self.operators = (self.gather_operator,)
         bound = 1 / math.sqrt(self.hidden)
         self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
         nn.init.uniform_(self.weight, -bound, bound)
 
     def kind(self) -> Kind:
-        """What normalises the sum over neighbours."""
+        """Normalisation of the sum over neighbours."""
         return self.propagation
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
@@ -50,10 +50,11 @@ class GCN(PlainModel):
     .. math:: z^{(l+1)} = \sigma(\hat A z^{(l)} W^{(l)} + b^{(l)}), \quad
               \hat A = \tilde D^{-1/2} (A + I) \tilde D^{-1/2},
 
-    with L layers in all: $z^{(1)} = x$, and no $\sigma$ after the last. $\phi_{in}$ is the first
-    layer's map, $\phi_{out}$ the last one's, and the embedding is what it reads, $\hat A z^{(L)}$.
-    A network of one layer has both maps and no $\sigma$ between. With `norm` the argument of
-    $\sigma$ is normalised. Arguments and shapes as for :class:`GraphModel`.
+    with L layers, $z^{(1)} = x$, and no $\sigma$ after the last layer. $\phi_{in}$ is the linear
+    map of the first layer and $\phi_{out}$ that of the last. The embedding is the input of
+    $\phi_{out}$, $\hat A z^{(L)}$. A network with one layer has both maps and no $\sigma$ between
+    them. With `norm`, the argument of $\sigma$ is normalised. Arguments and shapes as for
+    :class:`GraphModel`.
     """
 
     kind: Kind = "renormalised"
@@ -95,9 +96,10 @@ class GCN(PlainModel):
         return multiply(matrix, z) / multiply(matrix, torch.ones_like(z[:, :1]))
 
     def aggregate(self, layer: int, z: Tensor, block: Block) -> Tensor:
-        """A layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.
+        """Return a layer's weighted sum of z $[n_{src}, H]$ over neighbours: $[n_{dst}, H]$.
 
-        z comes after the layer's linear map, in the last of several layers before it.
+        The layer's linear map is applied before the sum. The last of several layers applies it
+        after the sum.
         """
         return multiply(block.matrices[self.operator], z)
 

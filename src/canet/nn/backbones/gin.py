@@ -1,4 +1,4 @@
-"""Graph isomorphism network: a small network over the sum of a node and its neighbours."""
+"""Graph isomorphism network: an MLP on the sum of a node and its neighbours."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from canet.util.colour import Colour
 
 
 class IsomorphismBranches(Branches):
-    r"""K layers of GIN (Xu et al., ICLR '19), mixed per node, and the residual link,
+    r"""K layers of GIN (Xu et al., ICLR '19), mixed per node, with a residual connection,
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk}\,\mathrm{MLP}^{(k)}\left((1 + \epsilon_k) z_u
               + \sum_v z_v\right) + z_u \right), \quad
               \mathrm{MLP}(x) = \sigma(x W_1 + b_1) W_2 + b_2.
 
-    The first maps of all branches are one product, of the sum over neighbours and z side by side.
-    Shapes as for :class:`Branches`.
+    The first linear maps of all branches are computed as one product. Shapes as for
+    :class:`Branches`.
     """
 
     def setup(self) -> None:
-        self.gathers = Operator("sum", self.direction)
-        self.operators = (self.gathers,)
+        self.gather_operator = Operator("sum", self.direction)
+        self.operators = (self.gather_operator,)
         bound = 1 / math.sqrt(self.hidden)
         self.first = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
         self.second = nn.Parameter(torch.empty(self.num_branches, self.hidden, self.hidden))
@@ -50,6 +50,6 @@ BACKBONE = Backbone(
     name="gin",
     label="GIN",
     colour=Colour("#e69f00", "#f5be4d"),
-    summary="GIN: a small network over the sum of a node and its neighbours",
+    summary="GIN: an MLP on the sum of a node and its neighbours",
     branches=IsomorphismBranches,
 )

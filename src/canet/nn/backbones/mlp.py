@@ -1,4 +1,4 @@
-"""A network of each node alone: what features tell without the graph."""
+"""MLP on the features of each node, without the graph."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from canet.util.colour import Colour
 
 
 class LinearBranches(Branches):
-    r"""K linear maps of a node's state, mixed per node, and the residual link,
+    r"""K linear maps of a node's state, mixed per node, with a residual connection,
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk} W^{(k)} z_u + z_u \right).
 
-    No edge is read. Arguments and shapes as for :class:`Branches`.
+    Edges are not used. Arguments and shapes as for :class:`Branches`.
     """
 
     operators: tuple[Operator, ...] = ()
@@ -37,6 +37,6 @@ BACKBONE = Backbone(
     name="mlp",
     label="MLP",
     colour=Colour("#5f6b73", "#9fb0bb"),
-    summary="each node alone, no edges",
+    summary="an MLP on each node, without edges",
     branches=LinearBranches,
 )

@@ -1,4 +1,4 @@
-"""GraphSAGE: the mean of the neighbours, and the node itself."""
+"""GraphSAGE: the node itself and the mean of its neighbours."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from canet.util.colour import Colour
 
 
 class MeanBranches(ConvolutionBranches):
-    r"""K layers of GraphSAGE (Hamilton et al., NeurIPS '17) with its mean aggregator, mixed per
-    node, and the residual link,
+    r"""K layers of GraphSAGE (Hamilton et al., NeurIPS '17) with mean aggregation, mixed per node,
+    with a residual connection,
 
     .. math:: z'_u = \sigma\left( \sum_k e_{uk} \left( W_D^{(k)} \frac{1}{d_u} \sum_v z_v
-              + W_S^{(k)} z_u \right) + z_u \right);
+              + W_S^{(k)} z_u \right) + z_u \right).
 
-    a node without neighbours has zeros for their mean. Shapes as for :class:`Branches`.
+    The mean is zero for a node without neighbours. Shapes as for :class:`Branches`.
     """
 
     def kind(self) -> Kind:
@@ -26,6 +26,6 @@ BACKBONE = Backbone(
     name="sage",
     label="SAGE",
     colour=Colour("#cc79a7", "#e29fc4"),
-    summary="GraphSAGE: mean of the neighbours, and the node itself",
+    summary="GraphSAGE: the node itself and the mean of its neighbours",
     branches=MeanBranches,
 )

@@ -1,4 +1,4 @@
-"""Graph Transformer: linear attention over the whole graph beside a graph convolution."""
+"""Graph Transformer: linear attention over the whole graph, and a graph convolution."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from canet.util.colour import Colour
 
 
 class TransformerBranches(Branches):
-    r"""K layers of a graph Transformer in the manner of SGFormer (Wu et al., NeurIPS '23), mixed
-    per node, and the residual link,
+    r"""K layers of a graph Transformer similar to SGFormer (Wu et al., NeurIPS '23), mixed per
+    node, with a residual connection,
 
     .. math:: z' = \sigma\left( \sum_k e_k \odot \left[\tfrac12 (\hat A z + G) \,\|\, z\right]
               W^{(k)} + z \right), \qquad
               G = \frac{N z + Q (K^\top z)}{N + Q (K^\top 1)},
 
-    with N the size of a node's graph, $\hat A$ as in CaNet-GCN, and rows of $Q = z W_Q + b_Q$ and
-    $K = z W_K + b_K$ at unit norm. Attention stays inside a graph: a connected component, or those
-    with the same number where a task gives them. $W_Q$ and $W_K$ serve all branches, so that
-    $\hat A z$ and G are computed once, whatever the number of branches is.
+    with N the number of nodes of a node's graph, $\hat A$ as in CaNet-GCN, and the rows of
+    $Q = z W_Q + b_Q$ and $K = z W_K + b_K$ scaled to unit norm. A node attends only to its own
+    graph: the nodes with the same graph number, or its connected component if there are no graph
+    numbers. All branches share $W_Q$ and $W_K$, so that $\hat A z$ and G are computed once.
 
     Arguments and shapes as for :class:`Branches`.
     """
@@ -35,23 +35,23 @@ class TransformerBranches(Branches):
     def setup(self) -> None:
         if self.hidden < 2:
             raise InputError(
-                "backbone 'transformer' needs a width of 2 or more: with hidden=1 the weights of "
-                "its attention can add up to zero"
+                "backbone 'transformer' requires hidden >= 2, because with hidden=1 its attention "
+                "weights can sum to zero"
             )
-        self.gathers = Operator("symmetric", self.direction)
-        self.operators = (self.gathers, Operator("graph"))
+        self.gather_operator = Operator("symmetric", self.direction)
+        self.operators = (self.gather_operator, Operator("graph"))
         bound = 1 / math.sqrt(self.hidden)
         self.weight = nn.Parameter(torch.empty(self.num_branches, 2 * self.hidden, self.hidden))
         nn.init.uniform_(self.weight, -bound, bound)
         self.query = nn.Linear(self.hidden, self.hidden)
         self.key = nn.Linear(self.hidden, self.hidden)
 
-    def maps(self) -> Tensor:
+    def projection(self) -> Tensor:
         """$[W_Q \\| W_K]$, $[H, 2H]$."""
         return torch.cat([self.query.weight, self.key.weight]).t()
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
-        query, key = states.columns(self).chunk(2, dim=1)
+        query, key = states.projected(self).chunk(2, dim=1)
         query = F.normalize(query[: e.shape[0]] + self.query.bias)
         key = F.normalize(key + self.key.bias)
         assert states.block.graphs is not None
@@ -64,6 +64,6 @@ BACKBONE = Backbone(
     name="transformer",
     label="Transformer",
     colour=Colour("#7b4fa3", "#b58ad6"),
-    summary="linear attention over the whole graph beside graph convolutions",
+    summary="linear attention over the whole graph, and graph convolutions",
     branches=TransformerBranches,
 )

@@ -1,4 +1,4 @@
-"""Kernels in Triton for NVIDIA GPUs, each kept because it saves at least 5 % of an epoch.
+"""Triton kernels for NVIDIA GPUs. Each of them saves at least 5 % of the time of an epoch.
 
-`canet.nn.operations` decides where they run.
+`canet.nn.operations` decides when they run.
 """

@@ -1,10 +1,10 @@
 """Fused attention of K branches: scores, softmax and weighted sum in one pass over neighbours.
 
-Weights are computed again from one number per node and branch; all that is stored of an edge is the
-gradient of its scores, one number a branch. Rows that read are walked forward, rows that are read
-(the transposed pattern) backward; no atomics, so the same input gives the same bits. A row with
-many entries is cut into segments, whose parts are merged at the end, so that nobody waits for a
-hub.
+The backward pass recomputes the attention weights from one number per node and branch. The only
+values stored per edge are the gradients of its scores, one per branch. The forward pass iterates
+over the rows of the pattern (destinations), the backward pass over the rows of its transpose
+(sources). There are no atomics, so the same input gives the same bits. Long rows are cut into
+segments, whose partial results are merged at the end, to balance the load.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from canet.nn.kernels.launch import launch
 from canet.nn.kernels.product import merge, multiply
 from canet.nn.sparse_matrix import Pattern
 
-TILE, READ_TILE = 2048, 512  # entries of a neighbours × branches × H tile of readers, of the read
-MEANS = 16  # of a tile of results and gradients
+TILE, BACKWARD_TILE = 2048, 512  # entries of a neighbours × branches × H tile, forward and backward
+MEANS = 16  # rows of a tile in `_mean_gradient`
 
 
 class FusedAttention(torch.autograd.Function):
@@ -31,7 +31,7 @@ class FusedAttention(torch.autograd.Function):
     .. math:: \sum_v w_{uv}^{(k)} z_v, \qquad
               w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}(a_{uk} + b_{vk}),
 
-    and the states of those who read, so that z has one gradient.
+    and the states of the destinations, so that z has one gradient.
 
     Shapes:
         - z $[n_{src}, H]$, scores a $[n_{dst}, K]$, b $[n_{src}, K]$
@@ -71,7 +71,7 @@ class FusedAttention(torch.autograd.Function):
         branches, width = score_dst.shape[1], z.shape[1]
         grad_z, grad_src = torch.empty_like(z), torch.empty_like(score_src)
         mean_grad = torch.empty_like(score_dst)
-        tile = _tile(branches, width, READ_TILE)
+        tile = _tile(branches, width, BACKWARD_TILE)
         launch(_mean_gradient, (triton.cdiv(mean_grad.numel(), MEANS),))(
             grad, out, mean_grad, mean_grad.numel(), width, BLOCK_M=MEANS, BLOCK_H=tile["BLOCK_H"]
         )
@@ -91,7 +91,7 @@ class FusedAttention(torch.autograd.Function):
 
 
 def _tile(branches: int, width: int, size: int = TILE) -> dict[str, int]:
-    """Sizes of a program's tile: all of H, up to four branches, and as many neighbours as fit."""
+    """Tile sizes of a program: all of H, up to four branches, and as many neighbours as fit."""
     block_h = triton.next_power_of_2(width)
     block_k = min(4, triton.next_power_of_2(branches))
     block_n = max(2, min(8, size // (block_h * block_k)))
@@ -100,7 +100,7 @@ def _tile(branches: int, width: int, size: int = TILE) -> dict[str, int]:
 
 @triton.jit
 def _score(own, other, slope):
-    """LeakyReLU of a + b, and its slope there."""
+    """LeakyReLU of a + b, and its derivative."""
     raw = own + other
     rise = tl.where(raw > 0, 1.0, slope)
     return raw * rise, rise
@@ -112,7 +112,7 @@ def _forward(
     branches, width, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """A segment of a reader's neighbours: its result, or its part of that of a long row."""
+    """Process one segment of a destination's neighbours; store the result, or a part of it."""
     segment = tl.program_id(0)
     u = tl.load(rows + segment).to(tl.int64)
     slot = tl.load(slots + segment).to(tl.int64)
@@ -185,7 +185,7 @@ def _merge_forward(
 
 @triton.jit
 def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLOCK_H: tl.constexpr):
-    """What the gradients of a reader's weights are on average: that of its result, times it."""
+    """Weighted mean of the gradients of a destination's weights: grad · out, for each branch."""
     m, h = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_H)
     in_m = m < rows
     at = m[:, None].to(tl.int64) * width + h[None, :]
@@ -201,7 +201,7 @@ def _backward(
     grad, base, grad_edges, grad_src, grad_z, part_src, part_z, branches, width, base_size, slope,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the state and scores of a node that is read, over its readers, and of theirs."""
+    """Gradients of a source node's state and scores, and of the scores of its edges."""
     segment = tl.program_id(0)
     v = tl.load(rows + segment).to(tl.int64)
     slot = tl.load(slots + segment).to(tl.int64)

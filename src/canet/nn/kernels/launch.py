@@ -1,4 +1,4 @@
-"""Launch a kernel, or compile all kernels of a step in parallel before the step."""
+"""Launch kernels, or compile all kernels of a training step in parallel before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _pool = ThreadPoolExecutor()
 
 
 def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
-    """`kernel[grid]`, to be called with the kernel's arguments."""
+    """Return `kernel[grid]`, to be called with the kernel's arguments."""
     if _jobs is None:
         run: Callable[..., Any] = kernel[grid]
         return run
@@ -27,7 +27,7 @@ def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
         kinds = tuple((a.dtype, a.shape) if isinstance(a, Tensor) else a for a in args)
         key = kernel, kinds, tuple(options.items())
         if key not in jobs:
-            set_up(device).result()  # or each thread would do that by itself
+            set_up(device).result()  # otherwise each thread would do it
             jobs[key] = _pool.submit(_build, kernel, grid, device, args, options)
 
     return compile_once
@@ -35,7 +35,7 @@ def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
 
 @cache
 def set_up(device: int) -> Future[Any]:
-    """Begin, in a thread, with what Triton does before its first kernel."""
+    """Initialise Triton in a background thread by compiling an empty kernel."""
     return _pool.submit(_build, _nothing, (1,), device, (), {})
 
 
@@ -46,10 +46,10 @@ def _nothing() -> None:
 
 @contextmanager
 def compiled_ahead() -> Iterator[None]:
-    """Compile the kernels that are launched in this block, in threads, and do not run them.
+    """Compile the kernels that are launched inside this context in parallel, without running them.
 
-    One after the other they take seconds where Triton's cache is empty. What the block computes
-    must not be used.
+    With an empty Triton cache, compiling them one after another takes seconds. Do not use the
+    values that are computed inside the context.
     """
     global _jobs
     jobs: dict[Any, Future[Any]] = {}
@@ -63,6 +63,6 @@ def compiled_ahead() -> Iterator[None]:
 
 
 def _build(kernel: Any, grid: tuple[int, ...], device: int, args: Any, options: Any) -> None:
-    """Compile a kernel, and load it on the device."""
+    """Compile a kernel and load it on the device."""
     torch.cuda.set_device(device)
     kernel.warmup(*args, grid=grid, **options)[grid]

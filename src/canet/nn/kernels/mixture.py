@@ -1,10 +1,10 @@
-"""Fused layer of K branches: no nodes × branches × H tensor is written, forward or backward.
+"""Fused layer of K branches, without a nodes × branches × H tensor in the forward or backward pass.
 
-A product of fp32 numbers on tensor cores is three of their fp16 parts. A node's numbers are scaled
-by a power of two to where each is the sum of two fp16 ones, to fp32's rounding or to 2⁻⁴⁰ of the
-largest, whichever is more. Under `torch.set_float32_matmul_precision("high")` it is one product,
-of 11 bits as in TF32. Sums over nodes are made in a fixed order, so the same input gives the same
-bits.
+An fp32 product is computed on tensor cores as three products of fp16 numbers. The values of a node
+are scaled by a power of two and split into sums of two fp16 numbers each. The error is that of fp32
+rounding, or 2⁻⁴⁰ of the largest value if that is larger. With
+`torch.set_float32_matmul_precision("high")`, a single product with 11 bits is used, as in TF32.
+Sums over nodes have a fixed order, so the same input gives the same bits.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from torch.autograd.function import once_differentiable
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
-BLOCK_M = 64  # nodes of a tile, the fewest that tensor cores multiply at full speed
-NARROW = 64  # width up to which a multiprocessor has memory for the tiles that come next
+BLOCK_M = 64  # nodes of a tile; the smallest number at which tensor cores reach full speed
+NARROW = 64  # width up to which a multiprocessor has enough memory to prefetch the next tiles
 
 
 class FusedMixture(torch.autograd.Function):
     r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, or with $[x_u \| z_u]$.
 
     Shapes:
-        - x $[n, K, I]$ and weight $[K, I, O]$, or, shared by all branches, which map z too,
-          x $[n, I]$ and weight $[K, I + O, O]$; e $[n, K]$, z $[n, O]$ → $[n, O]$
+        - x $[n, K, I]$ and weight $[K, I, O]$, or x $[n, I]$, shared by all branches, and weight
+          $[K, I + O, O]$ for x and z; e $[n, K]$, z $[n, O]$ → $[n, O]$
     """
 
     @staticmethod
@@ -75,7 +75,7 @@ class FusedMixture(torch.autograd.Function):
 
 
 def _room_for_shared(x: Tensor, z: Tensor, SHARED: bool, **_: Any) -> tuple[Tensor, ...]:
-    """For the parts of what all branches read, x and z, and what undoes a node's factor."""
+    """Allocate the fp16 parts of x and z, if all branches share them, and the inverse scales."""
     nodes = x.shape[0] if SHARED else 0
     x, z = x[:nodes], z[:nodes]
     halves = (torch.empty_like(tensor, dtype=torch.float16) for tensor in (x, x, z, z))
@@ -88,7 +88,7 @@ def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
 
 
 def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
-    """What kernels are compiled for."""
+    """Compile-time arguments of the kernels."""
     return {
         "SHARED": x.dim() == 2,
         "EXACT": exact_products(),
@@ -100,7 +100,7 @@ def _choices(x: Tensor, weight: Tensor) -> dict[str, Any]:
 
 
 def _summing(x: Tensor, weight: Tensor) -> tuple[int, dict[str, int]]:
-    """Programs that sum over nodes, and what they are compiled for."""
+    """Number of programs that sum over nodes, and their compile-time arguments."""
     if not _narrow(x, weight):
         return 2 * MULTIPROCESSORS, {"BLOCK_M": 64, "num_warps": 8, "num_stages": 1}
     if x.dim() == 2:
@@ -114,11 +114,11 @@ def _narrow(x: Tensor, weight: Tensor) -> bool:
 
 @triton.jit
 def _split(x, top):
-    """Two fp16 numbers whose sum is x times a power of two, and what undoes that factor.
+    """Two fp16 numbers whose sum is x times a power of two, and the inverse of that factor.
 
-    It brings `top`, the largest of the numbers that share it, to between 2^14 and 2^15.
+    The factor brings `top`, the largest of the values that share it, to between 2^14 and 2^15.
     """
-    exponent = tl.maximum(top.to(tl.int32, bitcast=True) >> 23, 15)  # below, it would overflow
+    exponent = tl.maximum(top.to(tl.int32, bitcast=True) >> 23, 15)  # a smaller one would overflow
     x *= ((268 - exponent) << 23).to(tl.float32, bitcast=True)
     high = x.to(tl.float16)
     low = (x - high.to(tl.float32)).to(tl.float16)
@@ -127,19 +127,19 @@ def _split(x, top):
 
 @triton.jit
 def _split_rows(x):
-    """The parts of x, with a factor for each row, $[m, 1]$."""
+    """Split x with one factor per row, $[m, 1]$."""
     return _split(x, tl.max(tl.abs(x), axis=1, keep_dims=True))
 
 
 @triton.jit
 def _split_all(x):
-    """The parts of x, with one factor."""
+    """Split x with a single factor."""
     return _split(x, tl.max(tl.abs(x)))
 
 
 @triton.jit
 def _product(a_high, a_low, b_high, b_low, EXACT: tl.constexpr):
-    """a b from their parts; the product of the low ones is below fp32's precision."""
+    """a b from their parts. The product of both low parts is below fp32 precision."""
     if not EXACT:
         return tl.dot(a_high, b_high)
     small = tl.dot(a_low, b_high)
@@ -149,7 +149,7 @@ def _product(a_high, a_low, b_high, b_low, EXACT: tl.constexpr):
 
 @triton.jit
 def _split_weights(weight, halves, unscale, branches, numel, BLOCK: tl.constexpr):
-    """Both parts of a branch's weight."""
+    """Split the weight of each branch."""
     k, at = tl.program_id(0), tl.arange(0, BLOCK)
     inside = at < numel
     high, low, undo = _split_all(tl.load(weight + k * numel + at, mask=inside, other=0.0))
@@ -189,7 +189,7 @@ def _mixed(
     total, x, halves, unscale, e, m, in_m, o, in_o, branches, width, weight_width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
-    """Add the branches' mixed maps of x, whose weights begin at `halves`, to the total."""
+    """Add the mixture of the branches' maps of x to the total; weights start at `halves`."""
     low_at = branches * weight_width * out_width
     row = m.to(tl.int64) * width if SHARED else m.to(tl.int64) * branches * width
     i = tl.arange(0, BLOCK_I)
@@ -216,7 +216,7 @@ def _backward(
     SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of x, e, z and of the sum that ReLU reads, and parts of what branches share."""
+    """Gradients of x, e, z and the input of ReLU, and the fp16 parts of shared x and z."""
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     o, k = tl.arange(0, BLOCK_O), tl.arange(0, BLOCK_K)
     in_m, in_o = m < rows, o < out_width
@@ -252,7 +252,7 @@ def _backward(
             m, in_m, o, in_o,
             branches, out_width, weight_width, out_width, True, EXACT, BLOCK_O,
         )  # fmt: skip
-        # Read again: fewer registers in the loops.
+        # Load again instead of keeping the values in registers.
         grad_states += _through_relu(out, grad, z_at, z_inside)
         tl.store(grad_z + z_at, grad_states, mask=z_inside)
     e_at = m[:, None].to(tl.int64) * branches + k[None, :]
@@ -261,7 +261,7 @@ def _backward(
 
 @triton.jit
 def _through_relu(out, grad, at, inside):
-    """Gradient of what ReLU reads from that of what it gave, `out`."""
+    """Gradient of the input of ReLU, given that of its output `out`."""
     idle = tl.load(out + at, mask=inside, other=0.0) <= 0
     return tl.where(idle, 0.0, tl.load(grad + at, mask=inside, other=0.0))
 
@@ -272,7 +272,7 @@ def _unmixed(
     branches, width, weight_width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr, BLOCK_I: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of x, whose weights begin at `halves`, and what x adds to that of e, not undone."""
+    """Gradient of x, and its (still scaled) part of that of e; weights start at `halves`."""
     low_at = branches * weight_width * out_width
     i, all_k = tl.arange(0, BLOCK_I), tl.arange(0, grad_shares.shape[1])
     in_i = i < width
@@ -305,9 +305,9 @@ def _backward_weight(
     SHARED: tl.constexpr, EXACT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_O: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of a branch's weight over some of the nodes.
+    """Gradient of a branch's weight, summed over some of the nodes.
 
-    Shared parts have a factor for each node, which is undone in the node's gradient.
+    Shared parts are scaled by a factor per node; `share` contains its inverse.
     """
     k, split = tl.program_id(0), tl.program_id(1)
     i, o = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_O)

@@ -1,7 +1,7 @@
-"""Fused environment estimator: linear map, posterior, sample and what the regulariser reads of them
-in one kernel, gradients in one.
+"""Fused environment estimator: one kernel for linear map, posterior, sample and expected log
+posterior, and one for their gradients.
 
-Products are as exact as those of the fused layer, and sums over nodes are in a fixed order.
+Products have the precision of the fused layer, and sums over nodes have a fixed order.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from torch.autograd.function import once_differentiable
 from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
-FEW_NODES = 2**13  # up to which tiles are small, so that all multiprocessors have some
-TILE = 512  # numbers of a tile that is in no product
+FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors have work
+TILE = 512  # entries of a tile of `_sample`
 
 
 class FusedPosterior(torch.autograd.Function):
     r"""$\log\pi = \log\mathrm{softmax}(W x + b)$, $e = \mathrm{softmax}((\log\pi + g) / \tau)$,
     and $\sum_k e_k \log\pi_k$.
 
-    The Gumbel noise is $g = -\log r$ for exponential numbers r; without them $e = \pi$.
+    The Gumbel noise is $g = -\log r$ with exponential random numbers r. Without r, $e = \pi$.
 
     Shapes:
-        - x $[n, I]$, or two tensors that W reads side by side, weight W $[K, I]$,
+        - x $[n, I]$, or two tensors $[n, I / 2]$, weight W $[K, I]$,
           bias b $[K]$ or None, draws r $[n, K]$ or None → $[n, K]$, $[n, K]$, $[n]$
     """
 
@@ -67,10 +67,10 @@ class FusedPosterior(torch.autograd.Function):
         tiles = triton.cdiv(x.shape[0], choices["BLOCK_M"])
         programs = max(1, min(tiles, 2 * MULTIPROCESSORS))
         part = x.new_empty(programs, weight.numel() + weight.shape[0])
-        given, which = _given(grads)
+        arguments, flags = _gradient_arguments(grads)
         launch(_backward, (programs,))(
-            x, own, weight, log_posterior, sample, *given, grad_x, grad_own, part,
-            *_sizes(x, weight), ctx.scale, **which, **choices,
+            x, own, weight, log_posterior, sample, *arguments, grad_x, grad_own, part,
+            *_sizes(x, weight), ctx.scale, **flags, **choices,
         )  # fmt: skip
         grad_weight, grad_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
         grad_bias = grad_bias if ctx.needs_input_grad[3] else None
@@ -78,7 +78,7 @@ class FusedPosterior(torch.autograd.Function):
 
 
 class FusedSample(torch.autograd.Function):
-    """What :class:`FusedPosterior` makes of its linear map, from logits $[n, K]$."""
+    """The same as :class:`FusedPosterior`, from logits $[n, K]$."""
 
     @staticmethod
     def forward(
@@ -103,41 +103,42 @@ class FusedSample(torch.autograd.Function):
         log_posterior, sample = ctx.saved_tensors
         rows, branches = sample.shape
         grad_logits = torch.empty_like(sample)
-        given, which = _given(grads)
+        arguments, flags = _gradient_arguments(grads)
         launch(_backward_sample, (triton.cdiv(rows, ctx.choices["BLOCK_M"]),))(
-            log_posterior, sample, *given, grad_logits, rows, branches, ctx.scale,
-            **which, **ctx.choices,
+            log_posterior, sample, *arguments, grad_logits, rows, branches, ctx.scale,
+            **flags, **ctx.choices,
         )  # fmt: skip
         return grad_logits, None, None
 
 
 def _results(x: Tensor, branches: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Room for an environment of x's rows."""
+    """Allocate the results for the rows of x."""
     rows = x.shape[0]
     return x.new_empty(rows, branches), x.new_empty(rows, branches), x.new_empty(rows)
 
 
-def _given(grads: tuple[Tensor | None, ...]) -> tuple[list[Any], dict[str, bool]]:
-    """Gradients of an environment as kernels take them, and which of them there are.
+def _gradient_arguments(grads: tuple[Tensor | None, ...]) -> tuple[list[Any], dict[str, bool]]:
+    """Return the gradients as kernel arguments, and flags for those that are not None.
 
-    That of the expected log is often one number for all nodes, so it goes with its stride.
+    The gradient of the expected log is often the same number for all nodes (stride 0), so its
+    stride is passed, too.
     """
     grad_posterior, grad_sample, grad_expected = grads
-    given: list[Any] = [
+    arguments: list[Any] = [
         None if g is None else g.contiguous() for g in (grad_posterior, grad_sample)
     ]
-    given += [grad_expected, 0 if grad_expected is None else grad_expected.stride(0)]
-    which = zip(("GRAD_POSTERIOR", "GRAD_SAMPLE", "GRAD_EXPECTED"), grads, strict=True)
-    return given, {name: grad is not None for name, grad in which}
+    arguments += [grad_expected, 0 if grad_expected is None else grad_expected.stride(0)]
+    flags = zip(("GRAD_POSTERIOR", "GRAD_SAMPLE", "GRAD_EXPECTED"), grads, strict=True)
+    return arguments, {name: grad is not None for name, grad in flags}
 
 
 def _sizes(x: Tensor, weight: Tensor) -> tuple[int, int, int, int]:
-    """Nodes, branches, width of x and of all that W reads."""
+    """Numbers of nodes and branches, width of x and width of W."""
     return x.shape[0], weight.shape[0], x.shape[1], weight.shape[1]
 
 
 def _choices(x: Tensor, own: Tensor | None, weight: Tensor, nodes: int) -> dict[str, Any]:
-    """What kernels are compiled for."""
+    """Compile-time arguments of the kernels."""
     return {
         "TWO": own is not None,
         "DOT": "tf32x3" if exact_products() else "tf32",
@@ -149,7 +150,7 @@ def _choices(x: Tensor, own: Tensor | None, weight: Tensor, nodes: int) -> dict[
 
 @triton.jit
 def _softmax(x):
-    """Softmax of the rows; columns that are not there have -inf."""
+    """Softmax of each row; padding columns contain -inf."""
     x = tl.exp(x - tl.max(x, axis=1)[:, None])
     return x / tl.sum(x, axis=1)[:, None]
 
@@ -159,7 +160,7 @@ def _infer(
     logits, draws, log_posterior, sample, expected_log, m, in_m, k, in_k, branches, scale,
     SAMPLED: tl.constexpr,
 ):  # fmt: skip
-    """Store the environment of some nodes."""
+    """Compute and store log posterior, sample and expected log of a tile of nodes."""
     logits = tl.where(in_k[None, :], logits, float("-inf"))
     logits -= tl.max(logits, axis=1)[:, None]
     log_pi = logits - tl.log(tl.sum(tl.exp(logits), axis=1))[:, None]
@@ -180,7 +181,7 @@ def _logits_gradient(
     m, in_m, k, in_k, branches, scale,
     GRAD_POSTERIOR: tl.constexpr, GRAD_SAMPLE: tl.constexpr, GRAD_EXPECTED: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the logits of some nodes."""
+    """Gradient of the logits of a tile of nodes."""
     at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
     e = tl.load(sample + at, mask=inside, other=0.0)
     log_pi = tl.load(log_posterior + at, mask=inside, other=0.0)
@@ -233,7 +234,7 @@ def _backward(
     TWO: tl.constexpr, DOT: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_I: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the inputs and, over the nodes of a program, of the weight and the bias."""
+    """Gradients of the inputs, and of weight and bias, summed over the nodes of a program."""
     i, k = tl.arange(0, BLOCK_I), tl.arange(0, BLOCK_K)
     in_i, in_k = i < width, k < branches
     maps_at, maps_inside = k[:, None] * weight_width + i[None, :], in_k[:, None] & in_i[None, :]

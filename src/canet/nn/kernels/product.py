@@ -1,8 +1,8 @@
 """Product of a sparse and a dense matrix whose sums have a fixed order.
 
-cuSPARSE splits entries evenly and adds up the ends of rows as they come, so the same product has
-other bits every time. Here rows are cut into segments, each summed by one program, and the
-segments of a long row are merged one after the other.
+cuSPARSE splits the entries evenly and adds partial sums of rows in varying order, so that the same
+product can have different bits each time. Here rows are cut into segments, each summed by one
+program, and the segments of a long row are merged in order.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from torch import Tensor
 from canet.nn.kernels.launch import launch
 from canet.nn.sparse_matrix import Pattern, Segments
 
-ENTRIES = 16  # of a segment that a program reads at a time, and segments that it merges at a time
-FEW_SEGMENTS = 2**14  # with more, programs of wide rows have two and read half as many of each
+ENTRIES = 16  # entries that a program reads at once, and segments that it merges at once
+FEW_SEGMENTS = (
+    2**14
+)  # with more, a program with wide rows processes two, with half the entries each
 
 
 def multiply(
     pattern: Pattern, value: Tensor | None, dense: Tensor, base: Tensor | None = None
 ) -> Tensor:
-    """$A B$ for the entries $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$.
+    """Return $A B$ for the values $[nnz]$ of A $[n, m]$ and a dense B $[m, h]$ → $[n, h]$.
 
-    Without values B is $[nnz, h]$, and what it has at a row's entries is summed. A base $[b, h]$
-    is added to the first b rows.
+    Without values, B is $[nnz, h]$ and its rows are summed over the entries of each row of A. A
+    base $[b, h]$ is added to the first b rows.
     """
     dense, cut = dense.contiguous(), pattern.segments
     base = dense[:0] if base is None else base.contiguous()
@@ -42,7 +44,7 @@ def multiply(
 
 
 def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
-    """Sum the parts of long rows $[slots, h]$ into their rows of `out` $[n, h]$, onto the base."""
+    """Sum the parts $[slots, h]$ of long rows into `out` $[n, h]$, and add the base."""
     if not cut.num_slots:
         return
     width = out.shape[1]
@@ -54,7 +56,7 @@ def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
 
 
 def _tile(segments: int, width: int) -> dict[str, int]:
-    """Segments, entries of each, and columns that a program works on at a time."""
+    """Number of segments, entries per segment and columns that a program processes at once."""
     block_h = _columns(width)
     block_r, block_n = min(8, 64 // block_h), ENTRIES
     if block_r == 1 and segments > FEW_SEGMENTS:
@@ -63,7 +65,7 @@ def _tile(segments: int, width: int) -> dict[str, int]:
 
 
 def _columns(width: int) -> int:
-    """Columns of a tile."""
+    """Number of columns of a tile."""
     return min(64, triton.next_power_of_2(width))
 
 
@@ -72,7 +74,7 @@ def _multiply(
     value, dense, col, rows, begins, ends, slots, base, out, part, segments, width, base_size,
     READ: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
-    """Some segments of rows: their results, or their parts of those of long rows."""
+    """Sum some segments: store whole rows in `out` and parts of long rows in `part`."""
     s = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     in_s, in_h = s < segments, h < width

@@ -1,4 +1,4 @@
-"""What kernels with products on tensor cores share: sizes, precision, and sums over programs."""
+"""Helpers of the kernels that use tensor cores: sizes, precision, and sums over programs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torch import Tensor
 
 from canet.nn.kernels.launch import launch
 
-MULTIPROCESSORS = 132  # of a large GPU, which have a few programs each where these sum over nodes
-TILE = 8192  # parts that a program sums up
+MULTIPROCESSORS = 132  # of a large GPU; programs that sum over nodes are a small multiple of it
+TILE = 8192  # entries that a program sums
 
 
 def tile_side(size: int) -> int:
-    """The smallest power of two that holds `size` and that tensor cores take."""
+    """Return the smallest power of two that is at least `size` and 16 (for tensor cores)."""
     side: int = triton.next_power_of_2(size)
     return max(16, side)
 
 
 def exact_products() -> bool:
-    """Whether products of fp32 numbers are to keep their accuracy, as PyTorch's own do."""
+    """Whether fp32 products must have full precision, as set for PyTorch's own products."""
     return torch.get_float32_matmul_precision() == "highest"
 
 
 def sum_parts(part: Tensor) -> Tensor:
-    """Sum over the first dimension of $[s, ...]$, what s programs began, in a fixed order."""
+    """Sum the results $[s, ...]$ of s programs over the first dimension, in a fixed order."""
     out = torch.empty_like(part[0])
     height = triton.next_power_of_2(part.shape[0])
     width = max(16, TILE // height)

@@ -1,8 +1,8 @@
-"""The operations that layers are made of; for each it is decided here what runs.
+"""Tensor operations of the layers, with the choice between fused kernels and plain PyTorch code.
 
-That is a fused kernel of `canet.nn.kernels` where there is one for the device, the type and the
-size, else composed tensor code, which is also the oracle of the kernel's tests. Kernels are
-imported when one is to run: Triton is not needed before.
+An operation runs as a fused kernel of `canet.nn.kernels` if there is one for the device, data type
+and size. Otherwise it runs as PyTorch code, which is also the reference in the kernels' tests.
+Kernels are imported only when they run, so Triton is optional.
 """
 
 from canet.nn.operations.attention import attend, mix_attention

@@ -1,4 +1,4 @@
-"""Attention over neighbours, for one branch or K at a time."""
+"""Attention over neighbours, for one branch or for K branches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from canet.nn.operations.fused import fused_attention
+from canet.nn.operations.fused import can_fuse_attention
 from canet.nn.operations.mixtures import mix_each
 from canet.nn.operations.products import (
     add_transposed_product,
@@ -23,12 +23,12 @@ from canet.nn.sparse_matrix import Pattern, SparseMatrix
 def attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> Tensor:
-    r"""Attention of one branch, with LeakyReLU's slope below zero: $\sum_v w_{uv} z_v$.
+    r"""Attention of one branch, $\sum_v w_{uv} z_v$; `slope` is the negative slope of LeakyReLU.
 
     Shapes:
         - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
     """
-    if fused_attention(z):
+    if can_fuse_attention(z):
         return fused_attend(neighbourhood, z, score_dst, score_src, slope)[0].squeeze(1)
     weights = attention_weights(neighbourhood, score_dst, score_src, slope)
     return multiply(SparseMatrix(neighbourhood, weights.flatten()), z)
@@ -49,7 +49,7 @@ def mix_attention(
         - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, H]$,
           e $[n_{dst}, K]$ → $[n_{dst}, H]$
     """
-    if fused_attention(z):
+    if can_fuse_attention(z):
         attended, own = fused_attend(neighbourhood, z, score_dst, score_src, slope)
         return mix_each(attended, weight, e, own)
     return F.relu(composed_attention(neighbourhood, z, score_dst, score_src, weight, e, slope))
@@ -58,8 +58,8 @@ def mix_attention(
 def fused_attend(
     neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> tuple[Tensor, Tensor]:
-    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$, and the readers'
-    own states $[n_{dst}, H]$.
+    """Attention of K branches in one pass over the neighbours, $[n_{dst}, K, H]$, and the states of
+    the destinations, $[n_{dst}, H]$.
     """
     from canet.nn.kernels.attention import FusedAttention
 
@@ -78,7 +78,7 @@ def composed_attention(
     e: Tensor,
     slope: float,
 ) -> Tensor:
-    """`attend` of each branch, `mix_branches` and the residual link, all in the same memory."""
+    """`attend` for each branch, `mix_branches` and the residual connection, with reused buffers."""
     keep = torch.is_grad_enabled()
     mixed: Tensor = _MixedAttention.apply(
         z, score_dst, score_src, weight, e, neighbourhood, slope, keep
@@ -89,10 +89,9 @@ def composed_attention(
 def attention_weights(
     pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> Tensor:
-    """Softmax over each row's entries of LeakyReLU(score_dst[u] + score_src[v]).
+    """Softmax of LeakyReLU(score_dst[u] + score_src[v]) over the entries of each row.
 
-    Each row's maximum is subtracted first, so that no exponential overflows or vanishes with its
-    whole row.
+    The maximum of each row is subtracted first, for numerical stability.
 
     Shapes:
         - scores $[n_{dst}, k]$ and $[n_{src}, k]$ → $[nnz, k]$
@@ -102,7 +101,7 @@ def attention_weights(
 
 
 class _AttentionWeights(torch.autograd.Function):
-    """Keeps the weights and the signs of the scores, and nothing else of the size of the edges."""
+    """Saves only the weights and the signs of the scores for the backward pass."""
 
     @staticmethod
     def forward(
@@ -121,10 +120,10 @@ class _AttentionWeights(torch.autograd.Function):
 
 
 class _MixedAttention(torch.autograd.Function):
-    """Keeps what each branch attended to and its weights, and not what it made of it.
+    """Saves the attention weights and weighted sums of each branch, but not the mapped sums.
 
-    Backward, the residual link begins the gradient of z, to which all branches add; they compute
-    theirs in two buffers.
+    In the backward pass, the gradient of z starts with that of the residual connection. The
+    branches add theirs, and share two buffers.
     """
 
     @staticmethod
@@ -140,16 +139,16 @@ class _MixedAttention(torch.autograd.Function):
         keep: bool,
     ) -> Tensor:
         mixed = z[: e.shape[0]].clone()
-        kept = []
+        saved = []
         for k, weight_k in enumerate(weight):
             one = slice(k, k + 1)
             weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one], slope)
             gathered = product(SparseMatrix(pattern, weights.flatten()), z)
             mixed.addcmul_(gathered @ weight_k, e[:, one])
             if keep:
-                kept += [weights, positive, gathered]
+                saved += [weights, positive, gathered]
         ctx.pattern, ctx.slope = pattern, slope
-        ctx.save_for_backward(z, weight, e, *kept)
+        ctx.save_for_backward(z, weight, e, *saved)
         return mixed
 
     @staticmethod
@@ -157,14 +156,14 @@ class _MixedAttention(torch.autograd.Function):
     def backward(
         ctx: Any, grad: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None]:
-        z, weight, e, *kept = ctx.saved_tensors
+        z, weight, e, *saved = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
         grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
         grad_z[: grad.shape[0]], grad_z[grad.shape[0] :] = grad, 0
         grad_dst, grad_src = [], []
         product, back = (torch.empty_like(grad) for _ in range(2))
         for k, weight_k in enumerate(weight):
-            weights, positive, gathered = kept[3 * k : 3 * k + 3]
+            weights, positive, gathered = saved[3 * k : 3 * k + 3]
             share = e[:, k : k + 1]
             torch.mm(gathered.t(), grad * share, out=grad_weight[k])
             torch.mm(grad, weight_k.t(), out=back)
@@ -182,7 +181,7 @@ class _MixedAttention(torch.autograd.Function):
 def _weigh(
     pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
 ) -> tuple[Tensor, Tensor]:
-    """`attention_weights`, and where the scores are positive, both $[nnz, k]$."""
+    """Return `attention_weights` and the mask of positive scores, both $[nnz, k]$."""
     scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
     positive = scores > 0
     scores = F.leaky_relu_(scores, slope)
@@ -193,7 +192,9 @@ def _weigh(
 def _unweigh(
     pattern: Pattern, weights: Tensor, positive: Tensor, grad: Tensor, slope: float
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of the scores, $[n_{dst}, k]$ and $[n_{src}, k]$, from those of the weights."""
+    """Return the gradients of the scores, $[n_{dst}, k]$ and $[n_{src}, k]$, given those of the
+    weights.
+    """
     grad = grad * weights
     grad = grad.addcmul_(weights, pattern.at_rows(pattern.sum_rows(grad)), value=-1)
     grad = torch.where(positive, grad, slope * grad)

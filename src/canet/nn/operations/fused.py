@@ -1,4 +1,4 @@
-"""Whether there is a fused kernel for an operation: for its device, type and size."""
+"""Checks whether a fused kernel can run an operation, given its device, data type and size."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-HAVE_TRITON = find_spec("triton") is not None
-MAX_WIDTH = 256  # H of a tile that fits into a multiprocessor
-MAX_LAYER_WIDTH = 128  # likewise, of a layer whose weights are in the tile, too
-MAX_INPUTS, MAX_BRANCHES = 128, 16  # of an estimator that is faster in one kernel, and fits
+HAS_TRITON = find_spec("triton") is not None
+MAX_WIDTH = 256  # largest H whose tile fits into a multiprocessor
+MAX_LAYER_WIDTH = 128  # the same for kernels whose tile also contains the weights
+MAX_INPUTS, MAX_BRANCHES = 128, 16  # limits up to which a fused estimator fits and is faster
 
 
-def fused_attention(z: Tensor) -> bool:
-    """Whether there is a kernel for attention over z $[n, H]$."""
+def can_fuse_attention(z: Tensor) -> bool:
+    """Whether a kernel can run attention over z $[n, H]$."""
     return on_gpu(z) and z.shape[1] <= MAX_WIDTH
 
 
-def fused_mixture(x: Tensor, out: int) -> bool:
-    """Whether there is a kernel for mixed maps of x $[n, I]$ or $[n, K, I]$ to $[n, O]$."""
-    return _on_tensor_cores(x) and max(x.shape[-1], out) <= MAX_LAYER_WIDTH
+def can_fuse_mixture(x: Tensor, out: int) -> bool:
+    """Whether a kernel can run a mixture of maps of x $[n, I]$ or $[n, K, I]$ to $[n, O]$."""
+    return _is_float32_on_gpu(x) and max(x.shape[-1], out) <= MAX_LAYER_WIDTH
 
 
-def fused_posterior(x: Tensor, weight: Tensor) -> bool:
-    """Whether there is a kernel for the posterior of x by weights $[K, I]$, and is worth it."""
+def can_fuse_posterior(x: Tensor, weight: Tensor) -> bool:
+    """Whether a kernel can run the posterior of x with weights $[K, I]$, and is faster."""
     branches, inputs = weight.shape
-    return _on_tensor_cores(x) and branches <= MAX_BRANCHES and inputs <= MAX_INPUTS
+    return _is_float32_on_gpu(x) and branches <= MAX_BRANCHES and inputs <= MAX_INPUTS
 
 
-def fused_sample(logits: Tensor) -> bool:
-    """Whether there is a kernel for the posterior of logits $[n, K]$."""
-    return _on_tensor_cores(logits)
+def can_fuse_sample(logits: Tensor) -> bool:
+    """Whether a kernel can run the posterior of logits $[n, K]$."""
+    return _is_float32_on_gpu(logits)
 
 
-def _on_tensor_cores(tensor: Tensor) -> bool:
+def _is_float32_on_gpu(tensor: Tensor) -> bool:
     return on_gpu(tensor) and tensor.dtype == torch.float32
 
 
 def on_gpu(tensor: Tensor) -> bool:
-    return HAVE_TRITON and tensor.is_cuda and torch.version.hip is None
+    return HAS_TRITON and tensor.is_cuda and torch.version.hip is None

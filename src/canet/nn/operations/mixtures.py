@@ -1,4 +1,4 @@
-"""Mixtures of branches: the sum of K maps, weighted for each node."""
+"""Mixtures of branches: sums of K linear maps, with weights for each node."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from canet.nn.operations.fused import fused_mixture
+from canet.nn.operations.fused import can_fuse_mixture
 from canet.nn.operations.products import Gathered
 
 
 def mix_joined(gathered: Gathered, weight: Tensor, e: Tensor) -> Tensor:
-    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} [x_u \| z_u] + z_u)$, x from neighbours, z own.
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} [x_u \| z_u] + z_u)$.
+
+    x is the propagated state of the neighbours, z the state of the node itself.
 
     Shapes:
-        - gathered of n nodes, weight $[K, 2H, H]$, e $[n, K]$ → $[n, H]$
+        - gathered x and z $[n, H]$, weight $[K, 2H, H]$, e $[n, K]$ → $[n, H]$
     """
-    if fused_mixture(gathered.neighbours, weight.shape[2]):
+    if can_fuse_mixture(gathered.neighbours, weight.shape[2]):
         return _fused_mix(gathered.neighbours, weight, e, gathered.own)
     return mix_branches(gathered.joined, weight, e).add_(gathered.own).relu_()
 
 
 def mix_each(inputs: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
-    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, each branch with an input.
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u^{(k)} + z_u)$, with an input per branch.
 
     Shapes:
         - inputs $[n, K, I]$, weight $[K, I, O]$, e $[n, K]$, z $[n, O]$ → $[n, O]$
     """
-    if fused_mixture(inputs, weight.shape[2]):
+    if can_fuse_mixture(inputs, weight.shape[2]):
         return _fused_mix(inputs, weight, e, z)
     return mix_branches(inputs, weight, e).add_(z).relu_()
 
 
 def mix_shared(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
-    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u + z_u)$, one input for all branches.
+    r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} x_u + z_u)$, with the same input for all branches.
 
     Shapes:
         - x $[n, I]$, weight $[K, I, O]$, e $[n, K]$, z $[n, O]$ → $[n, O]$
@@ -44,7 +46,7 @@ def mix_shared(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
 
 
 def mix_branches(inputs: Tensor, weight: Tensor, e: Tensor) -> Tensor:
-    r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$, composed.
+    r"""$\sum_k e_{uk} W^{(k)\top} x_u^{(k)}$, in plain PyTorch code.
 
     Shapes:
         - inputs $[n, I]$, the same for all branches, or $[n, K, I]$, weight $[K, I, O]$,
@@ -66,9 +68,9 @@ def _fused_mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
 
 
 class _Mixed(torch.autograd.Function):
-    r"""$\sum_k e_{uk} y_{uk}$ for y $[n, K, O]$ and e $[n, K]$, with no other tensor of y's size.
+    r"""$\sum_k e_{uk} y_{uk}$ for y $[n, K, O]$ and e $[n, K]$.
 
-    Backward, the gradient of y is one.
+    The forward pass allocates no tensor of the size of y, the backward pass only its gradient.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Products of a sparse matrix and a dense one, and their gradients."""
+"""Products of sparse and dense matrices, and their gradients."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from torch.nn import functional as F
 from canet.nn.operations import fused
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
-HAVE_MKL = torch.backends.mkl.is_available()
+HAS_MKL = torch.backends.mkl.is_available()
 
 
 class Gathered:
-    """What nodes read of z: from their neighbours $[n, H]$, and their own rows $[n, H]$.
+    """Propagated states of the neighbours $[n, H]$ and own states $[n, H]$ of n nodes.
 
-    `joined` $[n, 2H]$ holds both side by side, made once and only for composed operations that
-    read them as one.
+    `joined` $[n, 2H]$ is their concatenation, computed on first use.
     """
 
     def __init__(self, neighbours: Tensor, own: Tensor) -> None:
@@ -33,18 +32,22 @@ class Gathered:
 
 
 def multiply(matrix: SparseMatrix, dense: Tensor) -> Tensor:
-    """$A B$ for sparse A $[n, m]$ and dense B $[m, h]$, differentiable in B and in A's values."""
+    """Return $A B$ for sparse A $[n, m]$ and dense B $[m, h]$.
+
+    Differentiable in B and in the values of A.
+    """
     product: Tensor = _Product.apply(matrix.value, dense, matrix)
     return product
 
 
 def gather(matrix: SparseMatrix, z: Tensor, join: bool = False) -> Gathered:
-    """$A z$ and $z_{1..n}$ for A $[n, m]$ and z $[m, h]$; z's gradient is made in one pass.
+    """Return $A z$ and $z_{1..n}$ for A $[n, m]$ and z $[m, h]$, with one gradient for z.
 
-    With `join` they are for `mix_joined`, and made one at once if composed code is to read them.
+    Pass `join=True` if the result is for `mix_joined`: if no fused kernel runs that, both tensors
+    are concatenated now.
     """
     gathered = Gathered(*_Gather.apply(z, matrix))
-    if join and not fused.fused_mixture(z, z.shape[1]):
+    if join and not fused.can_fuse_mixture(z, z.shape[1]):
         _ = gathered.joined
     return gathered
 
@@ -73,7 +76,7 @@ class _Product(torch.autograd.Function):
 
 
 class _Gather(torch.autograd.Function):
-    """Autograd would fill a whole gradient for $z_{1..n}$, and add it."""
+    """Adds the gradient of $z_{1..n}$ in place; autograd would allocate it for all rows of z."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, matrix: SparseMatrix) -> tuple[Tensor, Tensor]:
@@ -87,17 +90,17 @@ class _Gather(torch.autograd.Function):
 
 
 def product(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> Tensor:
-    """Product with a dense $[m, h]$, and a base added to its first rows.
+    """Return the product with a dense $[m, h]$, with `base` added to its first rows.
 
-    On a GPU sums have a fixed order, which they do not have in cuSPARSE. torch's plain product
-    first clears and copies the result. Without MKL (ARM64) it is many times slower than an
-    embedding bag, which sums the same.
+    On a GPU, our kernel sums in a fixed order, unlike cuSPARSE. On a CPU with MKL, `addmm` with
+    `out` avoids clearing and copying the result. Without MKL (ARM64), `embedding_bag` computes the
+    same sums many times faster.
     """
     if fused.on_gpu(dense):
         from canet.nn.kernels.product import multiply
 
         return multiply(matrix.pattern, matrix.value.detach(), dense, base)
-    if HAVE_MKL or not matrix.pattern.nnz:
+    if HAS_MKL or not matrix.pattern.nnz:
         out = dense.new_empty(matrix.shape[0], dense.shape[1])
         torch.addmm(out, matrix.csr, dense, beta=0, out=out)
     else:
@@ -116,13 +119,13 @@ def product(matrix: SparseMatrix, dense: Tensor, base: Tensor | None = None) -> 
 
 def add_transposed_product(matrix: SparseMatrix, dense: Tensor, out: Tensor) -> None:
     """Add the product of the transpose with a dense $[n, h]$ to `out` $[m, h]$."""
-    if HAVE_MKL:
+    if HAS_MKL:
         torch.addmm(out, matrix.transposed.csr, dense, out=out)
     else:
         out += product(matrix.transposed, dense)
 
 
 def sampled_product(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
-    """$[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$."""
+    """Return $[L R^T]_{uv}$ at each entry $[nnz]$, for L $[n, h]$ and R $[m, h]$."""
     zeros = pattern.csr(left.new_zeros(pattern.nnz))
     return torch.sparse.sampled_addmm(zeros, left, right.t(), beta=0.0).values()
