@@ -1,15 +1,14 @@
-"""Fraud over time: learn from the first steps of a transaction graph, predict the later ones.
+"""Fraud over time: train on the first steps of a transaction graph, predict the later ones.
 
-Elliptic is a graph of Bitcoin transactions in 49 time steps, of which a part is known to be
-illicit or licit. Models are trained on steps 1-20 and then meet steps 21-49 as they would come in:
-graphs that they have never seen.
+Elliptic is a graph of Bitcoin transactions in 49 time steps. Some transactions are known to be
+illicit or licit. Models are trained on steps 1-20 and predict steps 21-49, which are new graphs.
 
-    python examples/fraud_over_time.py --epochs 60
+    CANET_DATA_ROOT=FOLDER python examples/fraud_over_time.py --epochs 60
 
-The features are computed from the graph alone, because the official features file is not small: 118
-columns say where in the graph a transaction is, 10 how it and its neighbours are connected. The
-former tell steps 1-20 by heart and nothing of a later step. A validation set by time shows that
-before any harm is done; a random one does not.
+The features are computed from the graph, because the official file of features is large. 118
+columns describe the position of a transaction in the graph, 10 its connections and those of its
+neighbours. The position predicts the label within steps 1-20 but not in later steps. A validation
+set of the latest steps shows this problem in advance; a random one does not.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ import canet
 
 LAST_OF_TRAINING = 20
 LATER = [(21, 25), (26, 30), (31, 35), (36, 40), (41, 45), (46, 49)]
-NUM_LOCAL = 10  # the last columns: degrees around a node
+NUM_LOCAL = 10  # the last columns: connections of a node and its neighbours
 
-CONTESTANTS = [
+MODELS = [
     # columns, validation, method, backbone
     ("all", "random", "erm", "sage"),
     ("all", "latest", "erm", "sage"),
@@ -35,7 +34,7 @@ CONTESTANTS = [
 
 
 def steps(whole: Data, first: int, last: int) -> Data:
-    """The transactions of some time steps, as a graph of their own."""
+    """Return the transactions of some time steps as a graph."""
     return whole.subgraph((whole.time >= first) & (whole.time <= last))
 
 
@@ -57,7 +56,7 @@ def main() -> None:
     print(f"{labelled:,} of them labelled, {illicit:,} illicit; ROC-AUC %:\n")
     print("columns, validation, model     valid   " + "   ".join(f"{a}-{b}" for a, b in LATER))
 
-    for columns, validation, method, backbone in CONTESTANTS:
+    for columns, validation, method, backbone in MODELS:
         past = steps(graphs[columns], 1, LAST_OF_TRAINING)
         if validation == "random":
             del past.time
@@ -69,7 +68,6 @@ def main() -> None:
             metric="roc_auc",
             class_weight="balanced",  # few transactions are illicit
             undirected=True,
-            verbose=0,
         ).fit(past)
         scores = [model.score(steps(graphs[columns], *window)) for window in LATER]
         name = f"{columns}, {validation}, {method}-{backbone}"
@@ -78,12 +76,10 @@ def main() -> None:
 
     newest = steps(graphs["local"], 46, 49)
     suspects = torch.from_numpy(model.predict_proba(newest)[:, 1]).topk(3)
-    unlike = model.novelty_score(newest)
-    print(
-        "\nmost suspicious of steps 46-49, to the last model (node, probability, unlike training):"
-    )
+    novelty = model.novelty_score(newest)
+    print("\nmost suspicious nodes of steps 46-49, last model (node, probability, novelty score):")
     for node, probability in zip(suspects.indices.tolist(), suspects.values.tolist(), strict=True):
-        print(f"{node:>7}  {probability:.3f}  {unlike[node]:.2f}")
+        print(f"{node:>7}  {probability:.3f}  {novelty[node]:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Users over countries: learn from three social networks, predict in three others.
+"""Users over countries: train on three social networks, predict on three others.
 
-Twitch has a graph of users for each country, and the question is who streams for adults. A model
-is trained on DE, PT and RU and predicts ES, FR and EN, of which it sees nothing before.
+Twitch has a graph of users for each country. The label says whether a user streams mature content.
+Models are trained on DE, PT and RU and predict ES, FR and EN, which they have never seen.
 
-    python examples/users_over_countries.py --epochs 100
+    CANET_DATA_ROOT=FOLDER python examples/users_over_countries.py --epochs 100
 
-The graphs have 3,170 features, nearly all zero: they stay sparse from reading to predicting.
+The graphs have 3,170 features, nearly all zero, which are stored as a sparse matrix.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch_geometric.utils import subgraph
 import canet
 from canet.util.sparse import from_scipy, to_scipy
 
-HERE, ELSEWHERE = ("DE", "PT", "RU"), ("ES", "FR", "EN")
-CONTESTANTS = [("erm", "gat", {}), ("vrex", "gat", {}), ("canet", "gat", {"tau": 2.0})]
+TRAINING, NEW = ("DE", "PT", "RU"), ("ES", "FR", "EN")
+MODELS = [("erm", "gat", {}), ("vrex", "gat", {}), ("canet", "gat", {"tau": 2.0})]
 
 
 def countries(task: canet.ShiftTask, names: Sequence[str]) -> Data:
-    """The graphs of some countries as one graph, each node with the name of its own."""
+    """Return the graphs of some countries as one graph, with the country of each node."""
     numbers = torch.tensor([task.environments.index(name) for name in names])
     chosen = torch.isin(task.data.environment, numbers)
     edge_index, _ = subgraph(chosen, task.data.edge_index, relabel_nodes=True)
@@ -43,12 +43,12 @@ def main() -> None:
     options = parser.parse_args()
 
     task = canet.load_task("twitch")
-    here = countries(task, HERE)
-    elsewhere = {name: countries(task, [name]) for name in ELSEWHERE}
-    print(f"training: {', '.join(HERE)}, {here.num_nodes:,} users")
-    print("ROC-AUC %   valid     " + "     ".join(ELSEWHERE))
+    training = countries(task, TRAINING)
+    new = {name: countries(task, [name]) for name in NEW}
+    print(f"training: {', '.join(TRAINING)}, {training.num_nodes:,} users")
+    print("ROC-AUC %   valid     " + "     ".join(NEW))
 
-    for method, backbone, settings in CONTESTANTS:
+    for method, backbone, settings in MODELS:
         model = canet.NodeClassifier(
             method,
             backbone,
@@ -56,18 +56,17 @@ def main() -> None:
             metric="roc_auc",
             loss="binary_cross_entropy",
             dropout=0.0,
-            verbose=0,
             **settings,
         )
-        # Environments are for the methods that need them; graphs keep countries apart.
-        model.fit(here, environment=here.country, graph=here.country)
-        scores = [100 * model.score(graph) for graph in elsewhere.values()]
+        # vrex needs environments; `graph` tells which nodes belong to one graph.
+        model.fit(training, environment=training.country, graph=training.country)
+        scores = [100 * model.score(graph) for graph in new.values()]
         cells = "  ".join(f"{score:5.1f}" for score in scores)
         name = f"{method} {backbone}"
         print(f"{name:<9} {100 * model.scores_['valid']:7.1f}  {cells}")
 
-    shares = model.environments(elsewhere["EN"])[-1].mean(axis=0)
-    print("shares of CaNet's pseudo environments in EN, last layer:", shares.round(2))
+    posterior = model.environments(new["EN"])[-1].mean(axis=0)
+    print("mean posterior of CaNet's pseudo-environments in EN, last layer:", posterior.round(2))
 
 
 if __name__ == "__main__":

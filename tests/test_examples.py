@@ -41,13 +41,13 @@ def shown(page: str) -> str:
     return output
 
 
-def test_own_csv_finds_the_column_that_shifted() -> None:
-    output = printed("own_csv.py", "--epochs", "30")
+def test_your_csv_finds_the_column_that_shifted() -> None:
+    output = printed("your_csv.py", "--epochs", "30")
     assert "shifted since training: voucher" in output
-    assert words(output) == words(shown("own-csv.md"))
+    assert words(output) == words(shown("your-csv.md"))
 
 
-def test_own_csv_takes_folders(tmp_path: Path) -> None:
+def test_your_csv_takes_folders(tmp_path: Path) -> None:
     nodes = "id,size,colour\n" + "".join(
         f"{i},{i % 2},{'red' if i % 2 else 'blue'}\n" for i in range(40)
     )
@@ -57,7 +57,7 @@ def test_own_csv_takes_folders(tmp_path: Path) -> None:
         (tmp_path / folder / "nodes.csv").write_text(nodes)
         (tmp_path / folder / "edges.csv").write_text(edges)
     folders = [str(tmp_path / folder) for folder in ("old", "new")]
-    output = printed("own_csv.py", *folders, "--label", "colour", "--undirected", "--epochs", "5")
+    output = printed("your_csv.py", *folders, "--label", "colour", "--undirected", "--epochs", "5")
     assert "classes ['blue' 'red']" in output
 
 

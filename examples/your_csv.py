@@ -1,11 +1,11 @@
-"""Your own CSV files: fit on one folder, predict another, and see what the model leans on.
+"""Your CSV files: train on one folder, predict another, and see what the model relies on.
 
-    python examples/own_csv.py                                  # writes two small folders
-    python examples/own_csv.py MAY JUNE --label fraud --time joined --undirected
+    python examples/your_csv.py                                  # writes two small folders
+    python examples/your_csv.py MAY JUNE --label fraud --time joined --undirected
 
-A folder has `nodes.csv`, with an id and the other columns of each node, and `edges.csv`, with
-`source` and `target`. The small ones hold accounts of a shop and which of them share a device. In
-May a voucher went round that fraudsters liked, in June not.
+A folder contains `nodes.csv`, with an id and other columns for each node, and `edges.csv`, with
+the columns `source` and `target`. The small folders describe accounts of a shop and which of them
+share a device. In May, a voucher was popular among fraudsters. In June it was not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import canet
 
 
 def write_month(folder: Path, seed: int, month: int, voucher_share: float) -> Path:
-    """600 accounts; `voucher_share` of the fraudulent ones have used a voucher."""
+    """Write 600 accounts; `voucher_share` of the fraudulent accounts have used a voucher."""
     random = np.random.default_rng(seed)
     fraud = random.random(600) < 0.3
     orders = random.poisson(np.where(fraud, 3, 6))
@@ -34,7 +34,7 @@ def write_month(folder: Path, seed: int, month: int, voucher_share: float) -> Pa
         table = csv.writer(file)
         table.writerow(["id", "country", "orders", "voucher", "joined", "fraud"])
         for i in range(600):
-            label = "" if i % 5 == 0 else "yes" if fraud[i] else "no"  # every fifth is not known
+            label = "" if i % 5 == 0 else "yes" if fraud[i] else "no"  # every fifth has no label
             joined = f"2026-{month:02}-{1 + i % 28:02}"
             table.writerow([f"a{i}", country[i], orders[i], int(voucher[i]), joined, label])
     with (folder / "edges.csv").open("w", newline="") as file:
@@ -46,7 +46,7 @@ def write_month(folder: Path, seed: int, month: int, voucher_share: float) -> Pa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("old", type=Path, nargs="?", help="folder to learn from")
+    parser.add_argument("old", type=Path, nargs="?", help="folder to train on")
     parser.add_argument("new", type=Path, nargs="?", help="folder to predict")
     parser.add_argument("--label", default="fraud")
     parser.add_argument("--time", default=None, help="column of dates or numbers")
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     options = parser.parse_args()
     if options.old is not None and options.new is None:
-        parser.error("give two folders, the old and the new one, or none")
+        parser.error("pass two folders, the old and the new one, or none")
 
     with tempfile.TemporaryDirectory() as scratch:
         old, new, time, undirected = options.old, options.new, options.time, options.undirected
@@ -67,44 +67,38 @@ def main() -> None:
 
         data = canet.read_graph(old, label=options.label, time=time)
         model = canet.NodeClassifier(
-            options.method,
-            options.backbone,
-            epochs=options.epochs,
-            undirected=undirected,
-            verbose=0,
+            options.method, options.backbone, epochs=options.epochs, undirected=undirected
         ).fit(data)
         new_data = canet.read_graph(new, encoding=model.encoding_)
 
-    print(
-        f"{old.name}: {data.num_nodes:,} nodes, {data.num_edges:,} edges, classes {model.classes_}"
-    )
+    print(f"{old.name}: {data.num_nodes:,} nodes, {data.num_edges:,} edges")
+    print("classes:", ", ".join(map(str, model.classes_)))
     for note in model.encoding_.notes():
         print(note)
     print(f"validation accuracy: {model.scores_['valid']:.1%}")
 
     probability = model.predict_proba(new_data)
-    unlike = model.novelty_score(new_data)
-    print(f"\n{new.name}: {new_data.num_nodes:,} nodes, the first of them")
+    novelty = model.novelty_score(new_data)
+    print(f"\n{new.name}: {new_data.num_nodes:,} nodes, the first three")
     for i, prediction in enumerate(model.predict(new_data)[:3]):
         print(
             f"  {new_data.node_id[i]}: {prediction}, probability {probability[i].max():.2f}, "
-            f"unlike training {unlike[i]:.2f}"
+            f"novelty score {novelty[i]:.2f}"
         )
 
-    found = canet.diagnose(model, data, new_data)
-    expected = found.expected.thresholded
-    print(f"expected accuracy: {expected.value:.1f} % ({expected.low:.1f} to {expected.high:.1f})")
-    if found.shift.accuracy_left is not None:
-        print(f"without what shifted: {found.shift.accuracy_left.value:.1f} %")
-    if found.expected.actual is not None:
-        print(
-            f"what the labels say, of which nothing was known: {found.expected.actual.value:.1f} %"
-        )
-    shifted = [column.name for column in found.shift.shifted_columns]
+    diagnosis = canet.diagnose(model, data, new_data)
+    expected = diagnosis.expected.score
+    print(f"expected accuracy: {expected.value:.1%} ({expected.low:.1%} to {expected.high:.1%})")
+    without = diagnosis.shift.score_without_shifted
+    if without is not None:
+        print(f"if shifted columns carried no information: {without.value:.1%}")
+    if diagnosis.expected.actual is not None:
+        print(f"true accuracy, according to the labels: {diagnosis.expected.actual.value:.1%}")
+    shifted = [column.name for column in diagnosis.shift.shifted_columns]
     print("shifted since training:", ", ".join(shifted) or "none")
-    print("predictions that flip when a column has values of other nodes:")
-    for effect in found.reliance["training"].features:
-        print(f"  {effect.name}: {effect.flipped.value:.1f} %")
+    print("predictions that change if a column gets the values of other nodes:")
+    for effect in diagnosis.reliance["training"].features:
+        print(f"  {effect.name}: {effect.flip_rate.value:.1%}")
 
 
 if __name__ == "__main__":
