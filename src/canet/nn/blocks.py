@@ -122,6 +122,7 @@ class Graph:
         operators: The operators of the model.
         graph: Graph number $[N]$ of each node, starting at 0, for models that attend over whole
             graphs. By default each connected component is a graph.
+        dtype: Type of the matrices; None: the default of torch.
     """
 
     def __init__(
@@ -130,10 +131,13 @@ class Graph:
         num_nodes: int,
         operators: Sequence[Operator],
         graph: Tensor | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self.num_nodes = num_nodes
         matrices = {
-            op: operator_matrix(edge_index, num_nodes, op) for op in operators if op.kind != "graph"
+            op: operator_matrix(edge_index, num_nodes, op, dtype)
+            for op in operators
+            if op.kind != "graph"
         }
         self._graph: Tensor | None = None
         if len(matrices) < len(operators):
@@ -214,12 +218,13 @@ def cached_graph(
     num_nodes: int,
     operators: Sequence[Operator],
     graph: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Graph:
     """Return the :class:`Graph` of a tensor of edges and cache it while that tensor exists.
 
     The graph is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
     """
-    key = id(edge_index), num_nodes, tuple(operators), id(graph)
+    key = id(edge_index), num_nodes, tuple(operators), id(graph), dtype
     tensors = [t for t in (edge_index, graph) if t is not None]
     version = tuple(0 if t.is_inference() else t._version for t in tensors)
     cached_version, built = _graphs.get(key, (None, None))
@@ -230,7 +235,7 @@ def cached_graph(
         if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < num_nodes:
             wrong = edge_index[(edge_index < 0) | (edge_index >= num_nodes)][0]
             raise InputError(f"edge_index contains node {wrong}, but x has {num_nodes} rows")
-        built = Graph(edge_index, num_nodes, operators, graph)
+        built = Graph(edge_index, num_nodes, operators, graph, dtype)
         _graphs[key] = version, built
     return built
 
@@ -244,14 +249,16 @@ def _relabel_by_sorting(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, 
     return sources, lambda ids: order[torch.searchsorted(ascending, ids.long())]
 
 
-def operator_matrix(edge_index: Tensor, num_nodes: int, operator: Operator) -> SparseMatrix:
+def operator_matrix(
+    edge_index: Tensor, num_nodes: int, operator: Operator, dtype: torch.dtype | None = None
+) -> SparseMatrix:
     """Return the matrix $[N, N]$ of an operator for edges $[2, E]$; rows are destinations."""
     src, dst = edge_index if operator.direction == "along" else edge_index.flip(0)
     if operator.kind in ("renormalised", "attention"):
         loops = torch.arange(num_nodes, device=src.device)
         no_loop = src != dst
         src, dst = torch.cat([src[no_loop], loops]), torch.cat([dst[no_loop], loops])
-    value = torch.ones(src.numel(), device=src.device)
+    value = torch.ones(src.numel(), device=src.device, dtype=dtype)
     if operator.kind in ("symmetric", "renormalised"):
         degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)
         scale = degree.rsqrt().nan_to_num(posinf=0.0)

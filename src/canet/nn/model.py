@@ -140,9 +140,9 @@ class GraphModel(nn.Module):
             return self.forward_blocks(x, edge_index)
         if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
             x = SparseMatrix.from_torch(x)
-        graph = cached_graph(edge_index, x.shape[0], self.operators, batch)
-        device = self.phi_out.weight.device
-        return self.forward_blocks(x, graph.whole(self.num_layers, device).blocks).logits
+        weight = self.phi_out.weight
+        graph = cached_graph(edge_index, x.shape[0], self.operators, batch, weight.dtype)
+        return self.forward_blocks(x, graph.whole(self.num_layers, weight.device).blocks).logits
 
     def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
         """Predict the destination nodes of the last block."""

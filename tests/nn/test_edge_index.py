@@ -1,0 +1,97 @@
+"""Models called as PyG's: `model(x, edge_index)`."""
+
+import copy
+import gc
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.errors import InputError
+from canet.nn import BACKBONES, CaNet, Graph, GraphModel, SparseMatrix, blocks
+
+X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double)
+EDGES = torch.tensor([[0, 1, 2, 3, 4, 4], [1, 2, 0, 4, 3, 5]])
+
+
+def models() -> list[GraphModel]:
+    torch.manual_seed(0)
+    plain = [backbone.plain(4, 3, hidden=8) for backbone in BACKBONES.values()]
+    return [*plain, *(CaNet(4, 3, hidden=8, backbone=name) for name in BACKBONES)]
+
+
+@pytest.mark.parametrize("number", range(2 * len(BACKBONES)))
+def test_edges_give_the_bits_of_the_blocks(number: int) -> None:
+    model = models()[number].eval()
+    graph = Graph(EDGES, 6, model.operators)
+    expected = model(X, graph.whole(model.num_layers).blocks).logits
+    assert torch.equal(model(X, EDGES), expected)
+    sparse = SparseMatrix.from_torch(X.to_sparse_csr())
+    expected = model(sparse, graph.whole(model.num_layers).blocks).logits
+    assert torch.equal(model(X.to_sparse_csr(), EDGES), expected)
+
+
+def test_batch_says_which_graph_a_node_is_in() -> None:
+    torch.manual_seed(0)
+    model = BACKBONES["transformer"].plain(4, 3, hidden=8).eval()
+    one = torch.zeros(6, dtype=torch.long)
+    expected = model(X, Graph(EDGES, 6, model.operators, one).whole(2).blocks).logits
+    assert torch.equal(model(X, EDGES, batch=one), expected)
+    assert not torch.equal(model(X, EDGES), expected)
+
+
+def test_a_graph_is_normalised_once_and_forgotten_with_its_edges() -> None:
+    model = models()[0].eval()
+    edges = EDGES.clone()
+    before = len(blocks._graphs)
+    model(X, edges)
+    (kept,) = [entry for key, entry in blocks._graphs.items() if key[0] == id(edges)]
+    model(X, edges)
+    (again,) = [entry for key, entry in blocks._graphs.items() if key[0] == id(edges)]
+    assert again[1] is kept[1]
+    del edges
+    gc.collect()
+    assert len(blocks._graphs) == before
+
+
+def test_edges_that_change_in_place_are_read_again() -> None:
+    model = models()[0].eval()
+    edges = EDGES.clone()
+    first = model(X, edges)
+    edges[0, 0] = 5
+    assert torch.equal(model(X, edges), model(X, edges.clone()))
+    assert not torch.equal(model(X, edges), first)
+
+
+def test_an_edge_to_a_missing_node_is_an_error() -> None:
+    with pytest.raises(InputError, match="node 9"):
+        models()[0](X, torch.tensor([[0], [9]]))
+
+
+def test_a_called_model_can_be_copied_and_pickled() -> None:
+    model = models()[-1].eval()
+    expected: Tensor = model(X, EDGES)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other(X, EDGES), expected)
+
+
+def test_matrices_have_the_type_of_the_model() -> None:
+    model = models()[0].eval()
+    expected = model(X, EDGES)
+    found = model.float()(X.float(), EDGES)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_it_trains_in_a_plain_loop() -> None:
+    model = models()[-1].train()
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(X, edge_index=EDGES), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
