@@ -6,26 +6,26 @@ from torch import Tensor
 
 from canet.diagnosis import Diagnosis, diagnose
 
-from .planted import moving, planted, random_graph, sign_of
+from .planted import planted, random_graph, shifting_screen, sign_of
 
 BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
 
 
 def by_first_column(x: Tensor) -> list[np.ndarray]:
-    """One layer with two environments: where column 0 is positive, and where it is not."""
+    """One layer with two pseudo-environments, by the sign of column 0."""
     return [np.eye(2)[(x[:, 0] > 0).long().numpy()]]
 
 
 def find(labelled: bool = True, training: bool = True) -> Diagnosis:
-    """A model that reads column 3, which is 2 higher in the new graph, and infers environments.
+    """A model that uses column 3, which is 2 higher in the new graph, and infers environments.
 
-    Columns 3 and 5 shifted between groups in training.
+    Columns 3 and 5 shift between groups of training nodes.
     """
     data, new = random_graph(), random_graph(n=150, seed=1)
     new.x[:, 3] += 2
     if not labelled:
         del new.y
-    model = planted(sign_of(3), data, posteriors=by_first_column, screen=moving(6, 3, 5))
+    model = planted(sign_of(3), data, posteriors=by_first_column, screen=shifting_screen(6, 3, 5))
     return diagnose(model, data if training else None, new, blocks=BLOCKS, repeats=2)
 
 

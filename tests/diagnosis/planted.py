@@ -1,4 +1,4 @@
-"""Models and graphs whose diagnosis is known beforehand."""
+"""Models and graphs with a known diagnosis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from canet.data.user_graph import UserGraph, read_user_graph
 from canet.diagnosis import Diagnosis
 from canet.diagnosis.blocks import feature_blocks
-from canet.diagnosis.examination import Examination
+from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
 from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import Reference, id_checksums
@@ -32,9 +32,9 @@ Posteriors = Callable[[Tensor], list[np.ndarray]]
 
 @dataclass
 class PlantedReader:
-    """Predicts one graph by a rule; representations are its logits.
+    """Predicts one graph by a rule; the representations are the logits.
 
-    The first map of its `method` leaves features as they are.
+    The first layer of `method` is the identity.
     """
 
     rule: Rule
@@ -77,6 +77,16 @@ class Planted:
     screen: ColumnScreen | None = None
     prepared: int = 0
 
+    @property
+    def method_name(self) -> str:
+        return self.method
+
+    def reference(self) -> Reference:
+        return self.reference_
+
+    def open_graph(self, data: Data) -> Data:
+        return data
+
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
         own = read_user_graph(data, undirected=bool(self.undirected))
@@ -89,14 +99,14 @@ class Planted:
 
 
 def identity(columns: int) -> GraphModel:
-    """A model whose first map leaves features as they are."""
+    """A model whose first layer is the identity."""
     model = GraphModel(columns, 2, hidden=columns)
     torch.nn.init.eye_(model.phi_in.weight)
     return model
 
 
 def sign_of(column: int, scale: float = 3.0) -> Rule:
-    """Class 1 where a column is positive, whatever the rest of the graph is."""
+    """Class 1 if a column is positive; edges are ignored."""
 
     def rule(x: np.ndarray, edge_index: np.ndarray) -> np.ndarray:
         return np.stack([0 * x[:, column], scale * x[:, column]], axis=1)
@@ -105,7 +115,7 @@ def sign_of(column: int, scale: float = 3.0) -> Rule:
 
 
 def neighbours_sign(column: int) -> Rule:
-    """Class 1 where the sum of a column over the nodes that a node reads is positive."""
+    """Class 1 if the sum of a column over the neighbours is positive."""
 
     def rule(x: np.ndarray, edge_index: np.ndarray) -> np.ndarray:
         total = np.zeros(len(x))
@@ -116,7 +126,7 @@ def neighbours_sign(column: int) -> Rule:
 
 
 def random_graph(n: int = 200, columns: int = 6, seed: int = 0, degree: int = 4) -> Data:
-    """Standard normal features, random edges, label 1 where column 3 is positive."""
+    """Standard normal features, random edges, label 1 if column 3 is positive."""
     random = np.random.default_rng(seed)
     x = torch.from_numpy(random.normal(size=(n, columns)).astype(np.float32))
     drawn = random.permutation(n * n)[: degree * n]  # no edge twice
@@ -125,7 +135,7 @@ def random_graph(n: int = 200, columns: int = 6, seed: int = 0, degree: int = 4)
 
 
 def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
-    """The reference of a model with this rule that was trained on all nodes of a graph."""
+    """Reference sample of a model with this rule, trained on all nodes of a graph."""
     x = data.x.to_dense() if data.x.layout != torch.strided else data.x
     logits = torch.from_numpy(rule(x.double().numpy(), data.edge_index.numpy()))
     first, second = data.y[data.edge_index]
@@ -146,16 +156,16 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
     )
 
 
-def moving(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
-    """A screen on which some columns clearly shift between three groups, the first most."""
+def shifting_screen(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
+    """Some columns clearly shift between three groups, the first one most."""
     share, spread = torch.full((columns,), 0.02), torch.full((columns,), 0.1)
     for i, number in enumerate(numbers):
         share[number], spread[number] = 0.8 - 0.1 * i, 0.5
     return ColumnScreen(spread, share, torch.tensor(0.05), torch.tensor(3), torch.tensor(given))
 
 
-def among_others(found: Diagnosis) -> Diagnosis:
-    """The same with two more columns, which do not shift."""
+def with_stable_columns(found: Diagnosis) -> Diagnosis:
+    """Add two columns that do not shift between groups."""
     between = found.between_groups
     assert between is not None
     columns = [*between.columns, *between.columns[-2:]]
@@ -163,19 +173,19 @@ def among_others(found: Diagnosis) -> Diagnosis:
 
 
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:
-    """A model with a rule, fitted on a graph."""
+    """A model with a rule, trained on a graph."""
     return Planted(rule, reference(rule, data), n_features_in_=data.x.shape[1], **known)
 
 
-def examination(model: Planted, new: Data | None = None, **known: Any) -> Examination:
-    """A model with a new graph, as sections see it."""
+def make_context(model: Planted, new: Data | None = None, **known: Any) -> Context:
+    """The input of a section: a model and a new graph."""
     graphs = {} if new is None else {"new": read_graph(model, new)}
     names = list("abcdefghij"[: model.n_features_in_])
-    return Examination(model, graphs, known.pop("blocks", feature_blocks(model)), names, **known)
+    return Context(model, graphs, known.pop("blocks", feature_blocks(model)), names, **known)
 
 
 def labelled(n: int, seed: int = 0, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
-    """Logits and labels drawn from their probabilities: perfectly calibrated."""
+    """Logits, and labels drawn from their probabilities: perfectly calibrated."""
     random = np.random.default_rng(seed)
     logits = random.normal(scale=2, size=(n, classes))
     probabilities = softmax(logits, axis=1)

@@ -24,7 +24,7 @@ def numbered(blocks: dict[str, np.ndarray]) -> dict[str, list[int]]:
     return {name: columns.tolist() for name, columns in blocks.items()}
 
 
-def test_given_blocks_take_numbers_slices_masks_and_leave_a_rest(model: Planted) -> None:
+def test_given_blocks_take_numbers_slices_and_masks(model: Planted) -> None:
     mask = np.array([False, False, False, True, False, False])
     given = {"a": [2, 0], "b": slice(3, 5), "c": mask, "d": 0}
     expected = {"a": [0, 2], "b": [3, 4], "c": [3], "d": [0], OTHERS: [1, 5]}
@@ -32,7 +32,7 @@ def test_given_blocks_take_numbers_slices_masks_and_leave_a_rest(model: Planted)
     assert numbered(feature_blocks(model, {"all": slice(None)})) == {"all": [0, 1, 2, 3, 4, 5]}
 
 
-def test_given_blocks_take_names_where_columns_have_some(model: Planted) -> None:
+def test_given_blocks_take_column_names(model: Planted) -> None:
     model.feature_names_in_ = np.array(list("uvwxyz"), dtype=object)  # type: ignore[attr-defined]
     assert numbered(feature_blocks(model, {"a": ["w", "u"]}))["a"] == [0, 2]
     with pytest.raises(InputError, match="unknown column of block 'a' 'q'"):
@@ -50,14 +50,12 @@ def test_given_blocks_take_names_where_columns_have_some(model: Planted) -> None
         ({"a": np.array([True, False])}, "columns of type bool"),
     ],
 )
-def test_blocks_that_name_no_column_are_refused(
-    model: Planted, given: dict[str, Any], words: str
-) -> None:
+def test_invalid_blocks_are_rejected(model: Planted, given: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         feature_blocks(model, given)
 
 
-def test_a_table_has_its_columns_for_blocks(model: Planted) -> None:
+def test_each_column_of_a_table_is_a_block(model: Planted) -> None:
     colour = ColumnEncoding("colour", "category", categories=("blue", "green", "red"))
     numbers = [ColumnEncoding(name, "number") for name in ("age", "size", "price")]
     encoding = Encoding((numbers[0], colour, *numbers[1:]))
@@ -89,14 +87,14 @@ def factors(random: np.random.Generator, n: int = 500) -> np.ndarray:
 
 
 @pytest.mark.parametrize("unit", [1, 1e-30, 1e20])
-def test_columns_that_tell_the_same_are_found_together(unit: float) -> None:
+def test_correlated_columns_form_a_block(unit: float) -> None:
     x = unit * factors(np.random.default_rng(0))
     blocks = blocks_of(x)
     thirds = {f"columns {i}-{i + 9}": list(range(i, i + 10)) for i in (0, 10, 20)}
     assert numbered(blocks) == thirds
 
 
-def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
+def test_words_and_numbers_are_in_different_blocks_and_constants_in_none() -> None:
     random = np.random.default_rng(0)
     words = (random.random((300, 1000)) < 0.02).astype(np.float32)
     words[0], words[:, 7] = 1, 0
@@ -108,14 +106,14 @@ def test_words_and_numbers_are_kept_apart_and_constants_left_out() -> None:
     assert sorted(np.concatenate(list(blocks.values()))) == [*range(7), *range(8, 1030)]
 
 
-def test_thousands_of_columns_are_clustered_all_the_same() -> None:
+def test_thousands_of_columns_are_clustered() -> None:
     x = sp.random(200, 5000, 0.02, "csr", np.float32, random_state=0)
     blocks = blocks_of(x)
     assert 1 < len(blocks) <= MAX_BLOCKS
     assert np.unique(np.concatenate(list(blocks.values()))).size > 4900
 
 
-def test_blocks_are_called_after_their_columns() -> None:
+def test_blocks_are_named_after_their_columns() -> None:
     x = factors(np.random.default_rng(0))
     shuffled = np.random.default_rng(0).permutation(30)
     name = next(iter(blocks_of(x[:, shuffled])))
@@ -135,7 +133,7 @@ def test_two_rows_are_enough() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_of_many_unrelated_columns_the_one_that_is_read_is_alone(sparse: bool) -> None:
+def test_a_column_that_the_model_uses_is_its_own_block(sparse: bool) -> None:
     random = np.random.default_rng(0)
     words = (random.random((300, 200)) < 0.1).astype(np.float32)
     x = sp.csr_matrix(words) if sparse else random.normal(size=(300, 50))

@@ -5,11 +5,11 @@ import pytest
 from scipy.special import log_softmax
 
 from canet.diagnosis.calibration import (
+    calibrated_probabilities,
     calibration_error,
     fit_bias,
     fit_temperature,
-    reliability,
-    rescaled,
+    reliability_bins,
     softmax,
 )
 
@@ -34,25 +34,25 @@ def test_the_temperature_has_the_least_loss_and_prior_of_a_grid() -> None:
 
 
 @pytest.mark.parametrize("wrong", [True, False])
-def test_a_handful_of_nodes_does_not_take_the_temperature_to_its_bounds(wrong: bool) -> None:
+def test_the_temperature_of_few_nodes_stays_within_its_bounds(wrong: bool) -> None:
     logits = labelled(6)[0]
     y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
     found = fit_temperature(logits, y)
     assert 1 < found < 5 if wrong else 0.2 < found < 1
 
 
-def test_class_weights_are_undone_by_a_bias() -> None:
+def test_a_bias_corrects_class_weights() -> None:
     logits, y = labelled(6000)
     bias = np.array([0.0, 3.0, -1.0, 0.5])
     theta = fit_bias(2 * (logits + bias), y)
     assert np.exp(theta[0]) == pytest.approx(2, rel=0.1)
     assert theta[1:] - theta[1] == pytest.approx(bias[0] - bias, abs=0.3)
-    assert rescaled(2 * (logits + bias), theta).mean(axis=0) == pytest.approx(
+    assert calibrated_probabilities(2 * (logits + bias), theta).mean(axis=0) == pytest.approx(
         np.bincount(y) / 6000, abs=0.01
     )
 
 
-def test_weights_count_nodes_several_times() -> None:
+def test_a_weight_equals_a_repeated_node() -> None:
     logits, y = labelled(50)
     weight = np.random.default_rng(1).integers(0, 4, 50)
     again = fit_temperature(logits.repeat(weight, axis=0), y.repeat(weight))
@@ -70,13 +70,13 @@ def test_the_calibration_error_is_that_of_a_loop_over_bins() -> None:
             accuracy = sum(right[v] for v in inside) / len(inside)
             mean = sum(confidence[v] for v in inside) / len(inside)
             slow += len(inside) / 203 * abs(accuracy - mean)
-    bins = reliability(confidence, right)
+    bins = reliability_bins(confidence, right)
     assert calibration_error(bins) == pytest.approx(slow)
-    assert sum(b.nodes for b in bins) == 203
+    assert sum(b.num_nodes for b in bins) == 203
 
 
-def test_a_calibrated_model_has_next_to_no_error() -> None:
+def test_a_calibrated_model_has_a_small_error() -> None:
     logits, y = labelled(20000)
     right = logits.argmax(axis=1) == y
-    assert calibration_error(reliability(softmax(logits).max(axis=1), right)) < 0.015
-    assert calibration_error(reliability(softmax(3 * logits).max(axis=1), right)) > 0.08
+    assert calibration_error(reliability_bins(softmax(logits).max(axis=1), right)) < 0.015
+    assert calibration_error(reliability_bins(softmax(3 * logits).max(axis=1), right)) > 0.08

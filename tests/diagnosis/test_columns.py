@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(0)
 NAMES = list("abc")
 
 
-def test_of_zeros_and_ones_it_is_the_difference_of_rates() -> None:
+def test_the_distance_of_binary_columns_is_the_difference_of_rates() -> None:
     first, second = np.arange(100) < 30, np.arange(200) < 90
     effect, p_value = kolmogorov_smirnov(first.astype(float), second.astype(float))
     assert effect == pytest.approx(0.15)

@@ -29,7 +29,7 @@ def shifted() -> Data:
     return data
 
 
-def test_the_graphs_that_are_given_decide_what_is_known(
+def test_the_passed_graphs_determine_the_sections(
     complete: Diagnosis, new_alone: Diagnosis, training_alone: Diagnosis
 ) -> None:
     assert list(complete.reliance) == ["training", "new"]
@@ -42,25 +42,25 @@ def test_the_graphs_that_are_given_decide_what_is_known(
     assert list(new_alone.reliance) == ["new"]
     assert new_alone.shift is not None
     assert new_alone.shift.columns[0].number == 3
-    assert new_alone.shift.stressed is None
+    assert new_alone.shift.without_shifted is None
     assert list(training_alone.reliance) == ["training"]
     assert (training_alone.shift, training_alone.expected) == (None, None)
-    assert training_alone.confidence.unlike is None
+    assert training_alone.confidence.novelty is None
     assert training_alone.environments == {}
 
 
-def test_the_columns_that_shifted_are_tried_on_the_training_graph(model: Planted) -> None:
+def test_shifted_columns_are_replaced_on_the_training_graph(model: Planted) -> None:
     found = diagnose(model, random_graph(), shifted(), blocks=BLOCKS, repeats=2)
     assert found.shift is not None
-    assert found.shift.stressed is not None
-    assert found.shift.stressed.columns == len(found.shift.shifted_columns)
-    assert found.shift.score_left is not None
-    assert 0.4 < found.shift.score_left.value < 0.6
-    assert found.clearly_lower
+    assert found.shift.without_shifted is not None
+    assert found.shift.without_shifted.columns == len(found.shift.shifted_columns)
+    assert found.shift.score_without_shifted is not None
+    assert 0.4 < found.shift.score_without_shifted.value < 0.6
+    assert found.is_lower_without_shifted
     same = diagnose(model, random_graph(), random_graph(), blocks=BLOCKS, repeats=2)
     assert same.shift is not None
-    assert same.shift.stressed is None
-    assert not same.clearly_lower
+    assert same.shift.without_shifted is None
+    assert not same.is_lower_without_shifted
 
 
 def test_no_graph_and_no_repeat_are_errors(model: Planted) -> None:
@@ -81,7 +81,7 @@ def flipping(found: Diagnosis, share: float) -> Diagnosis:
     relied = found.reliance["training"]
     first, *others = relied.features
     quiet = replace(
-        relied, features=[replace(first, flipped=Estimate(share, share, share)), *others]
+        relied, features=[replace(first, flip_rate=Estimate(share, share, share)), *others]
     )
     return replace(found, reliance=found.reliance | {"training": quiet})
 
@@ -95,14 +95,14 @@ def test_risky_blocks_are_relied_on_and_shifted(
     assert complete.main_reliance == complete.reliance["training"]
 
 
-@pytest.mark.parametrize(("share", "best_case"), [(0.8, True), (0.2, False)])
-def test_an_estimate_far_from_training_is_a_best_case(
-    complete: Diagnosis, share: float, best_case: bool
+@pytest.mark.parametrize(("share", "is_optimistic"), [(0.8, True), (0.2, False)])
+def test_an_estimate_for_mostly_novel_nodes_is_optimistic(
+    complete: Diagnosis, share: float, is_optimistic: bool
 ) -> None:
-    assert complete.confidence.unlike is not None
-    unlike = replace(complete.confidence.unlike, far=Estimate(share, share, share))
-    confidence = replace(complete.confidence, unlike=unlike)
-    assert replace(complete, confidence=confidence).best_case == best_case
+    assert complete.confidence.novelty is not None
+    novelty = replace(complete.confidence.novelty, novel=Estimate(share, share, share))
+    confidence = replace(complete.confidence, novelty=novelty)
+    assert replace(complete, confidence=confidence).is_optimistic == is_optimistic
 
 
 def test_content_is_plain_json(model: Planted) -> None:
@@ -149,4 +149,4 @@ def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
     assert bool(found.environments) == (method == "canet")
     assert found.shift is not None
     assert found.shift.columns[0].number == 0
-    assert found.shift.stressed is not None
+    assert found.shift.without_shifted is not None

@@ -10,26 +10,26 @@ from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, share
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
-def test_a_share_has_wilsons_interval(right: int, of: int) -> None:
+def test_a_share_has_the_wilson_interval(right: int, of: int) -> None:
     found = share(np.arange(of) < right)
     expected = binomtest(right, of).proportion_ci(method="wilson")
     assert found.value == pytest.approx(right / of)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_the_share_of_nothing_is_no_number() -> None:
+def test_the_share_of_no_entries_is_nan() -> None:
     assert math.isnan(share(np.empty(0, dtype=bool)).value)
 
 
-def test_intervals_hold_their_value() -> None:
+def test_intervals_contain_their_value() -> None:
     found = normal(2.0, 4.0)
     assert (found.low, found.value, found.high) == pytest.approx((-1.92, 2, 5.92), abs=0.01)
     outside = percentiles(9.0, np.arange(5.0))
     assert outside.low <= outside.value <= outside.high
-    assert normal(0.9, 1.0).within(0, 1) == Estimate(0.9, 0, 1)
+    assert normal(0.9, 1.0).clip(0, 1) == Estimate(0.9, 0, 1)
 
 
-def test_an_area_has_an_interval_and_counts_ties_half() -> None:
+def test_auroc_has_an_interval_and_counts_ties_half() -> None:
     found = auroc(np.array([0, 0, 1]), np.array([0, 2]))
     assert found.value == pytest.approx((1 + 3) / 6)
     assert found.low < found.value < found.high

@@ -29,7 +29,7 @@ def test_labels_are_numbered_by_the_models_classes() -> None:
         class_numbers([0, 1], 2, np.array(["a", "b"]))
 
 
-def test_a_graph_is_its_component_or_what_batch_says() -> None:
+def test_a_graph_is_a_component_or_given_by_batch() -> None:
     data = random_graph(n=6)
     data.edge_index = torch.tensor([[0, 1, 4], [1, 2, 5]])
     model = planted(sign_of(3), data)
@@ -53,7 +53,7 @@ def test_other_features_and_edges_are_predicted_without_changing_the_graph() -> 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("method", ["erm", "canet"])
-def test_columns_of_donors_are_predicted_as_features_that_were_replaced(
+def test_replaced_columns_give_the_logits_of_replaced_features(
     method: str, backbone: str, sparse: bool
 ) -> None:
     data, columns = random_graph(n=60), np.array([0, 3, 4])
@@ -75,9 +75,7 @@ def test_columns_of_donors_are_predicted_as_features_that_were_replaced(
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("features", ["centred", "standardised"])
-def test_features_that_a_model_prepares_are_exchanged_as_it_reads_them(
-    features: str, sparse: bool
-) -> None:
+def test_prepared_features_are_replaced_after_preparation(features: str, sparse: bool) -> None:
     data, columns = random_graph(n=60), np.array([0, 3])
     if sparse:
         data.x = (data.x * (data.x > 0)).to_sparse_csr()
@@ -94,7 +92,7 @@ def test_features_that_a_model_prepares_are_exchanged_as_it_reads_them(
     assert found == pytest.approx(expected.numpy(), abs=1e-5)
 
 
-def test_some_nodes_are_predicted_as_among_all_and_the_model_stays() -> None:
+def test_predicting_some_nodes_gives_the_same_logits_and_keeps_the_model() -> None:
     data, nodes = random_graph(n=60), np.array([7, 3, 50])
     model = fitted(data, "canet", "gcn")
     before = model.predict_proba(data)
@@ -104,7 +102,7 @@ def test_some_nodes_are_predicted_as_among_all_and_the_model_stays() -> None:
     assert (model.predict_proba(data) == before).all()
 
 
-def test_degrees_are_of_the_edges_that_the_model_reads() -> None:
+def test_degrees_are_those_of_the_edges_of_the_model() -> None:
     data = random_graph(n=3)
     data.edge_index = torch.tensor([[0, 1], [2, 2]])
     assert read_graph(planted(sign_of(3), data), data).degree.tolist() == [0, 0, 2]
@@ -123,7 +121,7 @@ def test_features_of_other_kinds_are_converted() -> None:
         assert (found == expected).all()
 
 
-def test_training_nodes_are_scored_only_where_all_were_trained_on() -> None:
+def test_training_nodes_are_not_scored_unless_there_are_no_others() -> None:
     data = random_graph(n=4)
     data.y = torch.tensor([0, 1, -1, 0])
     model = planted(sign_of(3), random_graph(n=4))
@@ -135,7 +133,7 @@ def test_training_nodes_are_scored_only_where_all_were_trained_on() -> None:
     assert read_graph(model, data, trained_on=True).scored.tolist() == [True, True, False, True]
 
 
-def test_times_count_only_where_every_node_has_one() -> None:
+def test_times_are_used_if_every_node_has_one() -> None:
     data = random_graph(n=3)
     model = planted(sign_of(3), data)
     data.time = np.array(["2024-01-01", "2024-01-02", "2024-01-03"], dtype="datetime64[D]")
@@ -146,7 +144,7 @@ def test_times_count_only_where_every_node_has_one() -> None:
     assert read_graph(model, data).time is None
 
 
-def test_logits_give_the_probabilities_again() -> None:
+def test_logits_give_back_the_probabilities() -> None:
     data = random_graph(n=8)
     graph = read_graph(planted(sign_of(3), data), data)
     again = np.exp(graph.logits)

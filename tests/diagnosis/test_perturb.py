@@ -16,14 +16,14 @@ def random() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_every_node_gives_its_values_once_and_never_to_itself(random: np.random.Generator) -> None:
+def test_donors_are_a_permutation_without_fixed_points(random: np.random.Generator) -> None:
     for n in (2, 3, 50):
         donors = draw_donors(n, random)
         assert sorted(donors) == list(range(n))
         assert (donors != np.arange(n)).all()
 
 
-def test_donors_are_of_other_environments_all_alike(random: np.random.Generator) -> None:
+def test_donors_are_uniform_over_other_environments(random: np.random.Generator) -> None:
     environment = np.array([5, -1, 5, 2, 2, 5, 2, 5])
     drawn = np.stack([draw_donors(8, random, environment) for _ in range(4000)])
     for node in range(8):
@@ -33,7 +33,7 @@ def test_donors_are_of_other_environments_all_alike(random: np.random.Generator)
         assert counts[others].sum() == 4000
 
 
-def test_one_environment_counts_for_none(random: np.random.Generator) -> None:
+def test_one_environment_is_the_same_as_none(random: np.random.Generator) -> None:
     assert sorted(draw_donors(6, random, np.ones(6))) == list(range(6))
 
 
@@ -66,12 +66,12 @@ def test_rewired_edges_are_other_edges_and_keep_both_degrees(
         assert after == {(target, source) for source, target in after}
 
 
-def test_edges_of_a_star_have_no_partner(random: np.random.Generator) -> None:
+def test_edges_of_a_star_cannot_be_rewired(random: np.random.Generator) -> None:
     star = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
     assert rewire(star, np.zeros(4), random, undirected=True).equal(star)
 
 
-def test_dropped_edges_go_both_ways_and_leave_self_loops(random: np.random.Generator) -> None:
+def test_both_directions_are_dropped_and_self_loops_are_kept(random: np.random.Generator) -> None:
     assert drop_edges(EDGES, 5, 1.0, random).tolist() == [[2, 4], [2, 4]]
     assert drop_edges(EDGES, 5, 0.0, random).equal(EDGES)
     kept = 0
@@ -82,7 +82,7 @@ def test_dropped_edges_go_both_ways_and_leave_self_loops(random: np.random.Gener
     assert 70 < kept < 130
 
 
-def test_a_graph_without_edges_has_none_to_change(random: np.random.Generator) -> None:
+def test_a_graph_without_edges_is_unchanged(random: np.random.Generator) -> None:
     none = torch.empty(2, 0, dtype=torch.long)
     assert rewire(none, np.zeros(4), random).shape == (2, 0)
     assert drop_edges(none, 4, 0.5, random).shape == (2, 0)

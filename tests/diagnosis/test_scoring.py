@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from canet.diagnosis.scoring import score, score_parts
+from canet.diagnosis.scoring import pseudo_values, score
 from canet.training.metrics import METRICS
 
 CASES = [("accuracy", 2), ("accuracy", 4), ("macro_f1", 2), ("macro_f1", 4), ("roc_auc", 2)]
@@ -27,8 +27,8 @@ def test_the_score_is_that_of_training(metric: str, classes: int) -> None:
 
 
 @pytest.mark.parametrize(("metric", "classes"), CASES)
-def test_parts_have_the_variance_of_the_score_over_samples(metric: str, classes: int) -> None:
-    parts = [score_parts(metric, *nodes(200, classes, seed)) for seed in range(300)]
+def test_pseudo_values_have_the_variance_of_the_score(metric: str, classes: int) -> None:
+    parts = [pseudo_values(metric, *nodes(200, classes, seed)) for seed in range(300)]
     spread = np.std([part.mean() for part in parts])
     assert np.mean([part.std() for part in parts]) / np.sqrt(200) == pytest.approx(spread, rel=0.15)
 
@@ -39,13 +39,13 @@ def test_probabilities_of_labels_give_the_mean_over_drawn_labels(metric: str, cl
     logits = nodes(400, classes)[0]
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     drawn = [
-        score_parts(metric, logits, np.array([random.choice(classes, p=row) for row in p])).mean()
+        pseudo_values(metric, logits, np.array([random.choice(classes, p=row) for row in p])).mean()
         for _ in range(30)
     ]
-    assert score_parts(metric, logits, p).mean() == pytest.approx(np.mean(drawn), abs=0.02)
+    assert pseudo_values(metric, logits, p).mean() == pytest.approx(np.mean(drawn), abs=0.02)
 
 
-def test_labels_of_another_class_are_wrong() -> None:
+def test_labels_of_an_unknown_class_count_as_wrong() -> None:
     logits, y = np.array([[1.0, 0], [0, 1.0]]), np.array([0, 2])
     for metric, value in (("accuracy", 1 / 2), ("macro_f1", 1 / 3)):
         found = score(metric, logits, y)
@@ -53,7 +53,7 @@ def test_labels_of_another_class_are_wrong() -> None:
         assert found.value == pytest.approx(value)
 
 
-def test_what_is_undefined_is_none() -> None:
+def test_an_undefined_score_is_none() -> None:
     logits = np.array([[1.0, 0], [0, 1.0]])
     assert score("roc_auc", logits, np.array([1, 1])) is None
     for metric in METRICS:

@@ -8,24 +8,24 @@ from canet.diagnosis.graph import Matrix
 from canet.diagnosis.two_sample import TwoSample, auc_variance, two_sample_test
 
 
-def told_apart(first: Matrix, second: Matrix, seed: int = 0) -> TwoSample:
+def separated(first: Matrix, second: Matrix, seed: int = 0) -> TwoSample:
     found = two_sample_test(first, second, seed)
     assert found is not None
     return found
 
 
-def test_samples_of_one_distribution_are_not_told_apart() -> None:
+def test_samples_of_one_distribution_are_not_separated() -> None:
     random = np.random.default_rng(1)
     draws = random.normal(size=(8, 2, 200, 5))
-    found = [told_apart(first, second, seed) for seed, (first, second) in enumerate(draws)]
+    found = [separated(first, second, seed) for seed, (first, second) in enumerate(draws)]
     assert np.mean([one.auc.value for one in found]) == pytest.approx(0.5, abs=0.03)
     assert sum(one.p_value < 0.05 for one in found) <= 1
     assert sum(one.auc.low <= 0.5 <= one.auc.high for one in found) >= 7
 
 
-def test_samples_far_apart_are_told_apart_without_error() -> None:
+def test_distant_samples_are_separated_perfectly() -> None:
     random = np.random.default_rng(0)
-    found = told_apart(random.normal(size=(300, 3)), random.normal(size=(200, 3)) + 9)
+    found = separated(random.normal(size=(300, 3)), random.normal(size=(200, 3)) + 9)
     assert found.auc.value > 0.99
     assert found.effect > 0.98
     assert found.p_value < 1e-10
@@ -35,15 +35,15 @@ def test_a_shift_that_no_column_shows_alone_is_found() -> None:
     random = np.random.default_rng(0)
     before = random.choice([-1.0, 1.0], (1000, 2))
     after = random.choice([-1.0, 1.0], (1000, 1)).repeat(2, axis=1)
-    assert told_apart(before, after).auc.value > 0.7
+    assert separated(before, after).auc.value > 0.7
 
 
-def test_nodes_that_are_in_both_unchanged_do_not_pull_below_one_half() -> None:
+def test_unchanged_nodes_in_both_samples_do_not_lower_the_auc() -> None:
     x = np.random.default_rng(0).normal(size=(400, 5))
-    assert told_apart(x, x).auc.value == pytest.approx(0.5, abs=0.02)
+    assert separated(x, x).auc.value == pytest.approx(0.5, abs=0.02)
 
 
-def twins(shift: float) -> tuple[np.ndarray, np.ndarray]:
+def changed_copies(shift: float) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     x = random.normal(size=(600, 6))
     later = x + 0.01 * random.normal(size=x.shape)
@@ -51,49 +51,49 @@ def twins(shift: float) -> tuple[np.ndarray, np.ndarray]:
     return x, later
 
 
-def test_nodes_that_hardly_changed_are_compared_like_others() -> None:
-    assert told_apart(*twins(0)).auc.value == pytest.approx(0.5, abs=0.03)
-    found = told_apart(*twins(0.5))
+def test_slightly_changed_nodes_in_both_samples_do_not_lower_the_auc() -> None:
+    assert separated(*changed_copies(0)).auc.value == pytest.approx(0.5, abs=0.03)
+    found = separated(*changed_copies(0.5))
     assert found.effect > 0.15
     assert found.p_value < 0.001
 
 
 def test_nodes_with_known_ids_are_compared_on_a_single_column() -> None:
-    x, later = (part[:, 1:3] for part in twins(0))
+    x, later = (part[:, 1:3] for part in changed_copies(0))
     found = two_sample_test(x, later, nodes=np.tile(np.arange(600), 2))
     assert found is not None
     assert found.auc.value == pytest.approx(0.5, abs=0.03)
 
 
-def test_an_auc_clearly_below_one_half_is_not_an_answer() -> None:
-    x, later = twins(0)
+def test_an_auc_clearly_below_one_half_gives_no_result() -> None:
+    x, later = changed_copies(0)
     assert two_sample_test(x, later, nodes=np.arange(1200)) is None
 
 
 def test_equal_rows_are_known_at_every_scale() -> None:
-    x, _ = twins(0)
-    assert told_apart(1e-4 * x, 1e-4 * x).auc.value == 0.5
-    assert told_apart(1e6 * x, 1e6 * x).auc.value == 0.5
+    x, _ = changed_copies(0)
+    assert separated(1e-4 * x, 1e-4 * x).auc.value == 0.5
+    assert separated(1e6 * x, 1e6 * x).auc.value == 0.5
 
 
-def test_copies_in_one_sample_alone_tell_nothing() -> None:
+def test_copies_within_one_sample_do_not_change_the_auc() -> None:
     nodes = sp.random(160, 150, 0.1, "csr", random_state=0)
     copies = sp.vstack([nodes[:80]] * 3).tocsr()
-    assert told_apart(copies, nodes).auc.value == pytest.approx(0.5, abs=0.1)
+    assert separated(copies, nodes).auc.value == pytest.approx(0.5, abs=0.1)
 
 
-def test_many_sparse_columns_are_mapped_to_a_few() -> None:
+def test_many_sparse_columns_are_reduced() -> None:
     before, after = (sp.random(200, 100, 0.1, "csr", random_state=i) for i in (0, 1))
-    assert told_apart(before, after).auc.value == pytest.approx(0.5, abs=0.1)
+    assert separated(before, after).auc.value == pytest.approx(0.5, abs=0.1)
     after = after.tolil()
     after[:, :20] = 1
-    assert told_apart(before, after.tocsr()).auc.value > 0.95
+    assert separated(before, after.tocsr()).auc.value > 0.95
 
 
-def test_a_few_rows_tell_nothing() -> None:
+def test_too_few_rows_give_no_result() -> None:
     assert two_sample_test(np.zeros((19, 2)), np.zeros((500, 2))) is None
 
 
-def test_the_variance_of_chance_is_that_of_the_rank_sum() -> None:
+def test_the_null_variance_is_that_of_the_rank_sum() -> None:
     assert auc_variance(0.5, 40, 60) == pytest.approx((40 + 60 + 1) / (12 * 40 * 60))
     assert auc_variance(1.0, 40, 60) == 0

@@ -1,4 +1,4 @@
-"""Understand one model: what it relies on, what shifted, what to expect, when to trust it."""
+"""Diagnosis of a model: what it relies on, what has shifted, and which score to expect."""
 
 from canet.diagnosis.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.sections.expected import ExpectedScore, expected_score

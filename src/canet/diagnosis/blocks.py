@@ -145,7 +145,9 @@ def _ward(rows: np.ndarray, max_clusters: int) -> np.ndarray:
 def _given(given: Mapping[str, Any], names: Sequence[str]) -> Blocks:
     """Check the given blocks, and add a block of all other columns."""
     if not given:
-        raise InputError("blocks is empty: pass {name: columns}, or None to find the blocks automatically")
+        raise InputError(
+            "blocks is empty: pass {name: columns}, or None to find the blocks automatically"
+        )
     blocks = {str(name): _columns(str(name), given[name], names) for name in given}
     rest = np.setdiff1d(np.arange(len(names)), np.concatenate(list(blocks.values())))
     return blocks | ({OTHERS: rest} if rest.size else {})

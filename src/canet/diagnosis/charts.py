@@ -1,4 +1,4 @@
-"""The charts of a diagnosis, drawn with matplotlib, as SVG inside its page."""
+"""The charts of a diagnosis: matplotlib figures as inline SVG."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from matplotlib.transforms import Bbox
 from canet.diagnosis.diagnosis import Diagnosis
 from canet.diagnosis.sections.confidence import Calibration
 
-# Colours that matplotlib writes → variables of the page's style sheet, for light and dark.
+# Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
 VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
-MAX_LENGTH = 24  # letters of a label
-DOT = 5  # points across
-AWAY = (6, 16, 28, 40, 56, 72)  # points from a dot to its label
-SIDES = [(1, 0, "left"), (-1, 0, "right")]  # of the dot, and how a label there is aligned
+MAX_LENGTH = 24  # characters of a label
+DOT = 5  # diameter in points
+DISTANCES = (6, 16, 28, 40, 56, 72)  # from a dot to its label, in points
+SIDES = [(1, 0, "left"), (-1, 0, "right")]  # direction from the dot, and alignment of the label
 SIDES += [(0, y, side) for side in ("left", "right", "center") for y in (1, -1)]
 STYLE: Any = {
     "svg.fonttype": "none",
@@ -42,42 +42,45 @@ STYLE: Any = {
 
 @rc_context(STYLE)
 def risk_map(found: Diagnosis) -> str:
-    """Each feature block by how much predictions rely on it and how far it shifted."""
+    """Reliance and shift of each feature block."""
     assert found.shift is not None
-    figure, axes = _new_chart("predictions that flip, %", "shift")
-    flips = {e.name: e.flipped.value for e in found.main_reliance.features}
-    most = max(*flips.values(), 0.05)
+    figure, axes = _new_chart(
+        "reliance: predictions that change, %", "shift (0: none, 1: complete)"
+    )
+    flip_rates = {e.name: e.flip_rate.value for e in found.main_reliance.features}
+    largest = max(*flip_rates.values(), 0.05)
     for block in found.shift.blocks:
         colour = WARN if block.name in found.risky_blocks else NEW
-        axes.plot(flips[block.name], block.effect, "o", color=colour, markersize=DOT)
-    axes.set(xlim=(-0.04 * most, 1.1 * most), ylim=(-0.04, 1.04))
-    risk = sorted(found.shift.blocks, key=lambda b: -b.effect * flips[b.name])
-    first = [max(risk, key=lambda b: flips[b.name]), risk[0]]
-    places = {b.name: (flips[b.name], b.effect) for b in [*first, *risk]}
-    _label(figure, axes, places, {block.name for block in first})
+        axes.plot(flip_rates[block.name], block.effect, "o", color=colour, markersize=DOT)
+    axes.set(xlim=(-0.04 * largest, 1.1 * largest), ylim=(-0.04, 1.04))
+    risk = sorted(found.shift.blocks, key=lambda b: -b.effect * flip_rates[b.name])
+    important = [max(risk, key=lambda b: flip_rates[b.name]), risk[0]]
+    places = {b.name: (flip_rates[b.name], b.effect) for b in [*important, *risk]}
+    _label(figure, axes, places, {block.name for block in important})
     return _svg(figure)
 
 
 def _label(
-    figure: Figure, axes: Any, places: dict[str, tuple[float, float]], first: set[str]
+    figure: Figure, axes: Any, places: dict[str, tuple[float, float]], important: set[str]
 ) -> None:
-    """Write names next to their dots where they cover no dot and no other name.
+    """Write names next to their dots, unless they would cover a dot or another name.
 
-    Those named in `first` are written further away, with a line to the dot, if there is no room.
+    If there is no room, an important name is written farther away, with a line to its dot.
     """
     renderer = FigureCanvasAgg(figure).get_renderer()
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    frame, around = axes.get_window_extent(), DOT / 2 * figure.dpi / 72
+    frame, radius = axes.get_window_extent(), DOT / 2 * figure.dpi / 72
     dots = axes.transData.transform(list(places.values()))
-    taken = [Bbox([dot - around, dot + around]) for dot in dots]
+    taken = [Bbox([dot - radius, dot + radius]) for dot in dots]
     for name, place in places.items():
         text = name if len(name) <= MAX_LENGTH else f"{name[: MAX_LENGTH - 1]}…"
-        for away, (x, y, side) in product(AWAY if name in first else AWAY[:1], SIDES):
+        distances = DISTANCES if name in important else DISTANCES[:1]
+        for distance, (x, y, side) in product(distances, SIDES):
             options: Any = {"textcoords": "offset points", "ha": side, "va": "center"}
-            if away > AWAY[0]:
+            if distance > DISTANCES[0]:
                 options["arrowprops"] = {"arrowstyle": "-", "color": MUTED, "linewidth": 0.5}
-            label = axes.annotate(text, place, (x * away, y * (away + 4)), **options)
+            label = axes.annotate(text, place, (x * distance, y * (distance + 4)), **options)
             label.update_positions(renderer)
             box = Text.get_window_extent(label, renderer)  # without the line
             inside = bool((box.min >= frame.min).all() and (box.max <= frame.max).all())
@@ -89,22 +92,22 @@ def _label(
 
 @rc_context(STYLE)
 def reliability_diagram(found: Diagnosis) -> str:
-    """Accuracy by confidence; on the diagonal confidence equals accuracy."""
+    """Reliability diagram: accuracy by confidence; on the diagonal both are equal."""
     figure, axes = _new_chart("confidence, %", "accuracy, %")
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=0.8)
     for colour, part in _graphs(found):
         x, y = [b.confidence for b in part.bins], [b.accuracy for b in part.bins]
         values = [e.value for e in y]
-        around = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
-        axes.errorbar(x, values, around, color=colour, marker="o", markersize=3, elinewidth=0.6)
+        errors = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
+        axes.errorbar(x, values, errors, color=colour, marker="o", markersize=3, elinewidth=0.6)
     axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
     return _svg(figure)
 
 
 @rc_context(STYLE)
 def abstention_curve(found: Diagnosis) -> str:
-    """Accuracy on the most confident part of the nodes."""
-    figure, axes = _new_chart("nodes answered, the most confident first, %", "accuracy, %")
+    """Accuracy on the most confident nodes, by their share of all nodes."""
+    figure, axes = _new_chart("predictions kept, the most confident first, %", "accuracy, %")
     for colour, part in _graphs(found):
         x, y = list(part.abstention), list(part.abstention.values())
         axes.plot(x, [e.value for e in y], color=colour)
@@ -120,7 +123,7 @@ def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:
 
 
 def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
-    """An empty chart with these labels; an axis whose label ends in % has shares as percent."""
+    """An empty chart. If an axis label ends in %, shares are shown in percent."""
     figure = Figure(figsize=(3.2, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=x, ylabel=y)
@@ -131,7 +134,7 @@ def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
 
 
 def _svg(figure: Figure) -> str:
-    """The figure without XML header and background, in the colours of the page."""
+    """SVG of a figure without XML header and background, in the colours of the page."""
     text = io.StringIO()
     none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(text, format="svg", transparent=True, metadata=none)

@@ -1,4 +1,4 @@
-"""How far each feature column shifted between two samples of nodes."""
+"""Shift of each feature column between two samples of nodes."""
 
 from __future__ import annotations
 
@@ -13,73 +13,75 @@ from canet.data.graph_files.encoding import Encoding
 from canet.diagnosis.graph import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
-COLUMNS_AT_ONCE = 64  # of dense features that are made contiguous
+COLUMNS_PER_COPY = 64  # dense columns that are copied at a time
 
 
 @dataclass(frozen=True)
 class Column:
-    """How far one column shifted."""
+    """The shift of one column."""
 
-    name: str  # of the column, or its number
-    number: int  # of the column
-    # Largest distance of the two distribution functions (Kolmogorov-Smirnov), 0 to 1; for a column
-    # of zeros and ones it is the difference of the rates.
+    name: str  # or the column index, if it has no name
+    number: int  # column index
+    # Kolmogorov-Smirnov distance, 0 to 1. For a column of zeros and ones, this is the difference of
+    # the rates of ones.
     effect: float
-    difference: float  # of the means, new minus training, in pooled standard deviations
-    # before, after: Means, in the units of the table that the graph was read from.
+    difference: float  # new mean minus training mean, in pooled standard deviations
+    # before, after: Means in training and on the new graph, in the units of the input table.
     before: float
     after: float
-    p_value: float  # corrected for the number of columns (Benjamini-Hochberg)
-    is_date: bool = False  # then the means are seconds since 1970
+    p_value: float  # Benjamini-Hochberg-corrected for the number of columns
+    is_date: bool = False  # the means are seconds since 1970
 
     @property
-    def shifted(self) -> bool:
-        """Whether the effect is 0.1 or more, and hardly chance."""
+    def has_shifted(self) -> bool:
+        """Whether the effect is at least 0.1 and significant at the 5 % level."""
         return self.effect >= CLEAR_EFFECT and self.p_value <= CLEAR_P_VALUE
 
 
 def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[Column]:
-    """Each column of features $[n, D]$ against that of other features $[m, D]$, in their order."""
+    """Compare each column of two samples $[n, D]$ and $[m, D]$; returns one result per column."""
     from scipy.stats import false_discovery_control
 
     means, deviations = zip(moments(before), moments(after), strict=True)
     pooled = np.sqrt((deviations[0] ** 2 + deviations[1] ** 2) / 2)
     change = means[1] - means[0]
-    # A column that is constant in both, but another constant, shifted by infinite deviations.
+    # The difference between two different constants is infinite.
     with np.errstate(divide="ignore", invalid="ignore"):
         difference = np.where(change == 0, 0.0, change / pooled)
     sizes = before.shape[0], after.shape[0]
-    found = [
+    distances = [
         _distance(first, second, sizes)
-        for (_, first), (_, second) in zip(entries_of(before), entries_of(after), strict=True)
+        for (_, first), (_, second) in zip(
+            nonzero_entries(before), nonzero_entries(after), strict=True
+        )
     ]
-    effects, rates = np.array(found).T
+    effects, rates = np.array(distances).T
     corrected = false_discovery_control(_p_values(effects, rates, sizes))
     rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
     return [Column(name, i, *rows[i]) for i, name in enumerate(names)]
 
 
-def in_own_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
-    """Columns whose means are those of the table, and not of the features made of it."""
-    made = [
+def in_table_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
+    """Convert the means of standardised columns back to the units of the input table."""
+    pairs = [
         (column, encoding.columns[i]) for column, i in zip(columns, encoding.sources, strict=True)
     ]
     return [
         replace(
             column,
-            before=of.mean + of.std * column.before,
-            after=of.mean + of.std * column.after,
-            is_date=of.kind == "date",
+            before=scale.mean + scale.std * column.before,
+            after=scale.mean + scale.std * column.after,
+            is_date=scale.kind == "date",
         )
-        for column, of in made
+        for column, scale in pairs
     ]
 
 
 def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:
-    """Largest distance of two empirical distribution functions, and its p-value.
+    """Kolmogorov-Smirnov distance of two samples, and its asymptotic p-value.
 
-    The p-value is the asymptotic one. For two values, such as zero and one, the distance is the
-    difference of their rates, and the p-value that of two proportions.
+    For two distinct values, such as zero and one, the distance is the difference of the rates, and
+    the p-value is that of the test of two proportions.
     """
     sizes = before.size, after.size
     effect, rate = _distance(before, after, sizes)
@@ -87,19 +89,20 @@ def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, fl
 
 
 def _distance(before: np.ndarray, after: np.ndarray, sizes: tuple[int, int]) -> tuple[float, float]:
-    """The distance of two samples of these sizes, whose other values are zero.
+    """Kolmogorov-Smirnov distance of two samples, given their sizes and non-zero values.
 
-    Also the rate of the highest value where there are one or two; NaN where there are more.
+    Also returns the pooled rate of the highest value if there are at most two distinct values, else
+    NaN.
     """
     zeros = sizes[0] - before.size, sizes[1] - after.size
-    # Sorted samples are merged in linear time by a stable sort.
+    # A stable sort merges two sorted samples in linear time.
     zero = np.zeros(1 if any(zeros) else 0, before.dtype)
     values = np.concatenate([np.sort(before), np.sort(after), zero])
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     first = np.cumsum(order < before.size, dtype=np.int64)
     second = np.arange(1, order.size + 1) - first
-    if zero.size:  # it stands for all of them, and was counted as of the second sample
+    if zero.size:  # one entry for all zeros, counted above as part of the second sample
         place = int(np.flatnonzero(order == order.size - 1)[0])
         first[place:] += zeros[0]
         second[place:] += zeros[1] - 1
@@ -113,19 +116,19 @@ def _distance(before: np.ndarray, after: np.ndarray, sizes: tuple[int, int]) -> 
 
 
 def _p_values(effects: np.ndarray, rates: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
-    """p-value $[D]$ of each distance, with what `_distance` says about the values."""
+    """p-values $[D]$ for the distances and rates that `_distance` returns."""
     from scipy.stats import kstwobign, norm
 
-    each = 1 / sizes[0] + 1 / sizes[1]
-    p_values = kstwobign.sf(effects / math.sqrt(each))
+    inverse_size = 1 / sizes[0] + 1 / sizes[1]
+    p_values = kstwobign.sf(effects / math.sqrt(inverse_size))
     two = rates < 1
-    deviation = np.sqrt(rates[two] * (1 - rates[two]) * each)
+    deviation = np.sqrt(rates[two] * (1 - rates[two]) * inverse_size)
     p_values[two] = 2 * norm.sf(effects[two] / deviation)
     return np.where(rates == 1, 1.0, p_values)
 
 
-def entries_of(x: Matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows and values of the entries of each column of features $[n, D]$ that are not zero."""
+def nonzero_entries(x: Matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the rows and values of the non-zero entries of each column of $[n, D]$."""
     if sp.issparse(x):
         x = x.tocsc()
         x.sum_duplicates()
@@ -133,8 +136,8 @@ def entries_of(x: Matrix) -> Iterator[tuple[np.ndarray, np.ndarray]]:
             entries = slice(*x.indptr[i : i + 2])
             yield x.indices[entries], x.data[entries]
         return
-    for start in range(0, x.shape[1], COLUMNS_AT_ONCE):
-        for column in np.ascontiguousarray(x[:, start : start + COLUMNS_AT_ONCE].T):
+    for start in range(0, x.shape[1], COLUMNS_PER_COPY):
+        for column in np.ascontiguousarray(x[:, start : start + COLUMNS_PER_COPY].T):
             rows = np.flatnonzero(column)
             yield rows, column[rows]
 

@@ -1,4 +1,4 @@
-"""A number with the interval that sampling leaves around it."""
+"""Estimates with 95 % confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,71 +9,71 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-QUANTILE = float(norm.ppf(0.975))  # for intervals of 95 %
+QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and the 95 % interval around it."""
+    """A value and its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
-    def within(self, least: float, most: float) -> Estimate:
-        """The same, cut to what the quantity can be."""
-        return Estimate(*np.clip([self.value, self.low, self.high], least, most).tolist())
+    def clip(self, minimum: float, maximum: float) -> Estimate:
+        """Return the estimate with value and interval clipped to a range."""
+        return Estimate(*np.clip([self.value, self.low, self.high], minimum, maximum).tolist())
 
 
 def share(hits: np.ndarray) -> Estimate:
-    """The share of true entries $[n]$, with Wilson's interval; NaN for no entries."""
+    """Share of true entries $[n]$ with the Wilson interval; NaN if there are no entries."""
     if not hits.size:
         return Estimate(math.nan, math.nan, math.nan)
     return wilson(float(np.mean(hits)), hits.size)
 
 
-def wilson(part: float, size: float) -> Estimate:
-    """Wilson's interval of a part of `size` independent draws.
+def wilson(share: float, size: float) -> Estimate:
+    """Wilson interval of a share among `size` independent samples.
 
-    Unlike the normal interval it has a width where all or none are hit. scipy has it for whole
-    numbers of draws; an effective number of draws is a fraction.
+    Unlike the normal interval, it has a positive width if the share is 0 or 1. scipy only supports
+    an integer `size`; an effective sample size is a real number.
     """
     z = QUANTILE**2 / size
-    centre = (part + z / 2) / (1 + z)
-    half = math.sqrt(z * part * (1 - part) + z**2 / 4) / (1 + z)
-    low, high = min(centre - half, part), max(centre + half, part)
-    return Estimate(part, max(low, 0.0), min(high, 1.0))
+    centre = (share + z / 2) / (1 + z)
+    half = math.sqrt(z * share * (1 - share) + z**2 / 4) / (1 + z)
+    low, high = min(centre - half, share), max(centre + half, share)
+    return Estimate(share, max(low, 0.0), min(high, 1.0))
 
 
 def normal(value: float, variance: float) -> Estimate:
-    """The interval of a mean whose variance is known."""
+    """Normal interval of a mean with known variance."""
     half = QUANTILE * math.sqrt(variance)
     return Estimate(value, value - half, value + half)
 
 
 def percentiles(value: float, resampled: np.ndarray) -> Estimate:
-    """The interval that contains 95 % of a bootstrap's values $[B]$."""
+    """Percentile interval of bootstrap values $[B]$, extended to contain `value`."""
     low, high = np.percentile(resampled, [2.5, 97.5])
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
 def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:
-    """The AUC of two samples $[n]$ and $[m]$ with its interval."""
+    """AUC between two samples $[n]$ and $[m]$ with its normal interval."""
     value = auc(lower, higher)
-    return normal(value, auc_variance(value, lower.size, higher.size)).within(0, 1)
+    return normal(value, auc_variance(value, lower.size, higher.size)).clip(0, 1)
 
 
 def auc(lower: np.ndarray, higher: np.ndarray) -> float:
-    """Probability that one of `higher` $[m]$ exceeds one of `lower` $[n]$, ties counting half."""
+    """Probability that a value of `higher` $[m]$ exceeds one of `lower` $[n]$; ties count half."""
     from scipy.stats import rankdata
 
-    above = rankdata(np.concatenate([higher, lower]))[: higher.size].sum()
-    above -= higher.size * (higher.size + 1) / 2
-    return float(above / (higher.size * lower.size))
+    wins = rankdata(np.concatenate([higher, lower]))[: higher.size].sum()
+    wins -= higher.size * (higher.size + 1) / 2
+    return float(wins / (higher.size * lower.size))
 
 
 def auc_variance(auc: Any, first: int, second: int) -> Any:
-    """Variance of AUCs between samples of these sizes (Hanley and McNeil, Radiology '82)."""
+    """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)
     return np.maximum(0.0, spread / (first * second))

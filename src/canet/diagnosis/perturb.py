@@ -1,4 +1,4 @@
-"""Changes of a graph: donors of features, other edges, no edges."""
+"""Random changes of a graph: features of other nodes, rewired edges, dropped edges."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from torch import Tensor
 
 from canet.util.sparse import unique_edges
 
-ROUNDS = 5  # in which each edge may be exchanged with another
+NUM_ROUNDS = 5  # of rewiring; in each round every edge has one chance to swap
 
 
 def draw_donors(
     num_nodes: int, random: np.random.Generator, environment: np.ndarray | None = None
 ) -> np.ndarray:
-    """For each node another one $[N]$ whose values it gets.
+    """Draw for each node another node $[N]$, the donor, whose values it gets.
 
-    Without environments all nodes are in one random cycle, so that each gives its values once
-    and every column keeps its distribution. With two or more, the donor is drawn from the nodes of
-    other environments.
+    Without environments, the donors are a random cyclic permutation, so every column keeps its
+    distribution. With two or more environments, a donor is drawn from another environment.
     """
     if environment is None or (environment == environment[0]).all():
         cycle = random.permutation(num_nodes)
         donors = np.empty(num_nodes, dtype=np.int64)
         donors[cycle] = np.roll(cycle, 1)
         return donors
-    # Sorted by environment, the nodes of one are a run: its donors are before or after it.
+    # Nodes are sorted by environment; donors come from before or after the node's environment.
     order = np.argsort(environment, kind="stable")
     _, number, sizes = np.unique(environment, return_inverse=True, return_counts=True)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -40,52 +39,52 @@ def draw_donors(
 def rewire(
     edge_index: Tensor, graph: np.ndarray, random: np.random.Generator, undirected: bool = False
 ) -> Tensor:
-    """Edges $[2, E]$ that exchanged their sources in pairs, within the graphs numbered in $[N]$.
+    """Swap the sources of random pairs of edges $[2, E]$ within each graph, numbered in $[N]$.
 
-    Every node keeps the numbers of edges that it reads and that read it. Where a model reads edges
-    both ways, each is exchanged once for both ways, at an end drawn at random. An exchange that
-    would make a self-loop or an edge that exists is left out, so that an edge without a partner,
-    such as those of a star, stays. Self-loops stay: they are the node itself.
+    Every node keeps its in-degree and out-degree. For an undirected graph, both directions of an
+    edge are swapped together, at a random end. A swap that would create a self-loop or an existing
+    edge is skipped, so the edges of a star do not change. Self-loops are kept.
     """
     source, target = edge_index.numpy().copy()
     if undirected:
         once = source <= target
         source, target = source[once], target[once]
-    proper = np.flatnonzero(source != target)
+    no_loop = np.flatnonzero(source != target)
 
     def key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
         ends = (np.minimum(source, target), np.maximum(source, target)) if undirected else None
         first, second = ends or (source, target)
         return np.asarray(first * len(graph) + second)
 
-    for _ in range(ROUNDS):
+    for _ in range(NUM_ROUNDS):
         if undirected:
-            turned = random.random(source.size) < 0.5
-            source, target = np.where(turned, (target, source), (source, target))
-        order = random.permutation(proper)
+            flip = random.random(source.size) < 0.5
+            source, target = np.where(flip, (target, source), (source, target))
+        order = random.permutation(no_loop)
         order = order[np.argsort(graph[source[order]], kind="stable")]
         pair = order[: order.size // 2 * 2].reshape(-1, 2)
-        read, by = source[pair[:, ::-1]], target[pair]
-        made = key(read, by)
-        ordered = np.sort(made, axis=None)
-        twice = ordered[1:][ordered[1:] == ordered[:-1]]
-        taken = pa.array(np.concatenate([twice, key(source, target)]))
-        new = ~pc.is_in(pa.array(made.ravel()), taken).to_numpy(False).reshape(made.shape)
-        possible = (new & (read != by) & (graph[read] == graph[by])).all(axis=1)
-        source[pair[possible]] = read[possible]
+        new_source, pair_target = source[pair[:, ::-1]], target[pair]
+        keys = key(new_source, pair_target)
+        ordered = np.sort(keys, axis=None)
+        duplicates = ordered[1:][ordered[1:] == ordered[:-1]]
+        taken = pa.array(np.concatenate([duplicates, key(source, target)]))
+        free = ~pc.is_in(pa.array(keys.ravel()), taken).to_numpy(False).reshape(keys.shape)
+        same_graph = graph[new_source] == graph[pair_target]
+        valid = (free & (new_source != pair_target) & same_graph).all(axis=1)
+        source[pair[valid]] = new_source[valid]
     edges = torch.from_numpy(np.stack([source, target]))
     return unique_edges(edges, len(graph), both_ways=True) if undirected else edges
 
 
 def drop_edges(
-    edge_index: Tensor, num_nodes: int, part: float, random: np.random.Generator
+    edge_index: Tensor, num_nodes: int, rate: float, random: np.random.Generator
 ) -> Tensor:
-    """Edges $[2, E']$ without a random part of the pairs of nodes that they join.
+    """Drop a random share `rate` of the edges; returns $[2, E']$.
 
-    An edge that is stored both ways is dropped both ways. Self-loops stay.
+    Both directions of an edge are dropped together. Self-loops are kept.
     """
     source, target = edge_index.numpy()
     pair = np.minimum(source, target) * num_nodes + np.maximum(source, target)
     _, number = np.unique(pair, return_inverse=True)
-    kept = random.random(number.max(initial=-1) + 1) >= part
-    return edge_index[:, torch.from_numpy(kept[number] | (source == target))]
+    keep = random.random(number.max(initial=-1) + 1) >= rate
+    return edge_index[:, torch.from_numpy(keep[number] | (source == target))]

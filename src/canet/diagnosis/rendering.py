@@ -1,4 +1,4 @@
-"""A diagnosis as a self-contained HTML page (no script, no network) and as one screen of text."""
+"""A diagnosis as text for a terminal, and as a self-contained HTML page without scripts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ FOLDERS = [("diagnosis", "templates"), ("diagnosis", "sections"), ("report", "te
 
 
 def write_page(found: Diagnosis, target: Path) -> None:
-    """Write a diagnosis as a page to the file `target`."""
+    """Write a diagnosis as an HTML page to the file `target`."""
     with atomic_path(target) as temporary:
         temporary.write_text(render_page(found), encoding="utf-8")
 
 
 def render_page(found: Diagnosis) -> str:
-    """The page. It shares the style sheet of the report."""
+    """Render a diagnosis as an HTML page with the style sheet of the report."""
     from canet.diagnosis import charts
 
     def draw(name: str) -> Markup:
@@ -43,7 +43,7 @@ def render_page(found: Diagnosis) -> str:
 
 
 def render_text(found: Diagnosis) -> str:
-    """One screen of a terminal: the answer, and the most important numbers of each section."""
+    """Render a diagnosis as text: the conclusions, then the main numbers of each section."""
     return _render("page.txt.jinja", found, table=_table)
 
 
@@ -55,37 +55,41 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (number, percent, amount, p_value, interval, percents, unbroken, prose)
+    filters = (number, percent, amount, p_value, interval, percent_interval, no_break, wrap)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= values
     shown = [name for name in SECTIONS if getattr(found, name)]
-    return environment.get_template(template).render(found=found, sections=shown, methods={})
+    return environment.get_template(template).render(
+        found=found, sections=shown, methods={}, controls={}
+    )
 
 
-def unbroken(text: str) -> str:
-    """Without line breaks between a number and its %."""
+def no_break(text: str) -> str:
+    """Prevent line breaks between a number and its %."""
     return text.replace(" %", f"{NO_BREAK}%")
 
 
-def prose(text: str) -> str:
-    """A paragraph as lines of a terminal."""
-    return fill(unbroken(" ".join(text.split())), WIDTH).replace(NO_BREAK, " ")
+def wrap(text: str, indent: str = "") -> str:
+    """Wrap a paragraph for a terminal; `indent` starts all lines after the first."""
+    words = no_break(" ".join(text.split()))
+    lines = fill(words, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+    return lines.replace(NO_BREAK, " ")
 
 
 def number(value: float, digits: int = 0) -> str:
-    """With a minus sign, except before zero; a dash for what is not a number."""
+    """Format a number with a fixed number of digits; a dash if it is not finite."""
     if not math.isfinite(value):
         return "–"
     return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share of 0 to 1 as a number of 0 to 100, without the sign."""
+    """Format a share between 0 and 1 in percent, without the % sign."""
     return number(100 * share, digits)
 
 
 def amount(value: float, is_date: bool = False) -> str:
-    """With four significant digits, or all before the point; seconds since 1970 as a date."""
+    """Format a value with four significant digits, or seconds since 1970 as a date."""
     if not math.isfinite(value):
         return number(value)
     if is_date:
@@ -97,17 +101,17 @@ def amount(value: float, is_date: bool = False) -> str:
 
 
 def interval(estimate: Estimate, digits: int = 1) -> str:
-    """The interval alone: `32.9 to 37.5`."""
+    """Format an interval: `0.33 to 0.38`."""
     return f"{number(estimate.low, digits)} to {number(estimate.high, digits)}"
 
 
-def percents(estimate: Estimate, digits: int = 1) -> str:
-    """The interval alone, in percent."""
+def percent_interval(estimate: Estimate, digits: int = 1) -> str:
+    """Format an interval in percent: `32.9 to 37.5`."""
     return f"{percent(estimate.low, digits)} to {percent(estimate.high, digits)}"
 
 
 def p_value(value: float) -> str:
-    """With three digits; a dash where no test was made."""
+    """Format a p-value with three digits; a dash if it is NaN."""
     return "< 0.001" if value < 0.001 else number(value, 3)
 
 

@@ -1,4 +1,4 @@
-"""The classifier two-sample test: can a classifier distinguish two samples, and how well?"""
+"""Classifier two-sample test: how well does a domain classifier separate two samples?"""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from canet.diagnosis.columns import moments
 from canet.diagnosis.estimate import Estimate, auc, auc_variance, normal
 from canet.diagnosis.graph import Matrix, sample
 
-MAX_ROWS = 2000  # of each sample
+MAX_ROWS = 2000  # per sample
 MAX_COLUMNS = 64
 FOLDS = 5
 MIN_ROWS = 4 * FOLDS
-MAX_COPIES = 5  # as many equal rows are one node seen several times; more are values that repeat
-DIRECTIONS = 64  # that rows are projected on to find those that are alike
-CLEARLY_BELOW = 0.99  # p-value of an AUC that is below one half for another reason than chance
+MAX_COPIES = 5  # equal rows that count as one node; if there are more, they are common values
+NUM_PROJECTIONS = 64  # random projections in which the nearest rows are searched
+MAX_P_VALUE = 0.99  # above it, the AUC is significantly below 0.5 and the test is invalid
 
 
 @dataclass(frozen=True)
 class TwoSample:
-    """How well a classifier distinguishes two samples."""
+    """How well a domain classifier separates two samples."""
 
-    # Probability that a row of the second scores higher than one of the first; 0.5 if the samples
-    # follow one distribution.
-    auc: Estimate
-    p_value: float  # of this AUC or more, were they one
+    auc: Estimate  # 0.5 if both samples have the same distribution
+    p_value: float  # one-sided, for the hypothesis that both have the same distribution
 
     @property
     def effect(self) -> float:
-        """2 AUC - 1: 0 where samples are alike, 1 where they are distinguished without error."""
+        """2 AUC - 1: 0 for samples of one distribution, 1 for perfectly separated samples."""
         return max(0.0, 2 * self.auc.value - 1)
 
 
@@ -42,22 +40,25 @@ def two_sample_test(
     first: Matrix,
     second: Matrix,
     seed: int = 0,
-    most: int = MAX_ROWS,
+    max_rows: int = MAX_ROWS,
     nodes: np.ndarray | None = None,
 ) -> TwoSample | None:
     """Cross-validated AUC of gradient-boosted trees between two samples $[n, D]$ and $[m, D]$.
 
     The classifier two-sample test of Lopez-Paz and Oquab, "Revisiting classifier two-sample
-    tests", ICLR '17. At most `most` rows of each are drawn; more than 64 columns are first mapped
-    to 64 principal components. The AUC is the mean over five held-out folds; interval and p-value
-    are normal, with the variance of Hanley and McNeil for each fold, and that of their mean
-    corrected for training sets that overlap (Nadeau and Bengio, "Inference for the generalization
-    error", '03). Rows of one node, numbered in `nodes` $[n + m]$ (those of `same_nodes` if None),
-    are in one fold: a node is never held out from one sample while it is learned in the other.
-    Folds are computed in as many threads as torch uses.
+    tests", ICLR '17. At most `max_rows` rows of each sample are used. More than 64 columns are
+    first reduced to 64 principal components. The AUC is the mean over five held-out folds. The
+    interval and the p-value are normal, with the variance of Hanley and McNeil for each fold and
+    the correction of Nadeau and Bengio ("Inference for the generalization error", '03) for
+    overlapping training sets.
 
-    None where a sample has fewer than twenty rows, or the AUC is clearly below one half: rows of
-    the two samples belong together in a way that is not known, and the AUC says nothing.
+    A node can be part of both samples. `nodes` $[n + m]$ numbers the nodes of all rows (default:
+    `match_nodes`). All rows of a node are in the same fold; otherwise the classifier would learn a
+    node in one sample and be tested on it in the other. Folds run in as many threads as torch uses.
+
+    Returns:
+        None if a sample has fewer than 20 rows, or if the AUC is significantly below 0.5. The
+        latter means that rows of the two samples depend on each other in an unknown way.
     """
     from joblib import Parallel, delayed
     from scipy.stats import norm
@@ -66,69 +67,70 @@ def two_sample_test(
     if min(first.shape[0], second.shape[0]) < MIN_ROWS:
         return None
     random = np.random.default_rng(seed)
-    rows = [sample(part.shape[0], most, random) for part in (first, second)]
-    chosen = [part[some] for part, some in zip((first, second), rows, strict=True)]
+    rows = [sample(part.shape[0], max_rows, random) for part in (first, second)]
+    chosen = [part[ids] for part, ids in zip((first, second), rows, strict=True)]
     if nodes is None:
-        nodes = same_nodes(*chosen)
+        nodes = match_nodes(*chosen)
     else:
         nodes = nodes[np.concatenate([rows[0], first.shape[0] + rows[1]])]
     x, fold = _stacked(*chosen), _folds(nodes, random)
     if sp.issparse(x) and x.shape[1] <= MAX_COLUMNS:
         x = x.toarray()
     y = np.repeat([0, 1], [part.shape[0] for part in chosen])
-    both = [i for i in range(FOLDS) if np.unique(y[fold == i]).size == 2]
+    folds = [i for i in range(FOLDS) if np.unique(y[fold == i]).size == 2]
     controller, threads = ThreadpoolController(), torch.get_num_threads()
 
     def held_out(i: int) -> float:
-        """The AUC on one fold of trees that are fitted on the others."""
+        """AUC on one fold of trees that are fitted on the other folds."""
         train, test = fold != i, fold == i
-        with controller.limit(limits=1, user_api="openmp"):  # of this thread
+        with controller.limit(limits=1, user_api="openmp"):  # per thread
             trees = _classifier(x, seed).fit(x[train], y[train])
             score = trees.decision_function(x[test])
         return auc(score[y[test] == 0], score[y[test] == 1])
 
-    with controller.limit(limits=1):  # on so few rows more threads wait for each other
+    with controller.limit(limits=1):  # with few rows, more threads are slower
         jobs = Parallel(min(FOLDS, threads), prefer="threads")
-        aucs = jobs(delayed(held_out)(i) for i in both)
-    sizes = [np.bincount(y[fold == i]).tolist() for i in both]
+        aucs = jobs(delayed(held_out)(i) for i in folds)
+    sizes = [np.bincount(y[fold == i]).tolist() for i in folds]
     mean = float(np.mean(aucs))
-    dependent = (1 + FOLDS / (FOLDS - 1)) / len(aucs) ** 2
-    variance = sum(auc_variance(a, *of) for a, of in zip(aucs, sizes, strict=True))
-    estimate = normal(mean, dependent * variance).within(0, 1)
-    by_chance = sum(auc_variance(0.5, *of) for of in sizes)
-    p_value = float(norm.sf((mean - 0.5) / math.sqrt(dependent * by_chance)))
-    return TwoSample(estimate, p_value) if p_value < CLEARLY_BELOW else None
+    correction = (1 + FOLDS / (FOLDS - 1)) / len(aucs) ** 2
+    variance = sum(auc_variance(a, *size) for a, size in zip(aucs, sizes, strict=True))
+    estimate = normal(mean, correction * variance).clip(0, 1)
+    null_variance = sum(auc_variance(0.5, *size) for size in sizes)
+    p_value = float(norm.sf((mean - 0.5) / math.sqrt(correction * null_variance)))
+    return TwoSample(estimate, p_value) if p_value < MAX_P_VALUE else None
 
 
-def same_nodes(first: Matrix, second: Matrix) -> np.ndarray:
-    """Number $[n + m]$ of the node that each row of two samples is probably of.
+def match_nodes(first: Matrix, second: Matrix) -> np.ndarray:
+    """Guess which rows of two samples are the same node; returns node numbers $[n + m]$.
 
-    Equal rows are one node, and so are two rows that are each other's nearest. Which sample a row
-    is in does not count: if the nearest row of the *other* sample were in its fold, those that are
-    left to learn from would be of its own. Distances are in standard deviations of the columns.
+    Equal rows are one node, and so are two rows that are nearest neighbours of each other. Both
+    rows may be in the same sample: if only pairs across samples were matched, the remaining
+    neighbours of a row would all be in its own sample. Distances are in standard deviations of the
+    columns.
     """
     from sklearn.neighbors import NearestNeighbors
 
     x = _stacked(first, second)
     deviation = moments(x)[1]
-    directions = np.random.default_rng(0).normal(size=(x.shape[1], DIRECTIONS))
+    directions = np.random.default_rng(0).normal(size=(x.shape[1], NUM_PROJECTIONS))
     points = x @ (directions / np.where(deviation > 0, deviation, 1)[:, None])
-    _, place, number = np.unique(points[:, 0].round(6), return_index=True, return_inverse=True)
-    if place.size < 3:
+    _, distinct, number = np.unique(points[:, 0].round(6), return_index=True, return_inverse=True)
+    if distinct.size < 3:
         return np.asarray(number)
-    different = points[place] - points.mean(axis=0)
-    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(different)
-    other = nearest.kneighbors(return_distance=False).ravel()
-    itself = np.arange(other.size)
-    node = np.where(other[other] == itself, np.minimum(itself, other), itself)
+    centred = points[distinct] - points.mean(axis=0)
+    search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(centred)
+    nearest = search.kneighbors(return_distance=False).ravel()
+    row = np.arange(nearest.size)
+    node = np.where(nearest[nearest] == row, np.minimum(row, nearest), row)
     return np.asarray(node[number])
 
 
 def _classifier(x: Matrix, seed: int) -> Any:
-    """Trees on the columns, or on principal components of many.
+    """Gradient-boosted trees, after a reduction to principal components if there are many columns.
 
-    These are found on the rows that trees learn from: a component fits the rows that it was
-    found on better than others.
+    The components are fitted on the training rows only, because they fit these rows better than
+    held-out rows.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -150,8 +152,8 @@ def _stacked(first: Matrix, second: Matrix) -> Matrix:
 
 
 def _folds(nodes: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Number $[n]$ of each row's fold: random, but one for the few rows of a node $[n]$."""
+    """Random fold $[n]$ of each row; the rows of a node $[n]$ share a fold if they are few."""
     _, node, sizes = np.unique(nodes, return_inverse=True, return_counts=True)
-    alone = random.permutation(nodes.size) % FOLDS
-    together = random.permutation(sizes.size) % FOLDS
-    return np.where(sizes[node] <= MAX_COPIES, together[node], alone)
+    row_fold = random.permutation(nodes.size) % FOLDS
+    node_fold = random.permutation(sizes.size) % FOLDS
+    return np.where(sizes[node] <= MAX_COPIES, node_fold[node], row_fold)

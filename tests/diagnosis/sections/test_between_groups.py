@@ -1,4 +1,4 @@
-"""Columns that shifted between groups in training, for planted and for trained models."""
+"""Columns that shift between groups of training nodes, for planted and for trained models."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.between_groups import BetweenGroups
 from canet.estimator import NodeClassifier, load
 
-from ..planted import Planted, among_others, moving, planted, random_graph, sign_of
+from ..planted import Planted, planted, random_graph, shifting_screen, sign_of, with_stable_columns
 
 
 def model_of(*columns: int) -> Planted:
-    """Reads column 3; these columns shifted between groups when it was trained."""
-    return planted(sign_of(3), random_graph(), screen=moving(6, *columns))
+    """A model that uses column 3; `columns` shift between groups of training nodes."""
+    return planted(sign_of(3), random_graph(), screen=shifting_screen(6, *columns))
 
 
 def between(found: Diagnosis) -> BetweenGroups:
@@ -30,52 +30,52 @@ def between(found: Diagnosis) -> BetweenGroups:
     return found.between_groups
 
 
-def test_columns_come_by_their_share_and_with_the_way_to_the_new_graph_in_spreads() -> None:
+def test_columns_are_sorted_by_share_and_have_their_shift_in_spreads() -> None:
     new = random_graph(n=150, seed=1)
     new.x[:, 5] += 4
     found = between(diagnose(model_of(5, 3), new_data=new, repeats=1))
     assert [column.number for column in found.columns[:2]] == [5, 3]
-    assert [column.number for column in found.clear] == [5, 3]
+    assert [column.number for column in found.shifting] == [5, 3]
     assert sorted(column.number for column in found.columns) == list(range(6))
     first = found.columns[0]
-    way = new.x[:, 5].mean() - random_graph().x[:, 5].mean()
-    assert first.shifted == pytest.approx(float(way) / 0.5, rel=1e-4)
+    shift = new.x[:, 5].mean() - random_graph().x[:, 5].mean()
+    assert first.shift_in_spreads == pytest.approx(float(shift) / 0.5, rel=1e-4)
     assert (first.share, first.spread) == (pytest.approx(0.8), 0.5)
-    assert (found.groups, found.given) == (3, False)
+    assert (found.groups, found.uses_environments) == (3, False)
     assert found.chance == pytest.approx(0.05)
 
 
-def test_a_column_without_spread_has_no_units_to_shift_in() -> None:
+def test_the_shift_of_a_column_without_spread_is_nan() -> None:
     model = model_of(3)
     assert model.screen is not None
     model.screen.spread[0] = 0
     found = diagnose(model, new_data=random_graph(seed=1), repeats=1)
-    shift = {column.number: column.shifted for column in between(found).columns}
+    shift = {column.number: column.shift_in_spreads for column in between(found).columns}
     assert math.isnan(shift.pop(0))
     assert all(map(math.isfinite, shift.values()))
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))["between_groups"]
-    assert next(c for c in content["columns"] if c["number"] == 0)["shifted"] is None
+    assert next(c for c in content["columns"] if c["number"] == 0)["shift_in_spreads"] is None
 
 
-def test_reliance_on_shifting_columns_is_tried_on_the_training_graph_where_it_is_given() -> None:
+def test_shifting_columns_are_replaced_on_the_training_graph_if_it_is_passed() -> None:
     data, new = random_graph(), random_graph(n=150, seed=1)
-    read = between(diagnose(model_of(3, 4), data, new, repeats=3)).relied_on
-    ignored = between(diagnose(model_of(0, 1, 2), data, new, repeats=3)).relied_on
-    alone = between(diagnose(model_of(3), new_data=new, repeats=3)).relied_on
+    read = between(diagnose(model_of(3, 4), data, new, repeats=3)).effect
+    ignored = between(diagnose(model_of(0, 1, 2), data, new, repeats=3)).effect
+    alone = between(diagnose(model_of(3), new_data=new, repeats=3)).effect
     assert read is not None
     assert read.columns == 2
-    assert 0.4 < read.flipped.value < 0.6
+    assert 0.4 < read.flip_rate.value < 0.6
     assert ignored is not None
-    assert (ignored.columns, ignored.flipped.value) == (3, 0)
+    assert (ignored.columns, ignored.flip_rate.value) == (3, 0)
     assert alone is not None
-    assert alone.flipped.value > 0.4
+    assert alone.flip_rate.value > 0.4
 
 
-def test_without_a_new_graph_and_clear_columns_nothing_shifted_and_nothing_is_tried() -> None:
+def test_without_shifting_columns_there_is_no_effect() -> None:
     found = between(diagnose(model_of(), random_graph(), repeats=1))
-    assert all(math.isnan(column.shifted) for column in found.columns)
-    assert found.clear == []
-    assert found.relied_on is None
+    assert all(math.isnan(column.shift_in_spreads) for column in found.columns)
+    assert found.shifting == []
+    assert found.effect is None
 
 
 def worlds(seed: int, world: np.ndarray) -> Data:
@@ -96,7 +96,7 @@ def worlds(seed: int, world: np.ndarray) -> Data:
 
 @pytest.mark.parametrize("method", ["erm", "canet"])
 @pytest.mark.parametrize("given", [False, True])
-def test_a_fitted_model_names_the_columns_that_shifted_between_worlds(
+def test_a_fitted_model_finds_the_columns_that_shift_between_worlds(
     method: str, given: bool
 ) -> None:
     world = np.arange(400) % 3
@@ -105,14 +105,14 @@ def test_a_fitted_model_names_the_columns_that_shifted_between_worlds(
         data.environment = torch.from_numpy(world)
     model = NodeClassifier(method, epochs=5, hidden=8, verbose=0, device="cpu").fit(data)
     found = between(diagnose(model, new_data=new, repeats=1))
-    assert found.given == given
+    assert found.uses_environments == given
     assert found.groups == (3 if given else 6)
-    assert {column.number for column in found.clear[:2]} == {7, 9}
-    assert len(found.clear) == 2 or not given  # inferred groups cut through other columns too
-    shift = {column.number: column.shifted for column in found.clear}
+    assert {column.number for column in found.shifting[:2]} == {7, 9}
+    assert len(found.shifting) == 2 or not given  # inferred groups cut through other columns too
+    shift = {column.number: column.shift_in_spreads for column in found.shifting}
     assert shift[7] == pytest.approx(4, abs=1.5)
     assert shift[9] == pytest.approx(-4, abs=1.5)
-    assert not found.intervened
+    assert not found.has_interventions
 
 
 def test_a_loaded_model_is_diagnosed_to_the_same_numbers(tmp_path: Path) -> None:
@@ -124,43 +124,43 @@ def test_a_loaded_model_is_diagnosed_to_the_same_numbers(tmp_path: Path) -> None
     assert found.to_json() == diagnose(model, data, repeats=1).to_json()
 
 
-def test_a_model_that_was_trained_with_interventions_is_known_by_it() -> None:
+def test_interventions_of_a_model_are_reported() -> None:
     data = worlds(0, np.arange(400) % 3)
     model = NodeClassifier(
         "canet", epochs=2, hidden=8, verbose=0, device="cpu", interventions="inferred", num_groups=3
     ).fit(data)
     found = between(diagnose(model, new_data=data, repeats=1))
-    assert found.intervened
+    assert found.has_interventions
     assert found.groups == 3
-    assert found.can_intervene
+    assert found.supports_interventions
 
 
 def changed(found: Diagnosis, flips: float = 0.3, **changes: object) -> BetweenGroups:
-    """With other flips when the clear columns are drawn from other nodes."""
+    """Set the flip rate for the shifting columns."""
     part = between(found)
-    assert part.relied_on is not None
-    relied_on = replace(part.relied_on, flipped=Estimate(flips, flips, flips))
-    return replace(part, relied_on=relied_on, **changes)  # type: ignore[arg-type]
+    assert part.effect is not None
+    effect = replace(part.effect, flip_rate=Estimate(flips, flips, flips))
+    return replace(part, effect=effect, **changes)  # type: ignore[arg-type]
 
 
-def test_interventions_are_advised_where_few_columns_shift_and_the_model_relies_on_them(
+def test_interventions_are_recommended_if_the_model_relies_on_few_shifting_columns(
     complete: Diagnosis,
 ) -> None:
-    few = among_others(complete)
-    assert changed(few).advises_interventions
-    assert not changed(few, flips=0.015).risky
-    assert not changed(few, intervened=True).advises_interventions
-    assert changed(complete).too_many  # a third of the columns
-    assert not changed(complete).advises_interventions
+    few = with_stable_columns(complete)
+    assert changed(few).recommends_interventions
+    assert not changed(few, flips=0.015).is_risky
+    assert not changed(few, has_interventions=True).recommends_interventions
+    assert changed(complete).has_too_many  # a third of the columns
+    assert not changed(complete).recommends_interventions
 
 
-def test_the_furthest_column_may_be_another_than_that_with_the_largest_share(
+def test_the_furthest_column_need_not_have_the_largest_share(
     complete: Diagnosis,
 ) -> None:
     columns = [
-        replace(column, clear=True, shifted=-9.0 if place == 5 else 1.0)
+        replace(column, is_shifting=True, shift_in_spreads=-9.0 if place == 5 else 1.0)
         for place, column in enumerate(between(complete).columns)
     ]
     assert changed(complete, columns=columns).furthest == columns[5]
-    still = [replace(column, shifted=math.nan) for column in columns]
+    still = [replace(column, shift_in_spreads=math.nan) for column in columns]
     assert changed(complete, columns=still).furthest is None

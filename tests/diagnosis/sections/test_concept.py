@@ -7,30 +7,30 @@ from sklearn.metrics import roc_auc_score
 from torch_geometric.data import Data
 
 from canet.diagnosis.sections import concept
-from canet.diagnosis.sections.concept import Concept, examine
+from canet.diagnosis.sections.concept import Concept, compute
 
-from ..planted import examination, planted, random_graph, sign_of
+from ..planted import make_context, planted, random_graph, sign_of
 
 
-def graph(told: float, seed: int, n: int = 600, positive: float = 0.5) -> Data:
+def graph(strength: float, seed: int, n: int = 600, positive: float = 0.5) -> Data:
     """Column 0 has a relation to the label of this strength, column 1 always the same."""
     random = np.random.default_rng(seed)
     y = torch.from_numpy((random.random(n) < positive).astype(np.int64))
     data = random_graph(n, seed=seed)
-    data.x[:, 0] += told * y
+    data.x[:, 0] += strength * y
     data.x[:, 1] += 1.5 * y
     data.y = y
     return data
 
 
 def found(new: Data, training: Data | None = None) -> Concept | None:
-    return examine(examination(planted(sign_of(0), training or graph(1.5, 0)), new))
+    return compute(make_context(planted(sign_of(0), training or graph(1.5, 0)), new))
 
 
-@pytest.mark.parametrize("told", [0.0, -1.5])
+@pytest.mark.parametrize("strength", [0.0, -1.5])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_the_column_that_tells_less_is_found(told: float, sparse: bool) -> None:
-    training, new = graph(1.5, 0), graph(told, 1)
+def test_a_less_predictive_column_is_found(strength: float, sparse: bool) -> None:
+    training, new = graph(1.5, 0), graph(strength, 1)
     if sparse:
         training.x, new.x = training.x.to_sparse_csr(), new.x.to_sparse_csr()
     seen = found(new, training)
@@ -38,7 +38,7 @@ def test_the_column_that_tells_less_is_found(told: float, sparse: bool) -> None:
     assert [relation.column for relation in seen.weaker] == ["a"]
     first = seen.relations[0]
     assert first.before == pytest.approx(0.86, abs=0.03)
-    assert first.after == pytest.approx(0.5 if told == 0 else 0.14, abs=0.05)
+    assert first.after == pytest.approx(0.5 if strength == 0 else 0.14, abs=0.05)
     assert len(seen.relations) == 6
 
 
@@ -56,7 +56,7 @@ def test_relations_are_areas_under_the_curve(sparse: bool) -> None:
     assert [before[name] for name in "abcdef"] == pytest.approx([max(a, 1 - a) for a in areas])
 
 
-def test_other_rates_of_the_classes_and_other_means_are_not_another_relation() -> None:
+def test_other_class_rates_and_means_do_not_weaken_a_relation() -> None:
     new = graph(1.5, 1, n=2000, positive=0.1)
     new.x += 5
     seen = found(new)
@@ -73,7 +73,7 @@ def test_columns_of_noise_are_hardly_ever_found() -> None:
     assert false <= 2
 
 
-def test_without_labels_there_is_nothing_to_compare() -> None:
+def test_without_labels_there_is_no_result() -> None:
     new = graph(0.0, 1)
     new.y[:] = 1
     assert found(new) is None

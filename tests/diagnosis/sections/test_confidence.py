@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.sections.confidence import abstention, calibration, cross_fitted, examine
+from canet.diagnosis.sections.confidence import abstention, calibration, compute, cross_fitted
 
-from ..planted import examination, labelled, planted, random_graph, sign_of
+from ..planted import labelled, make_context, planted, random_graph, sign_of
 
 
 def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
@@ -18,14 +18,14 @@ def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
     assert scaled.error > 0.08
     assert scaled.scaled_error < 0.03
     assert scaled.confidence > scaled.accuracy.value + 0.08
-    assert sum(b.nodes for b in scaled.scaled_bins) == scaled.nodes == 4000
+    assert sum(b.num_nodes for b in scaled.scaled_bins) == scaled.nodes == 4000
 
 
 def test_one_node_is_scaled_by_itself() -> None:
     assert cross_fitted(np.array([[1.0, 0.0]]), np.array([0]), 0).shape == (1,)
 
 
-def test_accuracy_rises_as_the_unsure_are_left_out() -> None:
+def test_accuracy_rises_if_uncertain_nodes_are_left_out() -> None:
     certainty = np.linspace(0, 1, 100)
     right = certainty > 0.3
     curve = abstention(certainty, right)
@@ -35,37 +35,37 @@ def test_accuracy_rises_as_the_unsure_are_left_out() -> None:
     assert curve[0.8].value == pytest.approx(70 / 80)
 
 
-def test_a_new_graph_is_compared_where_it_has_labels() -> None:
+def test_a_new_graph_with_labels_is_compared() -> None:
     data, new = random_graph(n=300), random_graph(n=200, seed=1)
     model = planted(sign_of(3), data)
-    found = examine(examination(model, new))
+    found = compute(make_context(model, new))
     assert found.valid.accuracy.value == 1
     assert found.new is not None
     assert found.new.nodes == 200
-    assert found.temperature < 0.2  # always right, so it could be surer
+    assert found.temperature < 0.2  # always correct, so it is underconfident
     assert found.new.scaled_error < found.new.error
     del new.y
-    assert examine(examination(model, new)).new is None
-    assert examine(examination(model)).unlike is None
+    assert compute(make_context(model, new)).new is None
+    assert compute(make_context(model)).novelty is None
 
 
-def test_nodes_far_from_training_are_found() -> None:
+def test_novel_nodes_are_found() -> None:
     data = random_graph(n=300)
     model = planted(sign_of(3), data)
-    usual = examine(examination(model, random_graph(n=200, seed=1))).unlike
+    usual = compute(make_context(model, random_graph(n=200, seed=1))).novelty
     assert usual is not None
     assert usual.auroc.value == pytest.approx(0.5, abs=0.3)
-    assert usual.finds_errors is None  # as there is none
+    assert usual.error_auroc is None  # as there is none
     spread = torch.randn(300, 8, generator=torch.Generator().manual_seed(0)).double()
     near = torch.eye(8).double()[0] * 5 + spread / 10
     model.reference_ = replace(model.reference_, embedding=near, valid_embedding=near)
-    exam = examination(model, random_graph(n=300, seed=1))
-    exam.graphs["new"] = replace(exam.graphs["new"], embedding=spread.numpy())
-    far = examine(exam).unlike
+    context = make_context(model, random_graph(n=300, seed=1))
+    context.graphs["new"] = replace(context.graphs["new"], embedding=spread.numpy())
+    far = compute(context).novelty
     assert far is not None
     assert far.auroc.value > 0.95
-    assert far.far.value > 0.9
-    assert far.mostly_far
+    assert far.novel.value > 0.9
+    assert far.is_mostly_novel
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_confidence_is_compared_with_accuracy(confidence: float, over: bool, und
     logits, y = labelled(50)
     found = calibration(logits, y, cross_fitted(logits, y, 0))
     found = replace(found, confidence=confidence, accuracy=Estimate(0.8, 0.7, 0.9))
-    assert (found.overconfident, found.underconfident) == (over, under)
+    assert (found.is_overconfident, found.is_underconfident) == (over, under)

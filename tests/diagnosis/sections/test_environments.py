@@ -5,14 +5,14 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.sections.environments import Layer, distinguished, examine, quartile
+from canet.diagnosis.sections.environments import Layer, compute, distinguished, quartile
 
-from ..planted import examination, planted, random_graph, sign_of
+from ..planted import make_context, planted, random_graph, sign_of
 
 
 def layer(posterior: np.ndarray, data: Data) -> Layer:
     model = planted(sign_of(3), random_graph(n=60), posteriors=lambda _: [posterior])
-    found = examine(examination(model, data))["new"]
+    found = compute(make_context(model, data))["new"]
     assert found.number == posterior.shape[1]
     return found.layers[0]
 
@@ -28,7 +28,7 @@ def data() -> Data:
 
 def test_a_method_that_infers_none_has_none(data: Data) -> None:
     model = planted(sign_of(3), data)
-    assert examine(examination(model, data)) == {}
+    assert compute(make_context(model, data)) == {}
 
 
 def test_the_given_environments_are_recognised(data: Data) -> None:
@@ -37,7 +37,7 @@ def test_the_given_environments_are_recognised(data: Data) -> None:
     assert found.agreement["given environment"] == pytest.approx(1)
     assert abs(found.agreement["label"]) < 0.2
     assert found.best_match == "given environment"
-    assert found.distinguishes
+    assert found.separates_nodes
     assert found.used == pytest.approx(3)
     assert found.distinguished == pytest.approx(3)
     assert found.mean_posterior == pytest.approx([1 / 3] * 3)
@@ -49,16 +49,16 @@ def test_time_and_degree_go_by_quarters(data: Data) -> None:
     assert set(found.agreement) == {"label", "prediction", "given environment", "time", "degree"}
 
 
-def test_equal_posteriors_distinguish_nothing_though_all_are_used(data: Data) -> None:
+def test_equal_posteriors_use_all_environments_but_separate_nothing(data: Data) -> None:
     found = layer(np.full((60, 3), 1 / 3), data)
     assert found.used == pytest.approx(3)
     assert found.distinguished == pytest.approx(1)
     assert set(found.agreement.values()) == {0.0}
-    assert not found.distinguishes
+    assert not found.separates_nodes
     assert found.best_match is None
 
 
-def test_examples_are_the_surest_nodes_by_the_users_ids(data: Data) -> None:
+def test_examples_are_the_nodes_with_the_highest_posterior(data: Data) -> None:
     first = np.linspace(0, 1, 60)
     found = layer(np.stack([first, 1 - first], axis=1), data)
     assert [example.node for example in found.examples[0]] == ["user 59", "user 58", "user 57"]

@@ -9,12 +9,12 @@ import torch
 
 from canet.diagnosis.sections.expected import (
     ExpectedScore,
-    examine,
-    exchanged_classes,
+    compute,
     expected_score,
+    find_renamed_classes,
 )
 
-from ..planted import examination, labelled, planted, random_graph, sign_of
+from ..planted import labelled, make_context, planted, random_graph, sign_of
 
 ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
 
@@ -28,7 +28,7 @@ def calibrated() -> ExpectedScore:
     return expected_score(*labelled(1500), *labelled(1200, seed=1))
 
 
-def test_without_shift_all_estimates_hold_the_truth(calibrated: ExpectedScore) -> None:
+def test_without_shift_all_intervals_contain_the_true_score(calibrated: ExpectedScore) -> None:
     assert calibrated.actual is not None
     for name in ESTIMATES:
         estimate = getattr(calibrated, name)
@@ -36,7 +36,7 @@ def test_without_shift_all_estimates_hold_the_truth(calibrated: ExpectedScore) -
         assert estimate.low < estimate.value < estimate.high
 
 
-def test_the_threshold_is_where_as_many_lie_below_as_are_wrong() -> None:
+def test_the_threshold_matches_the_error_rate() -> None:
     logits, y = labelled(101)
     right = logits.argmax(axis=1) == y
     new, _ = labelled(77, seed=1)
@@ -49,14 +49,14 @@ def test_the_threshold_is_where_as_many_lie_below_as_are_wrong() -> None:
     assert found.nodes == 77
 
 
-def test_on_the_validation_nodes_themselves_it_is_their_accuracy() -> None:
+def test_the_estimate_for_the_validation_nodes_is_their_accuracy() -> None:
     logits, y = labelled(400)
     found = expected_score(logits, y, logits)
     for name in ("thresholded_entropy", "thresholded", "difference"):
         assert getattr(found, name).value == pytest.approx(found.valid.value)
 
 
-def test_nodes_that_are_harder_but_calibrated_are_expected_to_do_worse() -> None:
+def test_harder_calibrated_nodes_have_a_lower_expected_score() -> None:
     logits, y = labelled(3000)
     hard = 0.5 * labelled(2000, seed=1)[0]
     random = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_nodes_that_are_harder_but_calibrated_are_expected_to_do_worse() -> None
     assert all(value < found.valid.value - 0.1 for value in estimates(found))
 
 
-def test_overconfidence_is_taken_out_by_the_temperature() -> None:
+def test_the_temperature_corrects_overconfidence() -> None:
     (logits, y), (new, truth) = labelled(3000), labelled(2000, seed=1)
     found = expected_score(4 * logits, y, 4 * new, truth)
     assert found.actual is not None
@@ -78,7 +78,7 @@ def test_overconfidence_is_taken_out_by_the_temperature() -> None:
 
 
 @pytest.mark.parametrize("wrong", [True, False])
-def test_all_right_and_all_wrong_are_no_special_case(wrong: bool) -> None:
+def test_all_correct_and_all_wrong_predictions_are_estimated(wrong: bool) -> None:
     logits = labelled(40)[0]
     y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
     found = expected_score(logits, y, logits)
@@ -86,14 +86,14 @@ def test_all_right_and_all_wrong_are_no_special_case(wrong: bool) -> None:
     assert all(0 <= value <= 1 for value in estimates(found))
 
 
-def test_logits_may_be_off_by_a_number_for_each_node(calibrated: ExpectedScore) -> None:
+def test_a_constant_per_node_does_not_change_the_estimates(calibrated: ExpectedScore) -> None:
     (logits, y), (new, truth) = labelled(1500), labelled(1200, seed=1)
     again = expected_score(logits, y, new - new[:, :1], truth)
     assert estimates(again) == pytest.approx(estimates(calibrated))
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+def test_intervals_have_about_their_nominal_coverage() -> None:
     held = 0
     for seed in range(40):
         found = expected_score(*labelled(300, 2 * seed), *labelled(5000, 2 * seed + 1), seed=seed)
@@ -104,16 +104,16 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert held >= 34
 
 
-def test_the_answer_spans_all_estimates_and_their_intervals(calibrated: ExpectedScore) -> None:
+def test_the_score_covers_all_estimates_and_their_intervals(calibrated: ExpectedScore) -> None:
     every = [getattr(calibrated, name) for name in ESTIMATES]
-    assert calibrated.between == (min(estimates(calibrated)), max(estimates(calibrated)))
+    assert calibrated.range == (min(estimates(calibrated)), max(estimates(calibrated)))
     assert calibrated.score.low == min(estimate.low for estimate in every)
     assert calibrated.score.high == max(estimate.high for estimate in every)
     assert calibrated.score.value == calibrated.average_confidence.value
 
 
 @pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.requires_grad_])
-def test_tensors_are_read_as_arrays_are(kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_tensors_give_the_result_of_arrays(kind: Callable[[torch.Tensor], torch.Tensor]) -> None:
     (logits, y), (new, truth) = labelled(200), labelled(150, seed=1)
     arrays = expected_score(logits, y, new, truth)
     tensors = [kind(torch.from_numpy(part)) for part in (logits, new)]
@@ -141,40 +141,40 @@ def test_another_metric_is_expected_from_calibrated_probabilities(metric: str) -
     assert found.valid.value > found.actual.value + 0.02  # where positive nodes are hard to find
 
 
-def test_where_validation_nodes_lack_a_class_accuracy_is_estimated() -> None:
+def test_accuracy_is_estimated_if_validation_nodes_lack_a_class() -> None:
     data = random_graph()
     model = planted(sign_of(3), data, metric="roc_auc")
-    found = examine(examination(model, random_graph(seed=1)))
+    found = compute(make_context(model, random_graph(seed=1)))
     assert found is not None
     assert found.metric == "roc_auc"
     assert found.actual is not None
     assert found.actual.value == 1
     lacking = model.reference_.valid_y.clone().zero_()
     model.reference_ = replace(model.reference_, valid_y=lacking)
-    found = examine(examination(model, random_graph(seed=1)))
+    found = compute(make_context(model, random_graph(seed=1)))
     assert found is not None
     assert found.metric == "accuracy"
 
 
-def test_classes_with_other_names_are_found_and_others_are_not() -> None:
+def test_renamed_classes_are_found() -> None:
     logits, y = labelled(400)
-    assert expected_score(logits, y, logits, y).exchanged is None
+    assert expected_score(logits, y, logits, y).renamed is None
     classes = logits.shape[1]
     renamed = (y + 1) % classes
-    found = expected_score(logits, y, logits, renamed).exchanged
+    found = expected_score(logits, y, logits, renamed).renamed
     assert found is not None
     assert found.names == {c: (c + 1) % classes for c in range(classes)}
     right = np.mean(logits.argmax(axis=1) == y)
-    assert found.exchanged.value == pytest.approx(right)
+    assert found.renamed_accuracy.value == pytest.approx(right)
     assert found.accuracy.value == pytest.approx(np.mean(logits.argmax(axis=1) == renamed))
     random = np.random.default_rng(0)
-    assert exchanged_classes(random.integers(3, size=60), random.integers(3, size=60), 3) is None
-    assert exchanged_classes(np.empty(0, int), np.empty(0, int), 3) is None
+    assert find_renamed_classes(random.integers(3, size=60), random.integers(3, size=60), 3) is None
+    assert find_renamed_classes(np.empty(0, int), np.empty(0, int), 3) is None
 
 
-def test_a_label_that_training_did_not_have_is_no_other_name() -> None:
+def test_an_unknown_label_is_not_a_renamed_class() -> None:
     y = np.repeat([0, 1, 2], 50)
-    assert exchanged_classes(y % 2, y, 2) is None
-    swapped = exchanged_classes(1 - y % 2, y, 2)
+    assert find_renamed_classes(y % 2, y, 2) is None
+    swapped = find_renamed_classes(1 - y % 2, y, 2)
     assert swapped is not None
     assert swapped.names == {0: 1, 1: 0}

@@ -21,38 +21,38 @@ def relied_on(rule: Rule, data: Data, repeats: int = 4, **known: Any) -> Relianc
     return reliance(read_graph(model, data), BLOCKS, model.random_state, repeats)
 
 
-def test_all_flips_come_from_the_block_that_is_read() -> None:
+def test_only_the_used_block_changes_predictions() -> None:
     found = relied_on(sign_of(3), random_graph())
     third, *others = found.features
     assert third.name == "third"
-    assert 0.4 < third.flipped.value < 0.6
-    assert [effect.flipped.value for effect in others] == [0, 0]
-    assert found.everything.flipped == third.flipped
+    assert 0.4 < third.flip_rate.value < 0.6
+    assert [effect.flip_rate.value for effect in others] == [0, 0]
+    assert found.all_features.flip_rate == third.flip_rate
     assert found.score is not None
     assert found.score.value == 1
     assert third.score is not None
-    assert third.lost is not None
-    assert third.score.value == pytest.approx(1 - third.flipped.value)
-    assert third.lost.value == pytest.approx(third.flipped.value)
+    assert third.score_loss is not None
+    assert third.score.value == pytest.approx(1 - third.flip_rate.value)
+    assert third.score_loss.value == pytest.approx(third.flip_rate.value)
     assert [effect.name for effect in found.edges] == ["rewired", "half dropped", "dropped"]
-    assert [effect.flipped.value for effect in found.edges] == [0, 0, 0]
-    assert 0.4 < found.own.flipped.value < 0.6
-    assert found.others.flipped.value == 0
+    assert [effect.flip_rate.value for effect in found.edges] == [0, 0, 0]
+    assert 0.4 < found.own.flip_rate.value < 0.6
+    assert found.others.flip_rate.value == 0
 
 
-def test_who_reads_neighbours_alone_relies_on_edges_and_others() -> None:
+def test_a_model_of_neighbours_relies_on_edges_and_other_nodes() -> None:
     data = random_graph(n=400)
     source, target = data.edge_index
     data.edge_index = data.edge_index[:, source != target]
     found = relied_on(neighbours_sign(3), data)
-    assert found.edges[0].flipped.value > 0.35
-    assert found.edges[1].flipped.value > 0.1
-    assert found.edges[2].flipped.value > 0.35  # without edges class 0 is predicted
-    assert found.own.flipped.value < 0.05  # of neighbours in the same fold
-    assert found.others.flipped.value > 0.35
+    assert found.edges[0].flip_rate.value > 0.35
+    assert found.edges[1].flip_rate.value > 0.1
+    assert found.edges[2].flip_rate.value > 0.35  # without edges class 0 is predicted
+    assert found.own.flip_rate.value < 0.05  # of neighbours in the same fold
+    assert found.others.flip_rate.value > 0.35
 
 
-def test_flips_are_those_of_a_loop_over_draws_and_nodes() -> None:
+def test_the_flip_rate_is_that_of_a_loop() -> None:
     data, repeats = random_graph(n=30), 3
     found = relied_on(sign_of(3), data, repeats)
     random = np.random.default_rng(0)
@@ -61,16 +61,16 @@ def test_flips_are_those_of_a_loop_over_draws_and_nodes() -> None:
         donors = draw_donors(30, random)
         for node in range(30):
             flips += (data.x[node, 3] > 0) != (data.x[donors[node], 3] > 0)
-    assert found.features[0].flipped.value == pytest.approx(flips / 30 / repeats)
+    assert found.features[0].flip_rate.value == pytest.approx(flips / 30 / repeats)
 
 
-def test_values_come_from_other_environments_where_there_are_some() -> None:
+def test_values_come_from_other_environments_if_there_are_several() -> None:
     data = random_graph(n=100)
     data.x[:50, 3], data.x[50:, 3] = 1.0, -1.0
     data.environment = torch.arange(100) // 50
     found = relied_on(sign_of(3), data)
-    assert found.donors == "other environments"
-    assert found.features[0].flipped.value == 1
+    assert found.donors == "nodes of other environments"
+    assert found.features[0].flip_rate.value == 1
 
 
 def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
@@ -86,7 +86,7 @@ def test_accuracy_is_read_on_labelled_nodes_that_were_not_trained_on() -> None:
     assert found.score.value == 1
 
 
-def test_without_labels_there_are_flips_alone() -> None:
+def test_without_labels_there_are_only_flip_rates() -> None:
     data = random_graph()
     model = planted(sign_of(3), data)
     unlabelled = data.clone()
@@ -94,8 +94,8 @@ def test_without_labels_there_are_flips_alone() -> None:
     found = reliance(read_graph(model, unlabelled), BLOCKS, repeats=2)
     assert found.score is None
     assert found.features[0].score is None
-    assert found.features[0].lost is None
-    assert found.features[0].flipped.value > 0.4
+    assert found.features[0].score_loss is None
+    assert found.features[0].flip_rate.value > 0.4
 
 
 def test_sparse_features_give_the_flips_of_dense_ones() -> None:
@@ -106,7 +106,7 @@ def test_sparse_features_give_the_flips_of_dense_ones() -> None:
     assert relied_on(sign_of(3), data) == dense
 
 
-def test_the_graph_is_left_as_it_was_and_the_same_numbers_come_again() -> None:
+def test_the_graph_is_unchanged_and_the_result_is_deterministic() -> None:
     data = random_graph()
     before = data.clone()
     first = relied_on(neighbours_sign(3), data)
@@ -116,17 +116,17 @@ def test_the_graph_is_left_as_it_was_and_the_same_numbers_come_again() -> None:
     assert all(torch.equal(data[name], before[name]) for name in ("x", "edge_index", "y"))
 
 
-def test_intervals_hold_the_share_of_many_nodes_and_draws() -> None:
-    many = relied_on(sign_of(3), random_graph(n=4000, degree=1), 10).features[0].flipped.value
+def test_intervals_contain_the_rate_of_many_nodes_and_draws() -> None:
+    many = relied_on(sign_of(3), random_graph(n=4000, degree=1), 10).features[0].flip_rate.value
     held = [
         low.low <= many <= low.high
         for seed in range(12)
-        for low in [relied_on(sign_of(3), random_graph(n=100, seed=seed)).features[0].flipped]
+        for low in [relied_on(sign_of(3), random_graph(n=100, seed=seed)).features[0].flip_rate]
     ]
     assert sum(held) >= 9
 
 
-def test_passes_are_counted_beforehand() -> None:
+def test_the_number_of_passes_is_known() -> None:
     data = random_graph(n=60)
     passes: list[str] = []
     model = planted(sign_of(3), data)

@@ -6,16 +6,16 @@ import torch
 from torch_geometric.data import Data
 
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
-from canet.diagnosis.sections.shift import BlockShift, Part, Shift, examine
+from canet.diagnosis.sections.shift import BlockShift, Part, Shift, compute
 
-from ..planted import examination, planted, random_graph, sign_of
+from ..planted import make_context, planted, random_graph, sign_of
 
 BLOCKS = {"left": np.arange(3), "right": np.arange(3, 6)}
 
 
 def shifted(new: Data, before: Data | None = None) -> Shift:
     model = planted(sign_of(3), before or random_graph(n=600))
-    found = examine(examination(model, new, blocks=BLOCKS))
+    found = compute(make_context(model, new, blocks=BLOCKS))
     assert found is not None
     return found
 
@@ -37,7 +37,7 @@ def mean() -> Shift:
     return shifted(new)
 
 
-def test_where_nothing_shifted_nothing_is_found(nothing: Shift) -> None:
+def test_without_shift_nothing_is_found(nothing: Shift) -> None:
     assert min(p.p_value for p in nothing.parts if p.name != "homophily") > 0.05
     assert nothing.shifted_columns == []
     assert nothing.shifted_parts == []
@@ -55,18 +55,18 @@ def test_a_column_whose_mean_shifted_is_first(mean: Shift) -> None:
     assert [column.name for column in mean.shifted_columns] == ["e"]
 
 
-def test_its_block_and_the_features_shifted_and_representations_did_not(mean: Shift) -> None:
+def test_the_block_and_the_features_shift_but_not_the_representations(mean: Shift) -> None:
     assert [block.name for block in mean.blocks] == ["right", "left"]
     assert mean.blocks[0].column == "e"
     assert mean.blocks[0].effect > 0.3 > 0.15 > mean.blocks[1].effect
-    assert mean.blocks[0].shifted
+    assert mean.blocks[0].has_shifted
     assert mean.parts[0].name == "features"
     assert {part.name for part in mean.shifted_parts} >= {"features"}
     assert part(mean, "features").effect > 0.3
     assert part(mean, "representations").effect < 0.15
 
 
-def test_what_the_model_reads_shifts_its_representations_and_predictions() -> None:
+def test_a_shift_of_a_used_column_shifts_representations_and_predictions() -> None:
     new = random_graph(n=500, seed=1)
     new.x[:, 3] += 2
     found = shifted(new)
@@ -75,10 +75,10 @@ def test_what_the_model_reads_shifts_its_representations_and_predictions() -> No
     assert part(found, "labels").p_value > 0.05
 
 
-def test_a_block_of_one_column_shifted_as_far_as_the_column() -> None:
+def test_a_block_of_one_column_has_the_effect_of_the_column() -> None:
     model = planted(sign_of(3), random_graph(n=100))
     new = random_graph(n=90, seed=1)
-    found = examine(examination(model, new, blocks={"one": np.array([2])}))
+    found = compute(make_context(model, new, blocks={"one": np.array([2])}))
     assert found is not None
     (column,) = [column for column in found.columns if column.name == "c"]
     assert found.blocks == [BlockShift("one", column.effect, "c")]
@@ -90,7 +90,7 @@ def test_degrees_are_compared() -> None:
     assert (found.parts[0].before, found.parts[0].after) == pytest.approx((4, 9))
 
 
-def test_label_rates_and_homophily_are_compared_where_labels_are() -> None:
+def test_label_rates_and_homophily_are_compared_if_there_are_labels() -> None:
     new = random_graph(n=500, seed=1)
     new.y = torch.ones(500, dtype=torch.long)
     found = shifted(new)
@@ -104,13 +104,13 @@ def test_label_rates_and_homophily_are_compared_where_labels_are() -> None:
     assert names == {"features", "representations", "degrees", "predictions"}
 
 
-def test_labels_that_training_did_not_have_are_counted() -> None:
+def test_unknown_labels_are_counted() -> None:
     new = random_graph(n=100, seed=1)
     new.y[:25] = 9
     assert shifted(new).class_rates["other classes"] == (0.0, 0.25)
 
 
-def test_dense_and_sparse_features_compare() -> None:
+def test_dense_and_sparse_features_can_be_compared() -> None:
     new = random_graph(n=500, seed=1)
     new.x = new.x.to_sparse_csr()
     assert shifted(new).shifted_columns == []
@@ -122,7 +122,7 @@ def test_means_are_in_the_units_of_the_table() -> None:
     before, new = random_graph(n=100), random_graph(n=90, seed=1)
     model = planted(sign_of(3), before)
     model.encoding_ = Encoding(tuple(columns))  # type: ignore[attr-defined]
-    found = examine(examination(model, new, blocks=BLOCKS))
+    found = compute(make_context(model, new, blocks=BLOCKS))
     assert found is not None
     by_number = {column.number: column for column in found.columns}
     means = 40 + 12 * before.x[:, 0].mean().item(), 40 + 12 * new.x[:, 0].mean().item()
@@ -141,4 +141,4 @@ def test_nodes_with_the_same_ids_do_not_hide_a_shift() -> None:
     assert max(block.effect for block in still.blocks) < 0.1
     new.x[:, 4] += 0.5
     assert "features" in {one.name for one in shifted(new, before).shifted_parts}
-    assert still.undecided == []
+    assert still.untested_parts == []

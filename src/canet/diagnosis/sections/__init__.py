@@ -1,1 +1,1 @@
-"""The sections of a diagnosis: NAME.py computes, NAME.jinja shows it as HTML and text."""
+"""The sections of a diagnosis: NAME.py computes a section, NAME.jinja renders it."""

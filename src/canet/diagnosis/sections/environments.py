@@ -1,4 +1,4 @@
-"""The pseudo environments that a model infers: how many it uses, and what they agree with."""
+"""The pseudo-environments of a model: how many it uses, and which node properties they match."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from scipy.special import entr
 
-from canet.diagnosis.examination import Examination
+from canet.diagnosis.context import Context
 from canet.diagnosis.graph import DiagnosedGraph, sample
 from canet.training.environments import effective_number
 
-MAX_NODES = 20_000  # of which agreement is computed
-EXAMPLES = 3
+MAX_NODES = 20_000  # for the computation of the agreement
+NUM_EXAMPLES = 3
 CLEAR_SEPARATION, CLEAR_AGREEMENT = 1.05, 0.1
 
 
 @dataclass(frozen=True)
 class Example:
-    """A node with one of the highest posteriors of an environment."""
+    """A node with one of the highest posteriors of a pseudo-environment."""
 
     node: str
     posterior: float
@@ -28,60 +28,58 @@ class Example:
 
 @dataclass(frozen=True)
 class Layer:
-    """The environments of one layer."""
+    """The pseudo-environments of one layer."""
 
-    used: float  # how many are used: the exponential of the entropy of the mean posterior, 1 to K
-    # How many the nodes are distinguished by: the exponential of the information that a node has
-    # about its environment, entropy of the mean posterior less mean entropy of the posteriors. 1 if
-    # all nodes have the same posterior, whatever it is.
+    used: float  # effective number: exponential of the entropy of the mean posterior, 1 to K
+    # Effective number that separates the nodes: exponential of the mutual information between node
+    # and pseudo-environment. 1 if all nodes have the same posterior.
     distinguished: float
-    mean_posterior: list[float]  # of each environment $[K]$
-    # What the likeliest environment agrees with, the best first: adjusted mutual information with
-    # the node's class, prediction, given environment, degree and time (quartiles), 0 by chance and
-    # 1 at best.
+    mean_posterior: list[float]  # of each pseudo-environment $[K]$
+    # Adjusted mutual information of the most likely pseudo-environment with label, prediction,
+    # given environment, and quartiles of degree and time, highest first; 0 by chance, 1 at best.
     agreement: dict[str, float]
-    examples: list[list[Example]]  # of each environment $[K]$, the nodes with the highest posterior
+    examples: list[list[Example]]  # nodes with the highest posterior, per pseudo-environment $[K]$
 
     @property
-    def distinguishes(self) -> bool:
-        """Whether nodes get different mixtures of environments."""
+    def separates_nodes(self) -> bool:
+        """Whether different nodes have different mixtures of pseudo-environments."""
         return self.distinguished >= CLEAR_SEPARATION
 
     @property
     def best_match(self) -> str | None:
-        """What the environments agree with best; None where nothing clearly agrees."""
+        """The node property with the highest agreement; None if no agreement is clear."""
         name = next(iter(self.agreement), None)
         return name if name and self.agreement[name] >= CLEAR_AGREEMENT else None
 
 
 @dataclass(frozen=True)
 class Environments:
-    """The environments that a model infers on one graph: how many there are, and each layer's."""
+    """The pseudo-environments that a model infers on one graph."""
 
-    number: int
+    number: int  # K
     layers: list[Layer]
 
 
-def examine(exam: Examination) -> dict[str, Environments]:
-    """What the model made of the environments of each graph; empty if it infers none."""
-    classes = [str(name) for name in exam.model.classes_]
+def compute(context: Context) -> dict[str, Environments]:
+    """Describe the pseudo-environments of each graph; empty if the method infers none."""
+    classes = [str(name) for name in context.model.classes_]
     return {
-        name: environments(graph, classes, exam.seed)
-        for name, graph in exam.graphs.items()
+        name: environments(graph, classes, context.seed)
+        for name, graph in context.graphs.items()
         if graph.posteriors
     }
 
 
 def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> Environments:
-    """The environments of one graph."""
-    traits = _traits(graph)
+    """Describe the pseudo-environments of one graph."""
+    properties = _properties(graph)
     nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(seed))
     layers = []
     for posterior in graph.posteriors:
         mode = posterior.argmax(axis=1)
         agreement = {
-            name: _agreement(mode[nodes], trait[nodes], known[nodes])
-            for name, (trait, known) in traits.items()
+            name: _agreement(mode[nodes], values[nodes], known[nodes])
+            for name, (values, known) in properties.items()
         }
         layers.append(
             Layer(
@@ -101,37 +99,43 @@ def distinguished(posterior: np.ndarray) -> float:
     return float(np.exp(max(0.0, information)))
 
 
-def _traits(graph: DiagnosedGraph) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What may distinguish nodes $[N]$, where it varies, and where it is known $[N]$."""
+def _properties(graph: DiagnosedGraph) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name → values $[N]$ of a node property, and mask $[N]$ of the nodes where it is known."""
     every = np.ones(graph.num_nodes, dtype=bool)
-    traits = {
+    properties = {
         "label": (graph.y, graph.y >= 0),
         "prediction": (graph.prediction, every),
         "degree": (quartile(graph.degree), every),
     }
     if graph.environment is not None:
-        traits["given environment"] = (graph.environment, graph.environment >= 0)
+        properties["given environment"] = (graph.environment, graph.environment >= 0)
     if graph.time is not None:
-        traits["time"] = (quartile(graph.time), every)
-    return {name: (t, known) for name, (t, known) in traits.items() if np.unique(t[known]).size > 1}
+        properties["time"] = (quartile(graph.time), every)
+    return {
+        name: (values, known)
+        for name, (values, known) in properties.items()
+        if np.unique(values[known]).size > 1
+    }
 
 
 def quartile(values: np.ndarray) -> np.ndarray:
-    """In which quarter of the values each lies $[N]$, 0 to 3; equal values lie together."""
+    """Quartile $[N]$ of each value, 0 to 3; equal values are in the same quartile."""
     return np.searchsorted(np.quantile(values, [0.25, 0.5, 0.75]), values)
 
 
-def _agreement(mode: np.ndarray, trait: np.ndarray, known: np.ndarray) -> float:
-    """Adjusted mutual information on the known nodes; 0 where either never varies."""
+def _agreement(mode: np.ndarray, values: np.ndarray, known: np.ndarray) -> float:
+    """Adjusted mutual information on the known nodes; 0 if one of them is constant."""
     from sklearn.metrics import adjusted_mutual_info_score
 
-    mode, trait = mode[known], trait[known]
-    if np.unique(mode).size < 2 or np.unique(trait).size < 2:
+    mode, values = mode[known], values[known]
+    if np.unique(mode).size < 2 or np.unique(values).size < 2:
         return 0.0
-    return float(adjusted_mutual_info_score(trait, mode))
+    return float(adjusted_mutual_info_score(values, mode))
 
 
 def _examples(graph: DiagnosedGraph, posterior: np.ndarray, names: list[str]) -> list[Example]:
-    highest = np.argsort(-posterior, kind="stable")[:EXAMPLES]
-    of = graph.prediction
-    return [Example(str(graph.node_id[i]), float(posterior[i]), names[of[i]]) for i in highest]
+    highest = np.argsort(-posterior, kind="stable")[:NUM_EXAMPLES]
+    return [
+        Example(str(graph.node_id[i]), float(posterior[i]), names[graph.prediction[i]])
+        for i in highest
+    ]

@@ -1,4 +1,4 @@
-"""The score to expect on a graph without labels, from the model's confidence."""
+"""Expected score on a graph without labels, estimated from the confidence of the model."""
 
 from __future__ import annotations
 
@@ -11,61 +11,61 @@ from scipy.special import entr
 from torch import Tensor
 
 from canet.data.checks import check_metric
-from canet.diagnosis.calibration import fit_bias, fit_temperature, rescaled, softmax
+from canet.diagnosis.calibration import calibrated_probabilities, fit_bias, fit_temperature, softmax
+from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, percentiles, share
-from canet.diagnosis.examination import Examination
-from canet.diagnosis.scoring import score, score_parts
+from canet.diagnosis.scoring import pseudo_values, score
 
-RESAMPLES = 200
-FITS = 50  # resamples for metrics other than accuracy, whose calibration takes longer to fit
-MUCH_HIGHER = 0.1  # accuracy, between the intervals
-GRID = 9  # temperatures at which mean confidence is computed
+NUM_RESAMPLES = 200
+NUM_FITS = 50  # resamples for other metrics than accuracy, whose calibration is slow to fit
+MIN_GAIN = 0.1  # of accuracy, between the ends of the intervals
+NUM_TEMPERATURES = 9  # at which the mean confidence is computed
 
 
 @dataclass(frozen=True)
-class ExchangedClasses:
-    """Labels of the new graph that fit the predictions much better when classes change names.
+class RenamedClasses:
+    """A permutation of the class names with a much higher accuracy on the new graph.
 
     Args:
-        accuracy: With the names as they are.
-        exchanged: The same, with each predicted class under the name that fits best.
-        names: Predicted class → the label that its nodes mostly have, where these are not the same.
+        accuracy: Accuracy with the original names.
+        renamed_accuracy: Accuracy with the best permutation of the names.
+        names: Predicted class → its new name, for the classes that are renamed.
     """
 
     accuracy: Estimate
-    exchanged: Estimate
+    renamed_accuracy: Estimate
     names: dict[int, int]
 
 
 @dataclass(frozen=True)
 class ExpectedScore:
-    """A metric, estimated without labels of the new graph.
+    """A metric on the new graph, estimated without its labels.
 
-    The intervals of the estimates are for other validation and other new nodes. They do not cover
-    the assumption behind each: that confidence means on the new graph what it meant in training.
-    How far the estimates disagree shows how much depends on it.
+    The intervals cover the sampling of validation nodes and new nodes. They do not cover the
+    assumption of all estimates: that the confidence is as well calibrated on the new graph as on
+    validation nodes. If the estimates disagree, the result depends strongly on this assumption.
 
     Args:
         metric: `accuracy`, `roc_auc` or `macro_f1`.
-        score: The answer. Its value is `average_confidence`; its interval reaches from the lowest
-            to the highest end of the intervals of all estimates.
-        between: The smallest and the largest estimate.
-        average_confidence: The metric that labels drawn from calibrated probabilities would
-            have; for accuracy the mean largest probability after temperature scaling.
-        difference: The metric on validation nodes, plus the difference that probabilities, as
-            they are, expect between them and the new nodes.
-        thresholded: Average thresholded confidence by the largest probability; for accuracy
-            alone.
-        thresholded_entropy: The same by the entropy.
-        valid: The metric on the validation nodes.
-        actual: The metric on the labelled new nodes; None where it is undefined.
-        nodes: How many new nodes the estimates are of.
-        exchanged: Whether classes seem to have other names on the new graph; None: they do not.
+        score: The main result. Its value is `average_confidence`; its interval covers the intervals
+            of all estimates.
+        range: The smallest and the largest estimate.
+        average_confidence: The expected metric if labels are drawn from the calibrated
+            probabilities; for accuracy, the mean confidence after temperature scaling.
+        difference: The metric on validation nodes, plus the change from validation nodes to new
+            nodes that is expected from the probabilities.
+        thresholded: Average thresholded confidence; for accuracy only.
+        thresholded_entropy: The same with the negative entropy as confidence.
+        valid: The metric on validation nodes.
+        actual: The metric on the labelled new nodes; None if it is undefined.
+        nodes: Number of new nodes.
+        renamed: A permutation of the class names that fits the labels of the new graph much better;
+            None if there is none.
     """
 
     metric: str
     score: Estimate
-    between: tuple[float, float]
+    range: tuple[float, float]
     average_confidence: Estimate
     difference: Estimate
     thresholded: Estimate | None
@@ -73,18 +73,18 @@ class ExpectedScore:
     valid: Estimate
     actual: Estimate | None
     nodes: int
-    exchanged: ExchangedClasses | None = None
+    renamed: RenamedClasses | None = None
 
 
-def examine(exam: Examination) -> ExpectedScore | None:
-    """The score to expect on the new graph; None without one."""
-    kept, new = exam.reference, exam.new
+def compute(context: Context) -> ExpectedScore | None:
+    """Estimate the score on the new graph; None without one."""
+    reference, new = context.reference, context.new
     if new is None:
         return None
-    valid, y = kept.valid_logits.double().numpy(), kept.valid_y.numpy()
+    valid, y = reference.valid_logits.double().numpy(), reference.valid_y.numpy()
     metric = new.metric if score(new.metric, valid, y) else "accuracy"
     new_y = np.where(new.scored, new.y, -1)
-    return expected_score(valid, y, new.logits, new_y, exam.seed, metric=metric)
+    return expected_score(valid, y, new.logits, new_y, context.seed, metric=metric)
 
 
 def expected_score(
@@ -96,29 +96,29 @@ def expected_score(
     *,
     metric: str = "accuracy",
 ) -> ExpectedScore:
-    r"""Estimate the score on new nodes from validation nodes and the new nodes' logits.
+    r"""Estimate the score on new nodes from their logits and from labelled validation nodes.
 
-    - *Average confidence*: mean largest probability of the new nodes, after the temperature that
-      fits validation labels best. For another metric: its expectation if the labels of the new
-      nodes were drawn from their probabilities, after the temperature and the bias of each class
-      that fit validation labels best.
+    - *Average confidence*: mean confidence (largest probability) of the new nodes after temperature
+      scaling. For another metric: its expected value if the labels of the new nodes are drawn from
+      their probabilities, calibrated by a temperature and one bias per class.
     - *Difference of confidences* (Guillory et al., "Predicting with confidence on unseen
-      distributions", ICCV '21): accuracy on validation nodes, less their mean confidence, plus
-      that of the new nodes. For another metric with its expectation in place of mean confidence.
+      distributions", ICCV '21): accuracy on validation nodes, minus their mean confidence, plus the
+      mean confidence of the new nodes. For another metric, its expected value replaces the mean
+      confidence.
     - *Average thresholded confidence* (Garg et al., "Leveraging unlabeled data to predict
-      out-of-distribution performance", ICLR '22), for accuracy: with a score $s$ of the
-      probabilities, here the largest $p_c$ or the negative entropy $\sum_c p_c \log p_c$, the
-      threshold t is such that as many validation nodes have $s < t$ as are wrong; the estimate is
-      the share of new nodes with $s \ge t$.
+      out-of-distribution performance", ICLR '22), for accuracy only: for a confidence $s$, here the
+      largest $p_c$ or the negative entropy $\sum_c p_c \log p_c$, choose the threshold t such that
+      the share of validation nodes with $s < t$ equals their error rate. The estimate is the share
+      of new nodes with $s \ge t$.
 
-    Validation nodes also selected the epoch, so that their score is slightly too good.
+    The validation nodes were also used to select the epoch, so their score is slightly optimistic.
 
     Args:
-        valid_logits: $[v, C]$, less any number for each node; an array or a tensor, as all others.
-        valid_y: Class numbers $[v]$.
-        new_logits: $[n, C]$, as `valid_logits`.
-        new_y: Class numbers $[n]$, -1 where there is no label, to compare with.
-        seed: Of the bootstrap.
+        valid_logits: $[v, C]$, up to a constant per node. All arguments may be arrays or tensors.
+        valid_y: Class indices $[v]$.
+        new_logits: $[n, C]$, up to a constant per node.
+        new_y: Class indices $[n]$, -1 without a label; only used for `actual` and `renamed`.
+        seed: Seed of the bootstrap.
         metric: `accuracy`, `macro_f1`, or `roc_auc` for two classes.
     """
     valid_logits, new_logits = (_array(part).astype(float) for part in (valid_logits, new_logits))
@@ -129,15 +129,15 @@ def expected_score(
     v, random = len(valid), np.random.default_rng(seed)
     by_entropy, by_confidence = None, None
     if metric == "accuracy":
-        right = valid.argmax(axis=1) == valid_y
-        counts = random.multinomial(v, np.full(v, 1 / v), RESAMPLES)
+        correct = valid.argmax(axis=1) == valid_y
+        counts = random.multinomial(v, np.full(v, 1 / v), NUM_RESAMPLES)
         by_entropy, by_confidence = (
-            _thresholded(rank(valid), right, rank(new), counts, random)
-            for rank in (_negative_entropy, _confidence)
+            _thresholded(confidence(valid), correct, confidence(new), counts, random)
+            for confidence in (_negative_entropy, _confidence)
         )
-        averaged = _averaged(valid_logits, valid_y, new_logits, counts, random)
+        averaged = _average_confidence(valid_logits, valid_y, new_logits, counts, random)
     else:
-        averaged = _drawn(metric, valid_logits, valid_y, new_logits, random)
+        averaged = _expected_metric(metric, valid_logits, valid_y, new_logits, random)
     difference = _difference(metric, valid, valid_y, new)
     estimates = [e for e in (averaged, difference, by_confidence, by_entropy) if e]
     values, known = [e.value for e in estimates], new_y >= 0
@@ -147,7 +147,7 @@ def expected_score(
     return ExpectedScore(
         metric=metric,
         score=Estimate(averaged.value, low, high),
-        between=(min(values), max(values)),
+        range=(min(values), max(values)),
         average_confidence=averaged,
         difference=difference,
         thresholded=by_confidence,
@@ -155,16 +155,16 @@ def expected_score(
         valid=on_valid,
         actual=score(metric, new_logits[known], new_y[known]),
         nodes=len(new),
-        exchanged=exchanged_classes(new.argmax(axis=1)[known], new_y[known], new.shape[1]),
+        renamed=find_renamed_classes(new.argmax(axis=1)[known], new_y[known], new.shape[1]),
     )
 
 
-def exchanged_classes(
+def find_renamed_classes(
     predicted: np.ndarray, y: np.ndarray, num_classes: int
-) -> ExchangedClasses | None:
-    """The one-to-one renaming of predicted classes $[n]$ that fits labels $[n]$ best.
+) -> RenamedClasses | None:
+    """Find the permutation of predicted classes $[n]$ that matches the labels $[n]$ best.
 
-    None where it does not raise the accuracy by much, or not beyond what chance does.
+    None if the accuracy does not rise by at least 0.1, measured between the confidence intervals.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -173,14 +173,14 @@ def exchanged_classes(
     np.add.at(counts, (predicted[inside], y[inside]), 1)
     best = linear_sum_assignment(counts, maximize=True)[1]
     before, after = share(predicted == y), share(best[predicted] == y)
-    if not y.size or after.low - before.high < MUCH_HIGHER:
+    if not y.size or after.low - before.high < MIN_GAIN:
         return None
     names = {i: int(name) for i, name in enumerate(best) if i != name and counts[i, name]}
-    return ExchangedClasses(before, after, names)
+    return RenamedClasses(before, after, names)
 
 
 def _array(values: Any) -> np.ndarray:
-    """A tensor of any device, or anything numpy reads, as an array."""
+    """Convert a tensor of any device, or anything array-like, to an array."""
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
 
@@ -194,14 +194,15 @@ def _negative_entropy(probabilities: np.ndarray) -> np.ndarray:
 
 def _thresholded(
     valid: np.ndarray,
-    right: np.ndarray,
+    correct: np.ndarray,
     new: np.ndarray,
     counts: np.ndarray,
     random: np.random.Generator,
 ) -> Estimate:
-    """Share of new scores $[n]$ from the threshold on that validation scores $[v]$ set.
+    """Average thresholded confidence of new nodes $[n]$ and validation nodes $[v]$.
 
-    A bootstrap's count of new nodes above a threshold is binomial, so that none need be drawn.
+    In the bootstrap, the number of new nodes above the threshold is drawn from its binomial
+    distribution, so new nodes are not resampled.
     """
     order = np.argsort(valid)
     ordered = np.append(valid[order], np.inf)
@@ -209,65 +210,66 @@ def _thresholded(
 
     def above(weight: np.ndarray) -> float:
         below = np.cumsum(weight[order])
-        wrong = (weight * ~right).sum()
+        wrong = (weight * ~correct).sum()
         threshold = ordered[np.searchsorted(below, wrong, side="right")]
         return 1 - float(np.searchsorted(ascending, threshold)) / len(new)
 
-    parts = np.array([above(weight) for weight in counts])
-    drawn = random.binomial(len(new), parts) / len(new)
+    shares = np.array([above(weight) for weight in counts])
+    drawn = random.binomial(len(new), shares) / len(new)
     return percentiles(above(np.ones(len(valid))), drawn)
 
 
-def _averaged(
+def _average_confidence(
     valid_logits: np.ndarray,
     valid_y: np.ndarray,
     new_logits: np.ndarray,
     counts: np.ndarray,
     random: np.random.Generator,
 ) -> Estimate:
-    """Mean confidence of new nodes at the temperature of the validation nodes.
+    """Mean confidence of the new nodes at the temperature of the validation nodes.
 
-    The bootstrap fits each resample's temperature and reads its mean confidence off a curve.
+    The bootstrap fits the temperature of each resample, and interpolates the mean confidence at
+    this temperature.
     """
     value = _confidence(softmax(new_logits, fit_temperature(valid_logits, valid_y)))
     fitted = np.array([fit_temperature(valid_logits, valid_y, weight) for weight in counts])
-    grid = np.geomspace(fitted.min(), fitted.max(), GRID)
+    grid = np.geomspace(fitted.min(), fitted.max(), NUM_TEMPERATURES)
     curve = [_confidence(softmax(new_logits, t)).mean() for t in grid]
     centre = np.interp(fitted, grid, curve)
     drawn = random.normal(centre, value.std() / np.sqrt(len(value)))
-    return percentiles(float(value.mean()), drawn).within(0, 1)
+    return percentiles(float(value.mean()), drawn).clip(0, 1)
 
 
-def _drawn(
+def _expected_metric(
     metric: str,
     valid_logits: np.ndarray,
     valid_y: np.ndarray,
     new_logits: np.ndarray,
     random: np.random.Generator,
 ) -> Estimate:
-    """A metric of new nodes whose labels are drawn from their calibrated probabilities.
+    """Expected metric on new nodes if labels are drawn from the calibrated probabilities.
 
-    The bootstrap draws validation nodes, fits their calibration, and draws labels.
+    The bootstrap resamples validation nodes, fits the calibration, and draws labels.
     """
     v = len(valid_y)
     fitted = fit_bias(valid_logits, valid_y)
-    value = score_parts(metric, new_logits, rescaled(new_logits, fitted)).mean()
-    drawn = [value]  # labels without one of the classes have no ROC-AUC
-    for _ in range(FITS):
+    value = pseudo_values(metric, new_logits, calibrated_probabilities(new_logits, fitted)).mean()
+    drawn = [value]  # ROC-AUC is undefined if a class is not drawn
+    for _ in range(NUM_FITS):
         chosen = random.integers(v, size=v)
         theta = fit_bias(valid_logits[chosen], valid_y[chosen], fitted)
-        upper = rescaled(new_logits, theta).cumsum(axis=1)[:, :-1]
+        upper = calibrated_probabilities(new_logits, theta).cumsum(axis=1)[:, :-1]
         y = (random.random((len(upper), 1)) > upper).sum(axis=1)
-        drawn.append(score_parts(metric, new_logits, y).mean())
+        drawn.append(pseudo_values(metric, new_logits, y).mean())
     defined = np.array(drawn)[np.isfinite(drawn)]
-    return percentiles(float(value), defined).within(0, 1)
+    return percentiles(float(value), defined).clip(0, 1)
 
 
 def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray) -> Estimate:
-    """The metric of validation nodes, plus the difference that probabilities $[n, C]$ expect."""
+    """Metric on validation nodes, plus its expected change from validation nodes to new nodes."""
     with np.errstate(divide="ignore"):
-        of_valid, of_new = np.log(valid), np.log(new)
-    gap = score_parts(metric, of_valid, valid_y) - score_parts(metric, of_valid, valid)
-    hoped = score_parts(metric, of_new, new)
-    variance = gap.var() / len(gap) + hoped.var() / len(hoped)
-    return normal(float(gap.mean() + hoped.mean()), float(variance)).within(0, 1)
+        valid_logits, new_logits = np.log(valid), np.log(new)
+    gap = pseudo_values(metric, valid_logits, valid_y) - pseudo_values(metric, valid_logits, valid)
+    expected = pseudo_values(metric, new_logits, new)
+    variance = gap.var() / len(gap) + expected.var() / len(expected)
+    return normal(float(gap.mean() + expected.mean()), float(variance)).clip(0, 1)

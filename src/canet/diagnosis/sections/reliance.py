@@ -1,4 +1,4 @@
-"""What a model relies on: change a part of its input, and count the predictions that flip."""
+"""Reliance: replace a part of the input, and count the predictions that change."""
 
 from __future__ import annotations
 
@@ -10,66 +10,64 @@ import numpy as np
 from torch import Tensor
 
 from canet.diagnosis.blocks import Blocks
+from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, wilson
-from canet.diagnosis.examination import Examination
 from canet.diagnosis.graph import DiagnosedGraph
 from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
-from canet.diagnosis.scoring import score_parts
+from canet.diagnosis.scoring import pseudo_values
 
-FOLDS = 20  # a node's own features are changed with those of 5 % of the nodes at a time
-ALL, OWN, OTHERS = "all features", "own features", "others' features"
-CLEAR_FLIPS = 0.01  # of the predictions
+NUM_FOLDS = 20  # the own features of 1/20 of the nodes are replaced at a time
+ALL, OWN, OTHERS = "all features", "own features", "features of other nodes"
+CLEAR_FLIPS = 0.01  # smallest flip rate that counts as reliance
 Kind = Literal["features", "edges", "node"]
-Tick = Callable[[str], None]
+OnPass = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What one change does to the predictions."""
+    """The effect of one change of the input on the predictions."""
 
-    name: str  # the block, or what was done to the edges
-    kind: Kind  # what was changed
-    columns: int  # how many columns were changed
-    flipped: Estimate  # share of the predictions that differ from those before
-    score: Estimate | None  # the model's metric after the change; None without labels
-    # How much of it is lost, each node compared with itself; None without labels.
-    lost: Estimate | None
+    name: str  # of the block, or of the change of the edges
+    kind: Kind  # the part of the input that was changed
+    columns: int  # number of replaced columns
+    flip_rate: Estimate  # share of the predictions that change
+    score: Estimate | None  # metric after the change; None without labels
+    score_loss: Estimate | None  # metric before minus after the change; None without labels
 
     @property
-    def matters(self) -> bool:
-        """Whether the change flips 1 % of the predictions or more."""
-        return self.flipped.value >= CLEAR_FLIPS
+    def is_relevant(self) -> bool:
+        """Whether at least 1 % of the predictions change."""
+        return self.flip_rate.value >= CLEAR_FLIPS
 
 
 @dataclass(frozen=True)
 class Reliance:
-    """What a model relies on, on one graph."""
+    """The reliance of a model on the parts of one graph."""
 
-    nodes: int  # how many predictions were compared
-    scored: int  # how many of the nodes have a label that they were not trained on
-    # The model's metric on these, on the graph as it is; None where it is undefined.
-    score: Estimate | None
-    donors: str  # where other values come from: `other nodes`, or `other environments`
-    repeats: int  # draws of each random change
-    features: list[Effect]  # a feature block each, the one that flips most first
-    everything: Effect  # all features at once
+    nodes: int  # number of nodes
+    scored: int  # number of labelled nodes that are not training nodes
+    score: Estimate | None  # metric on the scored nodes before any change; None if undefined
+    donors: str  # source of the new values: `other nodes` or `nodes of other environments`
+    repeats: int  # repetitions of each random change
+    features: list[Effect]  # one per feature block, the highest flip rate first
+    all_features: Effect  # all features at once
     edges: list[Effect]  # rewired, half dropped, dropped
-    own: Effect  # a node's own features
-    others: Effect  # the features of all other nodes, which it reads along edges
+    own: Effect  # features of the predicted node
+    others: Effect  # features of all other nodes
 
     @property
     def effects(self) -> dict[str, Effect]:
-        """Every effect by what was changed: blocks, `all features`, `edges rewired`, …"""
-        blocks = {effect.name: effect for effect in [*self.features, self.everything]}
+        """All effects by name: blocks, `all features`, `edges rewired`, …"""
+        blocks = {effect.name: effect for effect in [*self.features, self.all_features]}
         edges = {f"edges {effect.name}": effect for effect in self.edges}
         return blocks | edges | {effect.name: effect for effect in (self.own, self.others)}
 
 
-def examine(exam: Examination) -> dict[str, Reliance]:
-    """What predictions depend on, for each graph."""
+def compute(context: Context) -> dict[str, Reliance]:
+    """Compute the reliance on each graph."""
     return {
-        name: reliance(graph, exam.blocks, exam.seed, exam.repeats, exam.tick)
-        for name, graph in exam.graphs.items()
+        name: reliance(graph, context.blocks, context.seed, context.repeats, context.on_pass)
+        for name, graph in context.graphs.items()
     }
 
 
@@ -78,91 +76,95 @@ def reliance(
     blocks: Blocks,
     seed: int = 0,
     repeats: int = 10,
-    tick: Tick = lambda _: None,
+    on_pass: OnPass = lambda _: None,
 ) -> Reliance:
-    """How predictions on a graph depend on feature blocks, edges, and whose features they are.
+    """How much the predictions on a graph depend on feature blocks, on edges and on other nodes.
 
-    A block's columns get the values of one other node, all together: relations within a block
-    stay, while those to the label, to other blocks and to the neighbourhood are cut. In a graph
-    with several environments the other node comes from another one. All nodes are changed at
-    once, so a flip is an effect of the block in the node's whole neighbourhood. Every change uses
-    the same draws of donors.
+    *Blocks*: in every node, all columns of a block get the values of one other node, the donor.
+    This keeps the relations within the block, and removes those to the label, to other blocks and
+    to the neighbours. If the graph has several environments, the donor is in another environment.
+    All nodes change at once, so the effect includes the neighbourhood. All blocks use the same
+    donors.
 
-    Edges are rewired (pairs of the same graph exchange their sources, so that degrees stay),
-    dropped, or half dropped; self-loops stay.
+    *Edges* are rewired (random pairs of edges swap their sources, so the degrees do not change),
+    all dropped, or half of them dropped. Self-loops are kept.
 
-    A node's own features against those of others: nodes are assigned to 20 folds at random. *Own*
-    changes the features of one fold and reads the predictions of exactly these; *others* changes
-    all except the fold. Both are approximate, as a node may have neighbours in its own fold: about
-    5 % of what it reads is changed under *own*, and is not under *others*.
+    *Own features and features of other nodes*: the nodes are split at random into 20 folds. *Own*
+    replaces the features of one fold and predicts this fold; *others* replaces the features of all
+    other nodes and predicts the fold. Both are approximate, because about 5 % of the neighbours of
+    a node are in its own fold.
 
-    Intervals are for other draws and other nodes: the variance of a mean over R draws and N nodes
-    is taken as $s_R^2/R + s_N^2/N$, of the means by draw and by node, which is on the safe side.
-    They ignore that nodes of one graph depend on each other.
+    The intervals cover the choice of donors and of nodes: a mean over R draws and N nodes has the
+    variance $s_R^2/R + s_N^2/N$, from the means per draw and per node, which is conservative. They
+    ignore that the nodes of a graph depend on each other.
     """
     n, columns = graph.num_nodes, graph.x.shape[1]
-    several = graph.environment is not None and np.unique(graph.environment).size > 1
-    every = blocks | {ALL: np.arange(columns)}
-    *features, everything = (
-        exchanged(graph, name, chosen, seed, repeats, tick) for name, chosen in every.items()
+    has_environments = graph.environment is not None and np.unique(graph.environment).size > 1
+    replaced = blocks | {ALL: np.arange(columns)}
+    *features, all_features = (
+        replace_columns(graph, name, chosen, seed, repeats, on_pass)
+        for name, chosen in replaced.items()
     )
     edges, random = graph.edge_index, np.random.default_rng([seed, 1])
-    alone = drop_edges(edges, n, 1.0, random)
+    no_edges = drop_edges(edges, n, 1.0, random)
     changes: dict[str, tuple[int, Callable[[], Tensor]]] = {
         "rewired": (repeats, lambda: rewire(edges, graph.graph, random, graph.undirected)),
         "half dropped": (repeats, lambda: drop_edges(edges, n, 0.5, random)),
-        "dropped": (1, lambda: alone),
+        "dropped": (1, lambda: no_edges),
     }
     effects = []
     for name, (draws, change) in changes.items():
         outcomes = []
         for _ in range(draws):
-            tick(name)
+            on_pass(name)
             outcomes.append(_outcome(graph, graph.predict_edges(change())))
         effects.append(_effect(graph, name, "edges", 0, outcomes))
-    own, others = _own_and_others(graph, seed, tick)
+    own, others = _own_or_other_features(graph, seed, on_pass)
     return Reliance(
         nodes=n,
         scored=int(graph.scored.sum()),
         score=graph.score,
-        donors="other environments" if several else "other nodes",
+        donors="nodes of other environments" if has_environments else "other nodes",
         repeats=repeats,
-        features=sorted(features, key=lambda effect: -effect.flipped.value),
-        everything=everything,
+        features=sorted(features, key=lambda effect: -effect.flip_rate.value),
+        all_features=all_features,
         edges=effects,
         own=_effect(graph, OWN, "node", columns, [_outcome(graph, own)]),
         others=_effect(graph, OTHERS, "node", columns, [_outcome(graph, others)]),
     )
 
 
-def exchanged(
+def replace_columns(
     graph: DiagnosedGraph,
     name: str,
     columns: np.ndarray,
     seed: int = 0,
     repeats: int = 10,
-    tick: Tick = lambda _: None,
+    on_pass: OnPass = lambda _: None,
 ) -> Effect:
-    """What drawing some columns from other nodes does; the same donors for all columns."""
+    """Effect of replacing the values of some columns by those of other nodes.
+
+    In each draw, all columns of a node come from the same donor.
+    """
     random, outcomes = np.random.default_rng(seed), []
-    part = graph.map_columns(columns)
-    rest = graph.mapped - part
+    replaced = graph.map_columns(columns)
+    fixed = graph.mapped - replaced
     for _ in range(repeats):
-        tick(name)
+        on_pass(name)
         donors = draw_donors(graph.num_nodes, random, graph.environment)
-        outcomes.append(_outcome(graph, graph.predict_mapped(rest + part[donors])))
+        outcomes.append(_outcome(graph, graph.predict_mapped(fixed + replaced[donors])))
     return _effect(graph, name, "features", columns.size, outcomes)
 
 
 def num_passes(num_blocks: int, repeats: int) -> int:
-    """How often `reliance` predicts the whole graph."""
-    return (num_blocks + 1 + 2) * repeats + 1 + 2 * FOLDS
+    """Number of predictions of the whole graph in `reliance`."""
+    return (num_blocks + 1 + 2) * repeats + 1 + 2 * NUM_FOLDS
 
 
 def _outcome(graph: DiagnosedGraph, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which predictions $[N]$ flip with other logits, and the parts of the metric then."""
+    """Mask $[N]$ of the predictions that change, and pseudo-values of the new metric."""
     flips = logits.argmax(axis=1) != graph.prediction
-    return flips, score_parts(graph.metric, logits[graph.scored], graph.y[graph.scored])
+    return flips, pseudo_values(graph.metric, logits[graph.scored], graph.y[graph.scored])
 
 
 def _effect(
@@ -172,46 +174,48 @@ def _effect(
     columns: int,
     outcomes: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> Effect:
-    """The effect of a change from its outcomes, one for each draw."""
+    """Combine the outcomes of all draws of one change."""
     flips, after = (np.stack(part) for part in zip(*outcomes, strict=True))
     if graph.score is None:
         return Effect(name, kind, columns, _share(flips), None, None)
     scored = graph.scored
-    before = score_parts(graph.metric, graph.logits[scored], graph.y[scored])
+    before = pseudo_values(graph.metric, graph.logits[scored], graph.y[scored])
     mean, variance = _moments(after)
-    score = normal(mean, variance).within(0, 1)
+    score = normal(mean, variance).clip(0, 1)
     if graph.metric == "accuracy":
         score = _share(after)
     mean, variance = _moments(before - after)
-    lost = normal(mean, variance)
-    return Effect(name, kind, columns, _share(flips), score, lost)
+    score_loss = normal(mean, variance)
+    return Effect(name, kind, columns, _share(flips), score, score_loss)
 
 
 def _share(hits: np.ndarray) -> Estimate:
-    """A share, with the interval of as many independent nodes as have the same variance."""
+    """Share of hits $[R, n]$ with the Wilson interval at the effective sample size."""
     mean, variance = _moments(hits)
-    alike = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else hits.shape[1]
-    return wilson(mean, alike)
+    size = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else hits.shape[1]
+    return wilson(mean, size)
 
 
 def _moments(values: np.ndarray) -> tuple[float, float]:
-    """Mean of values $[R, n]$ over draws and nodes, and the variance of this mean."""
+    """Mean of values $[R, n]$ over draws and nodes, and the variance of the mean."""
     draws, nodes = values.shape
     variance = values.mean(axis=0).var(ddof=1) / nodes if nodes > 1 else 0.0
     variance += values.mean(axis=1).var(ddof=1) / draws if draws > 1 else 0.0
     return float(values.mean()), float(variance)
 
 
-def _own_and_others(graph: DiagnosedGraph, seed: int, tick: Tick) -> tuple[np.ndarray, np.ndarray]:
-    """Logits $[N, C]$ with changed own features, and with those of everybody else changed."""
+def _own_or_other_features(
+    graph: DiagnosedGraph, seed: int, on_pass: OnPass
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logits $[N, C]$ after replacing own features, and after replacing those of other nodes."""
     n, random = graph.num_nodes, np.random.default_rng([seed, 2])
     donors = draw_donors(n, random, graph.environment)
     own, others = np.empty_like(graph.probabilities), np.empty_like(graph.probabilities)
-    for fold in np.array_split(random.permutation(n), min(FOLDS, n)):
+    for fold in np.array_split(random.permutation(n), min(NUM_FOLDS, n)):
         inside = np.zeros(n, dtype=bool)
         inside[fold] = True
-        for outcome, changed, about in ((own, inside, OWN), (others, ~inside, OTHERS)):
-            tick(about)
-            mapped = graph.mapped[np.where(changed, donors, np.arange(n))]
+        for outcome, replaced, name in ((own, inside, OWN), (others, ~inside, OTHERS)):
+            on_pass(name)
+            mapped = graph.mapped[np.where(replaced, donors, np.arange(n))]
             outcome[fold] = graph.predict_mapped(mapped, fold)
     return own, others

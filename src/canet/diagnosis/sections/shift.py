@@ -1,4 +1,4 @@
-"""What shifted between the training graph and a new one, the largest effect first."""
+"""Shift between the training graph and a new graph."""
 
 from __future__ import annotations
 
@@ -15,139 +15,133 @@ from canet.diagnosis.columns import (
     CLEAR_P_VALUE,
     Column,
     column_shifts,
-    in_own_units,
+    in_table_units,
     kolmogorov_smirnov,
 )
+from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.examination import NEW, TRAINING, Examination
 from canet.diagnosis.graph import Matrix, as_matrix, sample
-from canet.diagnosis.sections.reliance import Effect, exchanged
-from canet.diagnosis.two_sample import same_nodes, two_sample_test
+from canet.diagnosis.sections.reliance import Effect, replace_columns
+from canet.diagnosis.two_sample import match_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
 
-MAX_NODES = 5000  # that are compared, of each graph
-MAX_OF_BLOCKS = 1000  # nodes, for the test of one block
-SHIFTED = "columns that shifted"
+MAX_NODES = 5000  # per graph
+MAX_BLOCK_NODES = 1000  # per graph, in the test of one block
+SHIFTED = "shifted columns"
 FEATURES, REPRESENTATIONS = "features", "representations"
+CLASSIFIER = "domain classifier, 2 AUC - 1"
 
 
 @dataclass(frozen=True)
 class Part:
-    """How far one part of the graph shifted."""
+    """The shift of one part of the graph."""
 
     name: str  # `features`, `representations`, `degrees`, `labels`, `predictions` or `homophily`
-    # 0 where nothing shifted, 1 where nothing is as before: 2 AUC - 1 of a classifier two-sample
-    # test, Kolmogorov-Smirnov distance, total variation, or difference of shares.
-    effect: float
-    measure: str  # which of these
-    # Corrected for the number of parts (Benjamini-Hochberg); NaN where no test is made.
-    p_value: float
-    # before, after: What is compared, in a number; NaN where there is none.
+    effect: float  # 0 without shift, 1 for completely different distributions
+    measure: str  # definition of the effect
+    p_value: float  # Benjamini-Hochberg-corrected for the number of parts; NaN without a test
+    # before, after: Mean in training and on the new graph; NaN if not applicable.
     before: float = math.nan
     after: float = math.nan
-    auc: Estimate | None = None  # of the two-sample test, where one was made
+    auc: Estimate | None = None  # of the domain classifier, if the part was tested with one
 
     @property
-    def shifted(self) -> bool:
-        """Whether the effect is 0.1 or more, and hardly chance where that was tested."""
+    def has_shifted(self) -> bool:
+        """Whether the effect is at least 0.1 and, if tested, significant at the 5 % level."""
         return self.effect >= CLEAR_EFFECT and not self.p_value > CLEAR_P_VALUE
 
 
 @dataclass(frozen=True)
 class BlockShift:
-    """How far a feature block shifted."""
+    """The shift of a feature block."""
 
-    name: str  # of the block
-    # 2 AUC - 1 of a classifier two-sample test; of one column, or where there are too few nodes for
-    # the test, the largest Kolmogorov-Smirnov distance.
+    name: str
+    # 2 AUC - 1 of a domain classifier. For a single column, or if there are too few nodes for the
+    # classifier: the largest Kolmogorov-Smirnov distance of a column.
     effect: float
-    column: str  # its column that shifted most
+    column: str  # the column with the largest shift
 
     @property
-    def shifted(self) -> bool:
-        """Whether the effect is 0.1 or more."""
+    def has_shifted(self) -> bool:
+        """Whether the effect is at least 0.1."""
         return self.effect >= CLEAR_EFFECT
 
 
 @dataclass(frozen=True)
 class Shift:
-    """What shifted, the largest effect first."""
+    """The shift of all parts, columns and blocks, each sorted by effect."""
 
-    parts: list[Part]  # of the graph
-    columns: list[Column]  # of the features, all of them
-    blocks: list[BlockShift]  # of the features, the same as in reliance
-    # Class → share in training, share in the new graph; empty without labels.
+    parts: list[Part]
+    columns: list[Column]
+    blocks: list[BlockShift]  # the same blocks as in `reliance`
+    # Class → share in training, share on the new graph; empty without labels.
     class_rates: dict[str, tuple[float, float]]
-    nodes: tuple[int, int]  # how many were compared, of training and of the new graph
-    # What drawing the columns that shifted from other nodes does on the training graph: what to
-    # expect if they carry no information any more. None unless both graphs were given and some
-    # column shifted.
-    stressed: Effect | None
+    nodes: tuple[int, int]  # number of compared nodes: of training, of the new graph
+    # Effect of replacing the shifted columns by values of other nodes on the training graph. It
+    # shows the score to expect if these columns no longer carry information. None if no column has
+    # shifted or the training graph was not passed.
+    without_shifted: Effect | None
 
     @property
     def shifted_parts(self) -> list[Part]:
-        """The parts that clearly shifted."""
-        return [part for part in self.parts if part.shifted]
+        """The parts with a clear shift."""
+        return [part for part in self.parts if part.has_shifted]
 
     @property
     def shifted_columns(self) -> list[Column]:
-        """The columns that clearly shifted."""
-        return [column for column in self.columns if column.shifted]
+        """The columns with a clear shift."""
+        return [column for column in self.columns if column.has_shifted]
 
     @property
-    def undecided(self) -> list[str]:
-        """The parts that no two-sample test could compare."""
+    def untested_parts(self) -> list[str]:
+        """The parts that the domain classifier could not compare."""
         compared = {part.name for part in self.parts}
         return [name for name in (FEATURES, REPRESENTATIONS) if name not in compared]
 
     @property
-    def score_left(self) -> Estimate | None:
-        """The score in training without what shifted; None where that was not tried."""
-        return self.stressed.score if self.stressed is not None else None
+    def score_without_shifted(self) -> Estimate | None:
+        """Score on the training graph without the shifted columns; None if not computed."""
+        return self.without_shifted.score if self.without_shifted is not None else None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What shift compares: features $[n, D]$, embeddings $[m, H]$, checksums of the ids of these
-    nodes (empty where there are no ids), degrees $[n]$, the number of labelled nodes of each class
-    $[C]$ and of each predicted one, and the share of edges between labelled nodes that join equal
-    labels.
+    """The nodes of one graph that are compared."""
+
+    x: Matrix  # features $[n, D]$
+    embedding: np.ndarray  # representations $[m, H]$
+    ids: np.ndarray  # checksums $[n]$ of the node ids; empty without ids
+    embedding_ids: np.ndarray  # checksums $[m]$ of the node ids; empty without ids
+    degree: np.ndarray  # in-degree $[n]$
+    label_counts: np.ndarray  # number of labelled nodes of each class $[C]$
+    predicted_counts: np.ndarray  # number of predictions of each class $[C]$
+    homophily: float  # share of the edges between labelled nodes that join equal labels
+
+
+def training_sample(context: Context) -> Sample:
+    """The sample of the training graph that is stored in the model.
+
+    Features and degrees are those of training nodes. Representations and predictions are those of
+    validation nodes, because they differ between training nodes and other nodes even without shift.
     """
-
-    x: Matrix
-    embedding: np.ndarray
-    ids: np.ndarray
-    embedding_ids: np.ndarray
-    degree: np.ndarray
-    label_counts: np.ndarray
-    predicted_counts: np.ndarray
-    homophily: float
-
-
-def training_sample(exam: Examination) -> Sample:
-    """What the model keeps of its training graph.
-
-    Features and degrees are of training nodes. Representations and predictions are of validation
-    nodes, as those of nodes that were trained on differ from others even where nothing shifted.
-    """
-    kept = exam.reference
-    predicted = kept.valid_logits.argmax(dim=1).numpy()
+    reference = context.reference
+    predicted = reference.valid_logits.argmax(dim=1).numpy()
     return Sample(
-        x=as_matrix(kept.x),
-        embedding=kept.valid_embedding.numpy(),
-        ids=kept.node_ids.numpy(),
-        embedding_ids=kept.valid_node_ids.numpy(),
-        degree=kept.degree.numpy(),
-        label_counts=kept.train_label_counts.numpy(),
-        predicted_counts=np.bincount(predicted, minlength=len(exam.model.classes_)),
-        homophily=float(kept.homophily),
+        x=as_matrix(reference.x),
+        embedding=reference.valid_embedding.numpy(),
+        ids=reference.node_ids.numpy(),
+        embedding_ids=reference.valid_node_ids.numpy(),
+        degree=reference.degree.numpy(),
+        label_counts=reference.train_label_counts.numpy(),
+        predicted_counts=np.bincount(predicted, minlength=len(context.model.classes_)),
+        homophily=float(reference.homophily),
     )
 
 
-def new_sample(exam: Examination) -> Sample:
-    """The same of the new graph, at most 5,000 nodes; counts and homophily are of all nodes."""
-    graph, classes = exam.graphs[NEW], len(exam.model.classes_)
-    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(exam.seed))
+def new_sample(context: Context) -> Sample:
+    """At most 5,000 nodes of the new graph; counts and homophily are those of all nodes."""
+    graph, classes = context.graphs[NEW], len(context.model.classes_)
+    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(context.seed))
     ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],
@@ -161,68 +155,73 @@ def new_sample(exam: Examination) -> Sample:
     )
 
 
-def examine(exam: Examination) -> Shift | None:
-    """Compare the training graph, as far as the model keeps it, with the new one.
+def compute(context: Context) -> Shift | None:
+    """Compare the stored sample of the training graph with the new graph; None without one.
 
-    Columns are compared one by one and all together, by a classifier that tries to distinguish
-    the nodes of the two graphs. p-values are corrected within the columns and within the parts.
+    Columns are compared one by one, and all together by a domain classifier. p-values are corrected
+    within the columns and within the parts.
     """
     from scipy.stats import false_discovery_control
 
-    if exam.new is None:
+    if context.new is None:
         return None
-    before, after = training_sample(exam), new_sample(exam)
+    before, after = training_sample(context), new_sample(context)
     if sp.issparse(before.x) != sp.issparse(after.x):
         before, after = (replace(part, x=sp.csr_matrix(part.x)) for part in (before, after))
-    columns = column_shifts(before.x, after.x, exam.names)
-    if exam.encoding is not None:
-        columns = in_own_units(columns, exam.encoding)
-    nodes = _nodes(before.ids, after.ids, before.x, after.x)
-    parts = list(_parts(before, after, nodes, exam.seed))
+    columns = column_shifts(before.x, after.x, context.column_names)
+    if context.encoding is not None:
+        columns = in_table_units(columns, context.encoding)
+    nodes = _node_numbers(before.ids, after.ids, before.x, after.x)
+    parts = list(_parts(before, after, nodes, context.seed))
     tested = [part for part in parts if not math.isnan(part.p_value)]
     corrected = false_discovery_control([part.p_value for part in tested])
     final = dict(zip([part.name for part in tested], corrected.tolist(), strict=True))
     parts = [replace(part, p_value=final.get(part.name, math.nan)) for part in parts]
     blocks = []
-    for name, numbers in exam.blocks.items():
-        found, furthest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
+    for name, numbers in context.blocks.items():
+        test, largest = None, max((columns[i] for i in numbers), key=lambda c: c.effect)
         if numbers.size > 1:
             pair = before.x[:, numbers], after.x[:, numbers]
-            found = two_sample_test(*pair, exam.seed, MAX_OF_BLOCKS, nodes)
-        blocks.append(BlockShift(name, (found or furthest).effect, furthest.name))
-    shifted, stressed = [column.number for column in columns if column.shifted], None
-    if shifted and TRAINING in exam.graphs:
-        stressed = exchanged(
-            exam.graphs[TRAINING], SHIFTED, np.array(shifted), exam.seed, exam.repeats, exam.tick
+            test = two_sample_test(*pair, context.seed, MAX_BLOCK_NODES, nodes)
+        blocks.append(BlockShift(name, (test or largest).effect, largest.name))
+    shifted, without_shifted = [column.number for column in columns if column.has_shifted], None
+    if shifted and TRAINING in context.graphs:
+        without_shifted = replace_columns(
+            context.graphs[TRAINING],
+            SHIFTED,
+            np.array(shifted),
+            context.seed,
+            context.repeats,
+            context.on_pass,
         )
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
         columns=sorted(columns, key=lambda column: -column.effect),
         blocks=sorted(blocks, key=lambda block: -block.effect),
-        class_rates=_class_rates(exam.model.classes_, before.label_counts, after.label_counts),
+        class_rates=_class_rates(context.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
-        stressed=stressed,
+        without_shifted=without_shifted,
     )
 
 
-def _nodes(
+def _node_numbers(
     first_ids: np.ndarray, second_ids: np.ndarray, first: Matrix, second: Matrix
 ) -> np.ndarray:
-    """Number $[n + m]$ of the node of each row: its id where the samples share ids, else found."""
+    """Node numbers $[n + m]$ of all rows: the ids if the samples share ids, else `match_nodes`."""
     if np.intersect1d(first_ids, second_ids).size:
         return np.concatenate([first_ids, second_ids])
-    return same_nodes(first, second)
+    return match_nodes(first, second)
 
 
 def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Iterator[Part]:
     pair = before.embedding, after.embedding
-    others = _nodes(before.embedding_ids, after.embedding_ids, *pair)
-    for name, first, second, of in (
+    embedding_nodes = _node_numbers(before.embedding_ids, after.embedding_ids, *pair)
+    for name, first, second, numbers in (
         (FEATURES, before.x, after.x, nodes),
-        (REPRESENTATIONS, *pair, others),
+        (REPRESENTATIONS, *pair, embedding_nodes),
     ):
-        if found := two_sample_test(first, second, seed, nodes=of):
-            yield Part(name, found.effect, "2 AUC - 1", found.p_value, auc=found.auc)
+        if test := two_sample_test(first, second, seed, nodes=numbers):
+            yield Part(name, test.effect, CLASSIFIER, test.p_value, auc=test.auc)
     effect, p_value = kolmogorov_smirnov(before.degree, after.degree)
     means = float(before.degree.mean()), float(after.degree.mean())
     yield Part("degrees", effect, "Kolmogorov-Smirnov", p_value, *means)
@@ -239,7 +238,7 @@ def _parts(before: Sample, after: Sample, nodes: np.ndarray, seed: int) -> Itera
 
 
 def _rates(name: str, before: np.ndarray, after: np.ndarray) -> Part:
-    """Total variation of two class distributions, and the chi-squared test that they are one."""
+    """Total variation distance of two class distributions, and the chi-squared test."""
     from scipy.stats import chi2_contingency
 
     size = max(before.size, after.size)

@@ -1,0 +1,54 @@
+"""The input of the sections of a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from canet.data.graph_files.encoding import Encoding
+from canet.diagnosis.blocks import Blocks
+from canet.diagnosis.graph import DiagnosedGraph, seed_of
+from canet.estimator.classifier import NodeClassifier
+from canet.estimator.reference import Reference
+
+TRAINING, NEW = "training", "new"
+
+
+@dataclass(frozen=True)
+class Context:
+    """A model, one or two graphs, and the results of earlier sections."""
+
+    model: NodeClassifier  # the fitted model
+    graphs: dict[str, DiagnosedGraph]  # `training`, `new` or both
+    blocks: Blocks  # name → feature columns that are replaced together
+    column_names: list[str]
+    repeats: int = 10  # repetitions of each random change
+    # Called with a short text before each prediction of a graph.
+    on_pass: Callable[[str], None] = lambda _: None
+    results: dict[str, Any] = field(default_factory=dict)  # of the earlier sections, by name
+
+    @property
+    def new(self) -> DiagnosedGraph | None:
+        """The new graph, or None."""
+        return self.graphs.get(NEW)
+
+    @property
+    def main(self) -> DiagnosedGraph:
+        """The training graph if there is one, else the new graph."""
+        return self.graphs.get(TRAINING) or self.graphs[NEW]
+
+    @property
+    def reference(self) -> Reference:
+        """The sample of the training graph that is stored in the model."""
+        return self.model.reference()
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """The encoding of table columns as features, or None."""
+        return getattr(self.model, "encoding_", None)
+
+    @property
+    def seed(self) -> int:
+        """The seed of all random draws."""
+        return seed_of(self.model)
