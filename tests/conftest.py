@@ -1,4 +1,4 @@
-"""Fixtures for all tests: no test touches the home folder, and real data is used where it lies."""
+"""Fixtures for all tests: an isolated cache, and raw data if it is available."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side, one for each core
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel, one per core
 
 import pytest
 import torch
@@ -18,18 +18,18 @@ from canet.data.benchmarks.dataset import RawFile
 pytest_plugins = ["tests.searches", "tests.ray_cluster"]
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported first, which PyG does
+    os.environ["TRITON_INTERPRET"] = "1"  # must be set before PyG imports Triton
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> None:
-    """On graphs as small as these a second thread only waits, for long where others work too."""
+    """Use one thread, because the graphs of the tests are too small for more."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One empty cache folder for the whole session, in place of the user's."""
+    """A temporary cache folder for the whole session."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CANET_CACHE", str(folder))
@@ -38,7 +38,7 @@ def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder for one test, and no data root but the one the test gives."""
+    """An empty cache folder for one test, without CANET_DATA_ROOT."""
     monkeypatch.setenv("CANET_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CANET_DATA_ROOT", raising=False)
     return tmp_path / "cache"
@@ -46,16 +46,16 @@ def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session")
 def data_root() -> Path:
-    """The folder of real raw files, or a skip where there is none."""
+    """The folder with the published raw files; tests are skipped without it."""
     root = os.environ.get("CANET_DATA_ROOT")
     if not root or not Path(root).is_dir():
-        pytest.skip("CANET_DATA_ROOT names no folder of raw data")
+        pytest.skip("CANET_DATA_ROOT is not a folder with raw data")
     return Path(root)
 
 
 @pytest.fixture
 def small_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
-    """A data root with small Twitch, Arxiv and Elliptic files in exactly the official layout."""
+    """A data root with small Twitch, Arxiv and Elliptic files in the published layout."""
     without_checksums(monkeypatch)
     root = tmp_path / "raw"
     write_twitch(root)
@@ -65,7 +65,7 @@ def small_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Pat
 
 
 def without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raw files are read as those are whose published checksum is not known; pickles are not."""
+    """Disable the verification of raw files, except of pickles."""
     monkeypatch.setattr(
         RawFile,
         "sha256",
@@ -74,9 +74,9 @@ def without_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write_twitch(root: Path) -> None:
-    """Six regions of 20 users in a ring; user u is mature if u is even, and plays u and 3169.
+    """Write six regions of 20 users in a ring; even users are mature, user u has features u, 3169.
 
-    Rows come in reverse order, FR repeats users 3 and 18, and user 0 has no features.
+    Rows are in reverse order, FR contains users 3 and 18 twice, and user 0 has no features.
     """
     for folder in ("DE", "PTBR", "RU", "ES", "FR", "ENGB"):
         users = [*range(19, -1, -1), *((3, 18) if folder == "FR" else ())]
@@ -90,7 +90,7 @@ def write_twitch(root: Path) -> None:
 
 
 def write_arxiv(root: Path, nodes: int = 170) -> None:
-    """Paper i is of the year 2004 + i mod 17 and subject i mod 5, and cites i / 2 and i - 1."""
+    """Write papers: paper i has year 2004 + i mod 17, subject i mod 5, and cites i / 2, i - 1."""
     edges = [f"{i},{cited}" for i in range(1, nodes) for cited in {i // 2, i - 1}]
     tables: dict[str, Iterable[str]] = {
         "edge": edges,
@@ -108,9 +108,9 @@ def write_arxiv(root: Path, nodes: int = 170) -> None:
 
 
 def write_elliptic(root: Path) -> None:
-    """Nine transactions in each of 49 steps, a chain in each; classes go unknown, 1, 2 in turn.
+    """Write a chain of nine transactions in each of 49 steps; classes alternate: unknown, 1, 2.
 
-    The features file lists the transactions in another order than the classes file.
+    The features file and the classes file have different orders.
     """
     ids = [7_000_000 - 11 * i for i in range(49 * 9)]
     step = [i // 9 + 1 for i in range(len(ids))]

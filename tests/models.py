@@ -1,4 +1,4 @@
-"""A made-up saved model."""
+"""A saved model for tests."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ FILE = ModelFile(
     findings=None,
     encoding=None,
     versions={"canet": "0"},
+    data={"nodes": 3},
 )
 
 
@@ -34,9 +35,9 @@ def tensors(start: int) -> dict[str, dict[str, Tensor]]:
 
 
 def saying(start: int) -> ModelFile:
-    """What model.json says of the model with these `tensors`."""
+    """The content of model.json for the model with these `tensors`."""
     return replace(FILE, num_features=start)
 
 
 def write(folder: Path, start: int) -> None:
-    write_model(folder, saying(start), tensors(start))
+    write_model(folder, saying(start), tensors(start), "card")

@@ -1,4 +1,4 @@
-"""Small runs for tests, and what must be the same in two runs."""
+"""Small runs for tests, and the parts that must be equal in two runs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def two_methods() -> list[RunConfig]:
     return [tiny_job(seed, 8, method=name) for name in ("erm", "canet") for seed in range(3)]
 
 
-def outcome(place: RunFolder) -> dict[str, Any]:
-    """What a run must be the same in, however often it was interrupted."""
+def outcome(folder: RunFolder) -> dict[str, Any]:
+    """The parts of a run that must not depend on interruptions."""
     return {
-        "weights": (place.path / WEIGHTS).read_bytes(),
-        "metrics": place.read_metrics(),
-        "scores": place.read_result().scores,
-        "config": place.read_config(),
+        "weights": (folder.path / WEIGHTS).read_bytes(),
+        "metrics": folder.read_metrics(),
+        "scores": folder.read_result().scores,
+        "config": folder.read_config(),
     }

@@ -1,4 +1,4 @@
-"""Processes that tests look at, and waiting for what they do."""
+"""Helpers for tests with processes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -20,11 +20,11 @@ def alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-def wait_until(fact: Callable[[], object]) -> None:
-    """Look again and again until something holds, but not forever."""
+def wait_until(condition: Callable[[], object]) -> None:
+    """Wait until a condition is true; fail after a timeout."""
     begin = time.monotonic()
-    while not fact():
-        assert time.monotonic() - begin < PATIENCE, "waited in vain"
+    while not condition():
+        assert time.monotonic() - begin < TIMEOUT, "timeout"
         time.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster of two nodes, one of which is killed in the middle."""
+"""Runs on a Ray cluster of two nodes, one of which is killed during the runs."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.slow
 
 
-def test_runs_of_a_node_that_dies_are_repeated_elsewhere_to_the_same_result(
+def test_runs_of_a_node_that_dies_are_repeated_with_the_same_result(
     cluster: Any, tmp_path: Path
 ) -> None:
     configs = [tiny_job(seed, epochs=150) for seed in range(4)]
     command = [sys.executable, "-c", CALL, str(tmp_path / "ray"), cluster.address]
     with subprocess.Popen(command) as caller:
-        places = [job_folder(tmp_path / "ray", config) for config in configs]
-        wait_until(lambda: any(place.finished for place in places))
+        folders = [job_folder(tmp_path / "ray", config) for config in configs]
+        wait_until(lambda: any(folder.finished for folder in folders))
         cluster.remove_node(cluster.other, allow_graceful=False)
         assert caller.wait() == 0
-    assert all(place.finished for place in places)
+    assert all(folder.finished for folder in folders)
     assert run_jobs(configs, tmp_path / "here", device="cpu", quiet=True) == []
-    for config, place in zip(configs, places, strict=True):
-        assert outcome(place) == outcome(job_folder(tmp_path / "here", config))
+    for config, folder in zip(configs, folders, strict=True):
+        assert outcome(folder) == outcome(job_folder(tmp_path / "here", config))
 
 
 CALL = """
@@ -48,7 +48,7 @@ sys.exit(len(failed))
 """
 
 
-def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) -> None:
+def test_errors_and_crashes_of_tasks_are_raised_as_with_processes(cluster: Any) -> None:
     from canet.util.ray import Cluster
 
     with Cluster(cluster.address, 1, "cpu") as pool:
@@ -60,14 +60,14 @@ def test_errors_and_deaths_of_tasks_come_back_as_from_processes(cluster: Any) ->
             pool.submit(os._exit, 3).result()
 
 
-def test_an_address_where_no_cluster_is_is_refused() -> None:
+def test_an_address_without_a_cluster_is_rejected() -> None:
     from canet.util.ray import Cluster
 
-    with pytest.raises(CanetError, match=r"no Ray cluster at '127\.0\.0\.1:1'"):
+    with pytest.raises(CanetError, match=r"'127\.0\.0\.1:1'"):
         Cluster("127.0.0.1:1", 1, "cpu")
 
 
-def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
+def test_an_address_without_a_cluster_in_the_environment_variable_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from canet.util.ray import Cluster
@@ -77,7 +77,7 @@ def test_a_cluster_that_the_environment_names_and_is_not_there_is_refused(
         Cluster("auto", 1, "cpu")
 
 
-def test_no_cluster_is_started_where_none_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     from canet.util.ray import Cluster
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -1,4 +1,4 @@
-"""Many runs: each trained once, whatever dies; and what they leave."""
+"""Many runs: each is trained once, even if workers or the command are killed."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from canet.util.locks import LOCK, exclusive_lock
 from tests.runs.jobs import outcome, tiny_job, two_methods
 
 STEEP = {"learning_rate": 1e6, "num_layers": 8}
-"""Settings with which training fails: its loss is soon not finite."""
+"""Settings with which training fails, because the loss becomes infinite."""
 
 
 def run_here(configs: Iterable[RunConfig], root: Path, **options: Any) -> list[list[str]]:
-    """Run jobs in this process; the last lines of those that failed."""
+    """Run jobs in this process; return the last lines of the failed ones."""
     failed = run_jobs(list(configs), root, device="cpu", quiet=True, **options)
     return [job.lines for job in failed]
 
 
-def marker(place: RunFolder) -> tuple[int, int]:
-    status = (place.path / MARKER).stat()
+def marker(folder: RunFolder) -> tuple[int, int]:
+    status = (folder.path / MARKER).stat()
     return status.st_ino, status.st_mtime_ns
 
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders of all trainings that began so far, in order."""
+    """The folders of all trainings that have begun, in order."""
     folders_begun: list[Path] = []
     train = Trainer.run_together
 
@@ -57,18 +57,18 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return folders_begun
 
 
-def test_each_job_ends_in_the_folder_of_its_content(tmp_path: Path) -> None:
+def test_each_run_is_in_the_folder_of_its_configuration(tmp_path: Path) -> None:
     configs = [tiny_job(seed) for seed in (0, 1)] + [tiny_job(method="canet")]
     assert run_here(configs, tmp_path) == []
     for config in configs:
-        place = job_folder(tmp_path, config)
-        assert place.path == tmp_path / config.name / f"seed-{config.seed}"
-        assert place.read_config() == config
-        names = {path.name for path in place.path.iterdir()} - {LOCK}
+        folder = job_folder(tmp_path, config)
+        assert folder.path == tmp_path / config.name / f"seed-{config.seed}"
+        assert folder.read_config() == config
+        names = {path.name for path in folder.path.iterdir()} - {LOCK}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
 
 
-def test_finished_jobs_are_not_run_again(tmp_path: Path, begun: list[Path]) -> None:
+def test_finished_runs_are_not_trained_again(tmp_path: Path, begun: list[Path]) -> None:
     run_here([tiny_job(0)], tmp_path)
     first = marker(job_folder(tmp_path, tiny_job(0)))
     run_here([tiny_job(0), tiny_job(1), tiny_job(1)], tmp_path)
@@ -76,7 +76,7 @@ def test_finished_jobs_are_not_run_again(tmp_path: Path, begun: list[Path]) -> N
     assert marker(job_folder(tmp_path, tiny_job(0))) == first
 
 
-def test_loaded_task_and_trainer_serve_all_jobs_that_share_them(
+def test_a_task_is_loaded_once_for_all_runs_that_share_it(
     tmp_path: Path, begun: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[int] = []
@@ -109,19 +109,19 @@ def fail_with_seed_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "run_together", fail)
 
 
-def test_failed_job_leaves_its_last_lines_and_the_others_go_on(
+def test_a_failed_run_is_recorded_and_the_others_are_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with_seed_0(monkeypatch)
     (lines,) = run_here([tiny_job(0), tiny_job(1)], tmp_path)
     assert lines[-1] == "ZeroDivisionError: as the test wants"
-    place = job_folder(tmp_path, tiny_job(0))
-    assert json.loads((place.path / FAILURE).read_text()) == {"lines": lines}
-    assert not place.finished
+    folder = job_folder(tmp_path, tiny_job(0))
+    assert json.loads((folder.path / FAILURE).read_text()) == {"lines": lines}
+    assert not folder.finished
     assert job_folder(tmp_path, tiny_job(1)).finished
 
 
-def test_failed_job_is_run_again_only_when_asked(tmp_path: Path, begun: list[Path]) -> None:
+def test_a_failed_run_is_trained_again_only_with_retry(tmp_path: Path, begun: list[Path]) -> None:
     config = tiny_job(**STEEP)
     first = run_here([config], tmp_path)
     assert first == run_here([config], tmp_path)
@@ -130,55 +130,55 @@ def test_failed_job_is_run_again_only_when_asked(tmp_path: Path, begun: list[Pat
     assert len(begun) == 2
 
 
-def test_retried_job_that_succeeds_has_failed_no_more(tmp_path: Path) -> None:
-    place = job_folder(tmp_path, tiny_job())
-    place.path.mkdir(parents=True)
-    (place.path / FAILURE).write_text('{"lines": ["no space left"]}')
+def test_a_retried_run_that_succeeds_is_not_a_failure_any_more(tmp_path: Path) -> None:
+    folder = job_folder(tmp_path, tiny_job())
+    folder.path.mkdir(parents=True)
+    (folder.path / FAILURE).write_text('{"lines": ["no space left"]}')
     assert run_here([tiny_job()], tmp_path) == [["no space left"]]
     assert run_here([tiny_job()], tmp_path, retry=True) == []
-    assert place.finished
-    assert read_failure(place) is None
+    assert folder.finished
+    assert read_failure(folder) is None
 
 
-def test_job_that_does_not_name_all_settings_is_rejected(tmp_path: Path) -> None:
+def test_a_configuration_without_all_settings_is_rejected(tmp_path: Path) -> None:
     config = tiny_job()
     del config.settings["dropout"]
     ((line,),) = run_here([config], tmp_path)
     assert "'erm'" in line
 
 
-def test_no_jobs_at_a_time_are_rejected_before_any_run(tmp_path: Path) -> None:
+def test_zero_jobs_are_rejected_before_any_run(tmp_path: Path) -> None:
     with pytest.raises(CanetError, match="jobs"):
         run_here([tiny_job()], tmp_path, jobs=0)
     assert list(tmp_path.iterdir()) == []
 
 
-# Seeds side by side
+# Several seeds at once
 
 
-def test_of_seeds_side_by_side_only_the_broken_one_fails(
+def test_of_seeds_trained_together_only_the_invalid_one_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_with_seed_0(monkeypatch)
     configs = [tiny_job(seed) for seed in range(3)]
     ended = Worker("cpu", None).train(configs, tmp_path)
-    places = [job_folder(tmp_path, config) for config in configs]
-    assert [place.finished for place in places] == [False, True, True]
+    folders = [job_folder(tmp_path, config) for config in configs]
+    assert [folder.finished for folder in folders] == [False, True, True]
     assert list(ended.failures) == [0]
 
 
-def test_seeds_of_a_method_that_may_share_a_gpu_go_together() -> None:
+def test_seeds_of_a_method_that_can_share_a_gpu_are_in_one_batch() -> None:
     configs = [tiny_job(seed) for seed in range(7)] + [tiny_job(method="mixup")]
 
-    def seeds(together: bool) -> list[list[int]]:
-        return [[config.seed for config in batch] for batch in make_batches(configs, together)]
+    def seeds(batch_seeds: bool) -> list[list[int]]:
+        return [[config.seed for config in batch] for batch in make_batches(configs, batch_seeds)]
 
-    assert seeds(together=True) == [[0, 1, 2, 3, 4], [5, 6], [0]]
-    assert seeds(together=False) == [[seed] for seed in (0, 1, 2, 3, 4, 5, 6, 0)]
+    assert seeds(batch_seeds=True) == [[0, 1, 2, 3, 4], [5, 6], [0]]
+    assert seeds(batch_seeds=False) == [[seed] for seed in (0, 1, 2, 3, 4, 5, 6, 0)]
 
 
-class Breaking:
-    """A pool in this process whose workers die with seed 0; what was asked for is kept."""
+class BreakingPool:
+    """A pool in this process whose workers die with seed 0; it records the submitted seeds."""
 
     remote = False
 
@@ -196,17 +196,17 @@ class Breaking:
             future.set_result(function(*arguments))
         return future
 
-    def __enter__(self) -> Breaking:
+    def __enter__(self) -> BreakingPool:
         return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
 
-def test_runs_whose_worker_died_are_tried_once_more_alone(
+def test_runs_whose_worker_died_are_repeated_once_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = Breaking(2)
+    pool = BreakingPool(2)
     configs = [tiny_job(seed) for seed in range(6)]
     monkeypatch.setattr(run, "open_pool", lambda *_: pool)
     monkeypatch.setattr(
@@ -220,23 +220,23 @@ def test_runs_whose_worker_died_are_tried_once_more_alone(
     assert all(job_folder(tmp_path, config).finished for config in configs[1:])
 
 
-# Runs whose files travel
+# Runs on other machines
 
 
-def test_files_of_a_run_made_elsewhere_are_those_of_a_run_made_here(tmp_path: Path) -> None:
+def test_remote_runs_and_local_runs_have_the_same_files(tmp_path: Path) -> None:
     configs = [tiny_job(seed) for seed in (0, 1)]
     ended = train_remotely(configs, "cpu", None)
     run_here(configs, tmp_path / "here")
     for config in configs:
-        place = job_folder(tmp_path / "there", config)
-        write_files(place, ended.files[config.seed])
-        assert place.finished
-        assert outcome(place) == outcome(job_folder(tmp_path / "here", config))
-        names = {path.name for path in place.path.iterdir()} - {LOCK}
+        folder = job_folder(tmp_path / "there", config)
+        write_files(folder, ended.files[config.seed])
+        assert folder.finished
+        assert outcome(folder) == outcome(job_folder(tmp_path / "here", config))
+        names = {path.name for path in folder.path.iterdir()} - {LOCK}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
 
 
-def test_the_marker_of_a_travelled_run_is_written_last(
+def test_the_marker_of_a_remote_run_is_written_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Path, content: bytes) -> int:
@@ -252,7 +252,7 @@ def test_the_marker_of_a_travelled_run_is_written_last(
 
 
 def test_a_second_command_waits_for_the_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     code = (
         "import sys, time; from pathlib import Path; from canet.util.locks import exclusive_lock\n"
@@ -271,7 +271,7 @@ def test_a_second_command_waits_for_the_first(
         signal.setitimer(signal.ITIMER_REAL, 0.5)
         with exclusive_lock(tmp_path):
             assert first.poll() is not None or first.wait() is not None
-    assert "waiting for it" in capsys.readouterr().err
+    assert str(tmp_path) in caplog.text
     assert (tmp_path / LOCK).exists()
 
 
@@ -285,7 +285,7 @@ def die_with_seed_0(configs: list[RunConfig], *rest: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_runs_in_workers_are_those_made_here_and_broken_ones_fail_alone(
+def test_runs_in_workers_equal_local_runs_and_only_invalid_ones_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "train_in_process", die_with_seed_0)
@@ -315,7 +315,7 @@ if __name__ == "__main__":
 
 
 def call(root: Path, jobs: int) -> subprocess.Popen[bytes]:
-    """The runs of `two_methods` in a process of their own."""
+    """Start a process that trains the runs of `two_methods`."""
     script = root.parent / "caller.py"
     script.write_text(CALLER)
     command = [sys.executable, str(script), str(root), str(jobs)]
@@ -325,15 +325,15 @@ def call(root: Path, jobs: int) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGKILL), (2, signal.SIGINT)])
-def test_callers_stopped_at_random_times_lose_and_repeat_nothing(
+def test_commands_stopped_at_random_times_lose_and_repeat_no_run(
     tmp_path: Path, jobs: int, number: int
 ) -> None:
     configs, root = two_methods(), tmp_path / "stopped"
-    places = [job_folder(root, config) for config in configs]
+    folders = [job_folder(root, config) for config in configs]
     run_here(configs, tmp_path / "whole")
     chance, stops = random.Random(5), 0
     finished: dict[Path, tuple[int, int]] = {}
-    while len(finished) < len(places):
+    while len(finished) < len(folders):
         with call(root, jobs) as caller:
             before = len(list(root.rglob(MARKER)))
             deadline = time.monotonic() + 60
@@ -344,21 +344,21 @@ def test_callers_stopped_at_random_times_lose_and_repeat_nothing(
                 time.sleep(0.01)
             stops += caller.poll() is None
             caller.send_signal(number)
-        for place in places:
-            if place.path in finished:
-                assert marker(place) == finished[place.path]
-            elif place.finished:
-                finished[place.path] = marker(place)
+        for folder in folders:
+            if folder.path in finished:
+                assert marker(folder) == finished[folder.path]
+            elif folder.finished:
+                finished[folder.path] = marker(folder)
     assert stops >= 1
-    for config, place in zip(configs, places, strict=True):
-        assert outcome(place) == outcome(job_folder(tmp_path / "whole", config))
+    for config, folder in zip(configs, folders, strict=True):
+        assert outcome(folder) == outcome(job_folder(tmp_path / "whole", config))
 
 
 @pytest.mark.parametrize("content", ["[]", '{"lines": 5}', '{"lines": []}', '{"lines": [1]}', "{"])
-def test_a_reason_of_the_wrong_form_is_still_a_failure(content: str, tmp_path: Path) -> None:
-    place = job_folder(tmp_path, tiny_job(0))
-    place.path.mkdir(parents=True)
-    (place.path / FAILURE).write_text(content)
-    lines = read_failure(place)
+def test_an_invalid_failure_file_is_still_a_failure(content: str, tmp_path: Path) -> None:
+    folder = job_folder(tmp_path, tiny_job(0))
+    folder.path.mkdir(parents=True)
+    (folder.path / FAILURE).write_text(content)
+    lines = read_failure(folder)
     assert lines is not None
     assert "--retry" in lines[0]

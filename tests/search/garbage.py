@@ -1,4 +1,4 @@
-"""Test labels that are wrong, to show that nobody reads them."""
+"""Wrong test labels, to show that a search does not use them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canet.data.task import ShiftTask
 
 
 def with_garbage_test_labels(task: ShiftTask) -> ShiftTask:
-    """The task with other labels on every node that is not for training or validation."""
+    """The task with wrong labels on all nodes except training and validation nodes."""
     others = torch.ones(task.num_nodes, dtype=torch.bool)
     others[task.train] = others[task.valid] = False
     data = task.data.clone()

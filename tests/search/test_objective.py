@@ -28,7 +28,7 @@ def config(method: str = "erm", epochs: int = 3) -> RunConfig:
     return make_config(method=method, epochs=epochs, hidden=8)
 
 
-def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() -> None:
+def test_only_training_and_validation_nodes_keep_their_labels() -> None:
     task = load_task("synthetic")
     hidden = without_test_labels(task)
     known = (hidden.data.y >= 0).nonzero().squeeze(1)
@@ -38,7 +38,7 @@ def test_blind_task_knows_the_labels_of_training_and_validation_nodes_alone() ->
     assert (hidden.num_classes, hidden.metric) == (task.num_classes, task.metric)
 
 
-def test_blinding_leaves_the_task_unchanged() -> None:
+def test_removing_test_labels_does_not_change_the_original_task() -> None:
     task = load_task("synthetic")
     before = task.data.y.clone()
     without_test_labels(task)
@@ -48,19 +48,19 @@ def test_blinding_leaves_the_task_unchanged() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_score_does_not_depend_on_test_labels(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[int, int, float]] = []
+    reports: list[tuple[int, int, float]] = []
     changes = {"dropout": 0.1, "num_layers": 3}
-    expected = Objective(config(method), 1, "cpu", None)(changes, lambda *now: told.append(now))
-    seen = list(told)
+    expected = Objective(config(method), 1, "cpu", None)(changes, lambda *now: reports.append(now))
+    expected_reports = list(reports)
     monkeypatch.setattr(
         evaluate, "load_task", lambda *given: with_garbage_test_labels(load_task(*given))
     )
-    told.clear()
-    score = Objective(config(method), 1, "cpu", None)(changes, lambda *now: told.append(now))
-    assert (score, told) == (expected, seen)
+    reports.clear()
+    score = Objective(config(method), 1, "cpu", None)(changes, lambda *now: reports.append(now))
+    assert (score, reports) == (expected, expected_reports)
 
 
-def test_no_test_node_is_ever_scored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_test_node_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     scored: list[torch.Tensor] = []
     metric = METRICS["accuracy"]
 
@@ -73,7 +73,7 @@ def test_no_test_node_is_ever_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     task = load_task("synthetic")
     assert scored
     for labels in scored:
-        assert labels.min() >= 0  # others have lost their label
+        assert labels.min() >= 0  # test nodes have no label
         assert labels.numel() in (task.train.numel(), task.valid.numel())
 
 
@@ -85,13 +85,15 @@ def test_score_is_the_mean_of_the_runs_best_validation_scores() -> None:
     assert Objective(base, 2, "cpu", None)({"dropout": 0.5}) == pytest.approx(sum(best) / 2)
 
 
-def test_first_run_alone_reports_its_progress() -> None:
-    told: list[int] = []
-    Objective(config(), 2, "cpu", None)({}, lambda done, total, score: told.append(done))
-    assert told == [1, 2, 3]
+def test_only_the_first_run_reports_progress() -> None:
+    reports: list[int] = []
+    Objective(config(), 2, "cpu", None)({}, lambda done, total, score: reports.append(done))
+    assert reports == [1, 2, 3]
 
 
-def test_trials_of_one_depth_read_the_same_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_with_the_same_number_of_layers_share_their_fields(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     used = []
     run = Trainer.run
     monkeypatch.setattr(
@@ -106,7 +108,7 @@ def test_trials_of_one_depth_read_the_same_fields(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("method", METHODS)
-def test_of_the_searched_settings_only_the_depth_changes_what_a_model_reads(
+def test_of_the_searched_settings_only_the_number_of_layers_changes_the_receptive_field(
     method: str, backbone: str
 ) -> None:
     method_type = get_method(method)

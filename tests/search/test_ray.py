@@ -1,4 +1,4 @@
-"""A search on a Ray cluster of two nodes, one of which is killed in the middle."""
+"""A search on a Ray cluster of two nodes, one of which is killed during the search."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 pytestmark = pytest.mark.slow
 
 
-def test_trials_of_a_node_that_dies_are_done_elsewhere(cluster: Any, tmp_path: Path) -> None:
+def test_trials_of_a_node_that_dies_are_repeated(cluster: Any, tmp_path: Path) -> None:
     out = tmp_path / "search"
     command = [sys.executable, "-m", "canet.cli", "search", "synthetic", "--method", "erm"]
     command += ["--trials", "4", "--epochs", "60", "--jobs", "2", "--device", "cpu", "--quiet"]
     command += ["--ray", cluster.address, "--out", str(out)]
 
     def scored() -> int:
-        """Trials that have ended with a score."""
+        """Number of trials with a score."""
         if not (out / JOURNAL).exists():
             return 0
         lines = (out / JOURNAL).read_text().splitlines()

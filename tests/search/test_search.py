@@ -1,4 +1,4 @@
-"""Searches as a user sees them, on the embedded task with few users."""
+"""`canet search` on the embedded task with few users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def trials_of(folder: Path, storage: str | None = None) -> list[Any]:
-    """Settings, score and reported scores of every trial of the search in a folder."""
+    """Settings, score and intermediate scores of every trial of a search."""
     content = json.loads((folder / "search.json").read_text())
     plan = Plan(RunConfig(**content["base"]), content["sampler"], content["seeds"])
     study = open_study(plan, open_storage(storage or str(folder / "journal.log")))
@@ -58,14 +58,14 @@ def trials_of(folder: Path, storage: str | None = None) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def found(few_users: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with a search of four trials, and what it printed."""
+    """A folder with a search of four trials, and the output of the command."""
     folder = tmp_path_factory.mktemp("found")
     code, out, err = call(folder, *SEARCH, "--trials", 4, "--out", "mine")
     assert (code, err) == (0, "")
     return folder, out
 
 
-def test_search_never_ends_below_where_it_started(found: tuple[Path, str]) -> None:
+def test_the_best_score_is_at_least_the_initial_score(found: tuple[Path, str]) -> None:
     best = read(found[0] / "mine")
     scores = [score for _, score, _ in trials_of(found[0] / "mine")]
     assert best["valid"] == max(scores)
@@ -74,7 +74,7 @@ def test_search_never_ends_below_where_it_started(found: tuple[Path, str]) -> No
 
 
 @pytest.mark.parametrize(("task", "method"), [("twitch", "erm"), ("cora", "canet")])
-def test_search_starts_where_nothing_was_searched(
+def test_a_search_starts_from_the_unsearched_settings(
     task: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[Plan] = []
@@ -84,7 +84,7 @@ def test_search_starts_where_nothing_was_searched(
     assert (preset(task, method, "gcn") == unsearched(task, method, "gcn")) == (method == "canet")
 
 
-def test_best_settings_come_with_all_that_led_to_them(found: tuple[Path, str]) -> None:
+def test_best_json_describes_the_search(found: tuple[Path, str]) -> None:
     best = read(found[0] / "mine")
     assert (best["task"], best["method"], best["backbone"]) == ("synthetic", "irm", "gcn")
     assert (best["trials"], best["epochs"], best["seeds"], best["sampler"]) == (4, 2, 1, "tpe")
@@ -97,7 +97,7 @@ def test_best_settings_come_with_all_that_led_to_them(found: tuple[Path, str]) -
     assert "CPU" in best["hardware"]
 
 
-def test_answer_shows_the_best_trials_and_what_mattered(found: tuple[Path, str]) -> None:
+def test_output_shows_the_best_trials_and_the_importances(found: tuple[Path, str]) -> None:
     folder, out = found
     best = read(folder / "mine")
     rows = [line.split("│")[2].strip() for line in out.splitlines() if line.startswith("│")]
@@ -117,7 +117,7 @@ def test_next_command_trains_with_the_best_settings(found: tuple[Path, str]) -> 
     assert trained["scores"]["valid"]["values"] == [best["valid"]]
 
 
-def test_set_wins_over_a_file_of_settings(found: tuple[Path, str]) -> None:
+def test_set_overrides_a_file_of_settings(found: tuple[Path, str]) -> None:
     line = ("train", "synthetic", "--method", "irm", "--settings", "mine/best.json")
     quick = ("--set", "hidden=7", "--epochs", 1, "--device", "cpu", "--json")
     settings = json.loads(call(found[0], *line, *quick)[1])["settings"]
@@ -126,7 +126,7 @@ def test_set_wins_over_a_file_of_settings(found: tuple[Path, str]) -> None:
     assert settings["learning_rate"] == best["learning_rate"]
 
 
-def test_same_command_again_reads_and_a_larger_one_goes_on(
+def test_the_same_command_only_reads_and_more_trials_resume_the_search(
     found: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = found[0]
@@ -161,7 +161,7 @@ def test_garbage_test_labels_leave_the_study_unchanged(
     assert [garbage[key] for key in same] == [true[key] for key in same]
 
 
-def test_no_test_score_is_kept_anywhere(found: tuple[Path, str]) -> None:
+def test_no_file_contains_a_test_score(found: tuple[Path, str]) -> None:
     for path in (found[0] / "mine").iterdir():
         text = path.read_text()
         assert "test_id" not in text
@@ -169,7 +169,7 @@ def test_no_test_score_is_kept_anywhere(found: tuple[Path, str]) -> None:
 
 
 @pytest.mark.slow
-def test_workers_do_as_many_trials_as_were_asked_for(tmp_path: Path) -> None:
+def test_workers_run_the_requested_number_of_trials(tmp_path: Path) -> None:
     command = (*QUIET, "--trials", 5, "--jobs", 2, "--out", "mine")
     assert call(tmp_path, *command) == (0, "", "")
     assert len(trials_of(tmp_path / "mine")) == read(tmp_path / "mine")["trials"] == 5
@@ -180,7 +180,7 @@ ERM = (*ERM, "--device", "cpu", "--quiet", "--out", "mine")
 
 
 def start(folder: Path, *line: str, before: str = "pass") -> subprocess.Popen[str]:
-    """Start `canet LINE` within a folder, in a process of its own."""
+    """Start `canet LINE` in a folder, in a new process."""
     few_users = "from canet.data.benchmarks import synthetic; synthetic.NUM_USERS = 200"
     code = f"{few_users}; {before}; from canet.cli import main; main()"
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -210,7 +210,7 @@ def test_search_that_is_stopped_and_killed_keeps_its_finished_trials(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_full_disk_is_one_line_and_the_search_continues_when_there_is_room(
+def test_full_disk_is_a_one_line_error_and_the_search_can_be_resumed(
     jobs: str, tmp_path: Path
 ) -> None:
     limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (6000, 6000))"
@@ -219,7 +219,7 @@ def test_full_disk_is_one_line_and_the_search_continues_when_there_is_room(
     assert (process.returncode, err.count("\n")) == (2, 1)
     assert "journal.log" in err
     kept = trials_of(tmp_path / "mine")
-    if jobs == "1":  # worker processes have all users
+    if jobs == "1":  # worker processes use the full task
         assert call(tmp_path, *ERM)[0] == 0
         assert trials_of(tmp_path / "mine")[: len(kept)] == kept
         assert len(trials_of(tmp_path / "mine")) == 6
@@ -230,15 +230,17 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.slow
-def test_worker_that_dies_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_death_of_a_worker_is_a_one_line_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(search, "train_in_process", die)
     code, _, err = call(tmp_path, *QUIET, "--trials", 2, "--jobs", 2, "--out", "mine")
     assert (code, err.count("\n")) == (2, 1)
     assert "--jobs" in err
 
 
-class Elsewhere(Processes):
-    """Worker processes that stand for other machines: they get no file of this one."""
+class RemoteProcesses(Processes):
+    """Worker processes that simulate other machines: they cannot use a journal file."""
 
     remote = True
 
@@ -248,11 +250,11 @@ class Elsewhere(Processes):
 
 
 @pytest.mark.slow
-def test_other_machines_reach_the_storage_of_this_one(
+def test_other_machines_can_use_the_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc")
-    monkeypatch.setattr(search, "open_pool", lambda jobs, ray, device: Elsewhere(jobs))
+    monkeypatch.setattr(search, "open_pool", lambda jobs, ray, device: RemoteProcesses(jobs))
     line = (*QUIET, "--trials", 5, "--jobs", 2, "--ray", "auto", "--out", "mine")
     assert call(tmp_path, *line) == (0, "", "")
     trials = trials_of(tmp_path / "mine")
@@ -261,7 +263,7 @@ def test_other_machines_reach_the_storage_of_this_one(
 
 
 @pytest.mark.slow
-def test_machine_that_cannot_be_reached_is_one_line(
+def test_storage_server_that_does_not_respond_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc")
@@ -272,7 +274,7 @@ def test_machine_that_cannot_be_reached_is_one_line(
         wait_for_storage(served)
 
 
-def test_trials_can_be_kept_in_a_database(tmp_path: Path) -> None:
+def test_trials_can_be_stored_in_a_database(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
     call(tmp_path, *QUIET, "--trials", 2, "--storage", url, "--out", "mine")
     call(tmp_path, *QUIET, "--trials", 3, "--storage", url, "--out", "mine")
@@ -280,7 +282,7 @@ def test_trials_can_be_kept_in_a_database(tmp_path: Path) -> None:
     assert len(trials_of(tmp_path / "mine", url)) == 3
 
 
-def test_commands_repeat_how_the_task_was_loaded(tmp_path: Path) -> None:
+def test_recorded_commands_contain_the_options_of_the_task(tmp_path: Path) -> None:
     options = ("--protocol", "disjoint", "--data-seed", "3", "--inductive")
     line = (*QUIET, *options, "--trials", 1, "--backbone", "gat", "--data-root", tmp_path)
     assert call(tmp_path, *line)[0] == 0
@@ -292,7 +294,7 @@ def test_commands_repeat_how_the_task_was_loaded(tmp_path: Path) -> None:
     assert best["train"] == f"canet train {task} --settings {settings} --data-root {tmp_path}"
 
 
-REFUSED = {
+INVALID = {
     "task": ("search syntetic", "'synthetic'"),
     "method": ("search synthetic --method imr", "'imr'"),
     "backbone": ("search synthetic --backbone gan", "'gan'"),
@@ -308,8 +310,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("line", "name"), REFUSED.values(), ids=REFUSED)
-def test_mistakes_are_one_line(line: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("line", "name"), INVALID.values(), ids=INVALID)
+def test_invalid_commands_are_one_line_errors(line: str, name: str, tmp_path: Path) -> None:
     files = {
         "text.json": "tau = 2",
         "list.json": "[1, 2]",
@@ -323,7 +325,7 @@ def test_mistakes_are_one_line(line: str, name: str, tmp_path: Path) -> None:
     assert name in err
 
 
-def test_folder_of_another_search_is_rejected_and_kept(found: tuple[Path, str]) -> None:
+def test_folder_of_another_search_is_rejected_and_not_changed(found: tuple[Path, str]) -> None:
     before = read(found[0] / "mine")
     code, _, err = call(found[0], *QUIET, "--backbone", "gat", "--trials", 1, "--out", "mine")
     assert (code, err.count("\n")) == (2, 1)
@@ -331,7 +333,7 @@ def test_folder_of_another_search_is_rejected_and_kept(found: tuple[Path, str]) 
     assert read(found[0] / "mine") == before
 
 
-def test_search_in_which_nothing_can_be_trained_says_why(
+def test_the_error_of_a_search_without_scores_contains_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -343,7 +345,7 @@ def test_search_in_which_nothing_can_be_trained_says_why(
     assert "the loss is not finite" in err
 
 
-def test_without_optuna_the_fix_is_one_line(
+def test_without_optuna_the_error_contains_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)

@@ -1,4 +1,4 @@
-"""Which settings a study tries, and that trials survive what happens to their process and disk."""
+"""Trials of a study: which settings are tried, and which trials survive interruptions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def plan_of(
 
 
 class Landscape:
-    """Stands for an objective: a score for each setting, reported at every epoch."""
+    """Replaces an objective: a score for given settings, reported at every epoch."""
 
     data = None
 
@@ -66,7 +66,7 @@ class Landscape:
 
 
 def smooth(settings: Settings) -> float:
-    """Best in the middle of the ranges, and different for nearly all settings."""
+    """A score that is best in the middle of the ranges and differs for most settings."""
     return -abs(settings["hidden"] - 64) / 64 - settings["dropout"] + settings["learning_rate"]
 
 
@@ -75,7 +75,7 @@ Search = Callable[..., optuna.Study]
 
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
-    """Searches a plan until there are so many trials, in a folder, with an objective."""
+    """A function that searches a plan with an objective until there are enough trials."""
     monkeypatch.setattr(worker_module, "check_data", lambda *_: None)
     monkeypatch.setattr(search_module, "check_data", lambda *_: None)
 
@@ -88,14 +88,14 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
 
 @pytest.fixture(autouse=True)
-def unhurried_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals are not forced onto the disk, which takes most of the time of a trial here."""
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip `fsync` for journals, which takes most of the time of these trials."""
     monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture
 def few_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the width and dropout are searched: twelve settings."""
+    """Search only width and dropout: twelve combinations."""
     describe = study_module.describe_settings
 
     def described(settings_type: type) -> dict[str, dict[str, Any]]:
@@ -105,7 +105,7 @@ def few_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_module, "describe_settings", described)
 
 
-# What is searched
+# Plans
 
 
 def test_ranges_are_the_grid_of_the_paper() -> None:
@@ -129,7 +129,7 @@ def test_search_can_start_from_every_preset(method: str) -> None:
         assert all(value in plan.choices[name] for name, value in plan.start.items())
 
 
-def test_published_setting_out_of_range_is_one_more_to_try() -> None:
+def test_published_value_outside_the_range_is_added_to_the_search() -> None:
     plan = plan_of("grid", "pubmed", "canet")
     assert plan.start["tau"] == 2.0
     assert plan.choices["tau"] == [1.0, 2.0, 3.0, 5.0, 10.0]
@@ -148,7 +148,7 @@ def test_plans_share_a_name_only_if_they_are_equal() -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_search_that_was_stopped_continues(sampler: SamplerName, search: Search) -> None:
+def test_a_search_can_be_resumed(sampler: SamplerName, search: Search) -> None:
     landscape, plan = Landscape(smooth), plan_of(sampler)
     for trials in (3, 12, 12, 16):
         study = search(plan, trials, landscape)
@@ -176,7 +176,7 @@ def test_random_search_draws_from_the_whole_range(search: Search) -> None:
         assert all(drawn[value] >= 5 for value in values)
 
 
-def test_tpe_learns_where_scores_are_high(search: Search) -> None:
+def test_tpe_finds_higher_scores_over_time(search: Search) -> None:
     landscape = Landscape(smooth)
     search(plan_of("tpe"), 40, landscape)
     late = [smooth(tried) for tried in landscape.tried[20:]]
@@ -197,7 +197,7 @@ def test_trials_at_a_time_have_different_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_stopped_trials_lose_no_finished_one_and_are_tried_again(
+def test_stopped_trials_are_repeated_and_finished_trials_are_kept(
     sampler: SamplerName, few_settings: None, search: Search
 ) -> None:
     landscape, plan = Landscape(lambda settings: -settings["dropout"]), plan_of(sampler)
@@ -224,7 +224,7 @@ def test_stopped_trials_lose_no_finished_one_and_are_tried_again(
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_bad_trials_are_pruned_early_but_never_the_start(
+def test_bad_trials_are_pruned_but_never_the_initial_settings(
     sampler: SamplerName, search: Search
 ) -> None:
     landscape = Landscape(smooth)
@@ -236,7 +236,7 @@ def test_bad_trials_are_pruned_early_but_never_the_start(
     assert landscape.epochs.count(20) == len(pruned)
 
 
-def test_start_that_scores_worst_is_not_pruned(search: Search) -> None:
+def test_initial_settings_with_the_worst_score_are_not_pruned(search: Search) -> None:
     plan, landscape = plan_of(), Landscape(lambda s: -1e9 if s == plan_of().start else smooth(s))
     study = search(plan, 8, landscape)
     assert (landscape.tried[0], landscape.epochs[0]) == (plan.start, 60)
@@ -249,7 +249,7 @@ def test_grid_prunes_nothing(search: Search) -> None:
     assert {*landscape.epochs} == {60}
 
 
-def test_settings_that_cannot_be_trained_count_as_failed_and_are_not_tried_again(
+def test_settings_that_cannot_be_trained_are_failed_trials_and_are_not_repeated(
     few_settings: None, search: Search
 ) -> None:
     def score(settings: Settings) -> float:
@@ -264,13 +264,13 @@ def test_settings_that_cannot_be_trained_count_as_failed_and_are_not_tried_again
     assert [trial.user_attrs["error"] for trial in failed] == 4 * ["the loss is not finite"]
 
 
-def test_of_equal_scores_the_first_is_best(search: Search) -> None:
+def test_of_equal_scores_the_first_is_the_best(search: Search) -> None:
     study = search(plan_of(), 6, Landscape(lambda settings: 7.0))
     assert ranked_trials(study)[0].params == plan_of().start
     assert importances(study) == {}
 
 
-def test_importance_goes_to_what_changes_the_score(search: Search) -> None:
+def test_the_setting_that_changes_the_score_most_is_the_most_important(search: Search) -> None:
     landscape = Landscape(lambda s: s["dropout"] + 0.01 * s["num_layers"])
     shares = importances(search(plan_of("grid"), 30, landscape))
     assert next(iter(shares)) == "dropout"
@@ -281,7 +281,9 @@ def test_importance_goes_to_what_changes_the_score(search: Search) -> None:
 # Storage
 
 
-def test_line_that_was_cut_off_costs_no_finished_trial(tmp_path: Path, search: Search) -> None:
+def test_incomplete_last_line_of_a_journal_loses_no_finished_trial(
+    tmp_path: Path, search: Search
+) -> None:
     journal, landscape = tmp_path / "journal.log", Landscape(smooth)
     search(plan_of(), 3, landscape)
     journal.write_bytes(journal.read_bytes() + b'{"op_code":6,"tri')
@@ -289,7 +291,7 @@ def test_line_that_was_cut_off_costs_no_finished_trial(tmp_path: Path, search: S
 
 
 @pytest.mark.parametrize("notes", ["my notes\nof today\n", "my notes\n", "{}\n", "null\n"])
-def test_file_that_is_not_a_journal_is_rejected_and_kept(notes: str, tmp_path: Path) -> None:
+def test_file_that_is_not_a_journal_is_rejected_and_not_changed(notes: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(notes)
     with pytest.raises(CanetError, match=r"notes\.txt"):
@@ -298,7 +300,7 @@ def test_file_that_is_not_a_journal_is_rejected_and_kept(notes: str, tmp_path: P
 
 
 @pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
-def test_database_that_cannot_be_opened_is_one_line(url: str) -> None:
-    with pytest.raises(CanetError, match="cannot open the storage") as caught:
+def test_database_that_cannot_be_opened_is_a_one_line_error(url: str) -> None:
+    with pytest.raises(CanetError, match=url) as caught:
         open_storage(url)
     assert "\n" not in str(caught.value)

@@ -22,8 +22,8 @@ def runs(tmp_path: Path) -> Path:
     """Three finished runs, one with curves, one with an extra file."""
     root = tmp_path / "out" / "runs"
     for seed, curves in ((0, True), (1, False), (2, False)):
-        place = write_run(root, make_config(seed=seed, ood_curves=curves), {"ood/a": 50.0 + seed})
-    place.add_json("extra.json", {"a": 1})
+        folder = write_run(root, make_config(seed=seed, ood_curves=curves), {"ood/a": 50.0 + seed})
+    folder.add_json("extra.json", {"a": 1})
     return root
 
 
@@ -34,13 +34,15 @@ def archive(runs: Path, tmp_path: Path) -> Path:
     return target
 
 
-def test_runs_of_an_archive_are_those_of_the_folder(runs: Path, archive: Path) -> None:
+def test_an_archive_contains_the_runs_of_the_folder(runs: Path, archive: Path) -> None:
     with open_runs(archive) as root:
         assert find_results(root) == find_results(runs)
     assert not root.exists()
 
 
-def test_an_archive_has_curves_where_all_splits_were_scored_and_no_weights(archive: Path) -> None:
+def test_an_archive_has_no_weights_and_curves_only_if_all_splits_were_scored(
+    archive: Path,
+) -> None:
     with open_runs(archive) as root:
         assert {p.path.parent.name: p.has_metrics for p in find_runs(root)} == {
             make_config(ood_curves=True).name: True,
@@ -56,18 +58,18 @@ def test_the_same_runs_give_the_same_bytes(runs: Path, archive: Path, tmp_path: 
     assert (tmp_path / "again.tar.xz").read_bytes() == archive.read_bytes()
 
 
-def test_files_of_an_archive_are_those_of_the_runs_and_are_sealed_again(
+def test_unpacked_files_equal_those_of_the_runs_and_have_checksums(
     runs: Path, archive: Path, tmp_path: Path
 ) -> None:
     unpack_archive(archive, tmp_path / "again")
-    for place in find_runs(tmp_path / "again"):
-        original = RunFolder(runs / place.path.relative_to(tmp_path / "again"))
-        assert {CONFIG, RESULT} <= place.files.keys()
-        assert place.files.items() < original.files.items()
-        assert place.problems() == []
+    for folder in find_runs(tmp_path / "again"):
+        original = RunFolder(runs / folder.path.relative_to(tmp_path / "again"))
+        assert {CONFIG, RESULT} <= folder.files.keys()
+        assert folder.files.items() < original.files.items()
+        assert folder.problems() == []
 
 
-def test_a_run_with_a_changed_file_does_not_get_into_an_archive(runs: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_changed_file_cannot_be_archived(runs: Path, tmp_path: Path) -> None:
     result = find_runs(runs)[0].path / RESULT
     result.write_bytes(result.read_bytes().replace(b"99", b"89"))
     with pytest.raises(ChecksumError, match=RESULT):
@@ -86,7 +88,7 @@ def test_a_finished_run_is_not_replaced_and_an_unfinished_one_is(runs: Path, arc
     assert second.read_result().scores.keys() > {"ood/a"}
 
 
-def test_what_is_not_an_archive_is_rejected(archive: Path, tmp_path: Path) -> None:
+def test_other_files_than_archives_are_rejected(archive: Path, tmp_path: Path) -> None:
     archive.write_bytes(b"text")
     with pytest.raises(ChecksumError, match=archive.name):
         unpack_archive(archive, tmp_path / "out")
@@ -123,7 +125,7 @@ def test_a_copy_of_a_run_is_neither_packed_nor_counted(
     assert answer.out.startswith("3 runs: told.tar.xz")
 
 
-# Hostile and changed archives
+# Malicious and changed archives
 
 
 def raw_archive(target: Path, *members: tarfile.TarInfo, content: bytes = b"own") -> Path:
@@ -177,7 +179,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_not_a_file_of_a_run_is_rejected_and_nothing_is_written(
+def test_archive_with_other_files_than_run_files_is_rejected_and_nothing_is_written(
     members: list[tarfile.TarInfo], tmp_path: Path
 ) -> None:
     archive, root = tmp_path / "bad.tar.xz", tmp_path / "a" / "b"
@@ -212,7 +214,7 @@ def test_a_sparse_file_takes_no_memory(pax: bool, tmp_path: Path) -> None:
         unpack_archive(archive, tmp_path / "out")
 
 
-def test_an_archive_that_grows_without_end_is_rejected(
+def test_an_archive_that_is_too_large_is_rejected(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archives, "MAX_BYTES", 2**20)
@@ -238,7 +240,7 @@ def repack(archive: Path, members: dict[str, bytes]) -> None:
             packed.addfile(info, io.BytesIO(content))
 
 
-def test_a_missing_an_added_and_a_changed_file_are_a_mismatch(
+def test_missing_added_and_changed_files_are_a_checksum_mismatch(
     archive: Path, tmp_path: Path
 ) -> None:
     whole = packed_members(archive)
@@ -258,7 +260,7 @@ def test_a_missing_an_added_and_a_changed_file_are_a_mismatch(
 
 
 def test_a_run_in_the_folder_of_another_is_rejected(runs: Path, tmp_path: Path) -> None:
-    """The manifest of this archive is right."""
+    """The manifest of this archive is valid."""
     files = {}
     for seed, other in ((1, 2), (2, 1)):
         for name in (CONFIG, RESULT):

@@ -1,4 +1,4 @@
-"""A run keeps its name, and can be read, when a setting is added."""
+"""Runs keep their names and can be read when a setting is added to the package."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def config(**settings: object) -> RunConfig:
     return RunConfig("cora", "paper", 0, "original", False, "erm", "gcn", settings, seed=0)
 
 
-def test_later_settings_at_their_defaults_change_no_name() -> None:
+def test_added_settings_with_their_defaults_do_not_change_the_name() -> None:
     defaults = asdict(Settings())
     assert {name: defaults[name] for name in ADDED_SETTINGS} == ADDED_SETTINGS
     assert config(hidden=8, **ADDED_SETTINGS).name == config(hidden=8).name
     assert config(hidden=8, norm="layer").name != config(hidden=8).name
 
 
-def test_a_run_that_is_older_than_a_setting_is_one_with_its_default(tmp_path: Path) -> None:
+def test_a_run_without_an_added_setting_has_its_default(tmp_path: Path) -> None:
     old = config(hidden=8)
     assert old == config(hidden=8, **ADDED_SETTINGS)
-    place = RunFolder(tmp_path)
-    place.begin(old)
+    folder = RunFolder(tmp_path)
+    folder.begin(old)
     content = json.loads((tmp_path / "config.json").read_text())
     content["config"]["settings"] = {"hidden": 8}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    assert place.read_config() == old
+    assert folder.read_config() == old

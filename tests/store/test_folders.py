@@ -19,7 +19,7 @@ def make(root: Path, *names: str) -> None:
         (root / name).mkdir(parents=True)
 
 
-def test_folders_come_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_folders_are_sorted_by_name(tmp_path: Path) -> None:
     make(tmp_path, "b/2", "b/10", "a")
     (tmp_path / "file").touch()
     assert names_below(tmp_path) == [".", "a", "b", "b/10", "b/2"]
@@ -31,7 +31,7 @@ def test_links_to_folders_are_followed(tmp_path: Path) -> None:
     assert names_below(tmp_path / "root") == [".", "link", "link/deep"]
 
 
-def test_links_in_a_circle_end_and_no_folder_comes_twice(tmp_path: Path) -> None:
+def test_circular_links_are_followed_once(tmp_path: Path) -> None:
     make(tmp_path, "a/b")
     (tmp_path / "a" / "b" / "up").symlink_to(tmp_path)
     (tmp_path / "a" / "self").symlink_to("self")
@@ -41,7 +41,7 @@ def test_links_in_a_circle_end_and_no_folder_comes_twice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["absent", "file"])
-def test_what_is_no_folder_has_none(name: str, tmp_path: Path) -> None:
+def test_a_file_or_a_missing_folder_has_no_folders(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert list(folders_below(tmp_path / name)) == []
 
@@ -52,11 +52,11 @@ def test_a_folder_that_cannot_be_read_is_a_warning(
     make(tmp_path, "a/below", "b")
     scandir = os.scandir
 
-    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+    def scandir_without_permission(path: str) -> Iterator[os.DirEntry[str]]:
         if Path(path).name == "a":
             raise PermissionError(13, "Permission denied", path)
         return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "scandir", scandir_without_permission)
     with pytest.warns(InputWarning, match="Permission denied"):
         assert names_below(tmp_path) == [".", "b"]

@@ -1,4 +1,4 @@
-"""A saved model: complete or refused, and never lost to a save that was stopped."""
+"""Saved models: incomplete ones are rejected, and an interrupted save loses no model."""
 
 import os
 import subprocess
@@ -16,12 +16,12 @@ from torch import Tensor
 from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
 from canet.methods.base import Findings
 from canet.store.checksums import CONTENT
-from canet.store.model_folder import MODEL, ModelFolder, read_model, write_model
+from canet.store.model_folder import CARD, MODEL, ModelFolder, read_model, write_model
 from canet.util.locks import LOCK
 from tests.models import FILE, saying, tensors, write
 
 
-def assert_holds(folder: Path, start: int) -> None:
+def assert_contains(folder: Path, start: int) -> None:
     file, found = read_model(folder)
     assert file == saying(start)
     assert found.keys() == tensors(start).keys()
@@ -40,7 +40,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def visible(folder: Path) -> list[str]:
-    """Names of the files that a person sees."""
+    """Names of the files without the lock."""
     return sorted(path.name for path in folder.iterdir() if path.name != LOCK)
 
 
@@ -51,35 +51,35 @@ def visible(folder: Path) -> list[str]:
         {"classes": [0, 1, 5], "environments_seen": ["a", "b"], "encoding": {"columns": []}},
     ],
 )
-def test_a_model_comes_back_as_it_was(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_model_is_read_back_without_changes(changes: dict[str, Any], tmp_path: Path) -> None:
     file = replace(FILE, **changes)
-    write_model(tmp_path / "model", file, tensors(1))
+    write_model(tmp_path / "model", file, tensors(1), "card")
     found, _ = read_model(tmp_path / "model")
     assert repr(found) == repr(file)  # False and 0 are equal
 
 
 def test_tensors_that_require_gradients_or_are_views_are_saved(tmp_path: Path) -> None:
     weight = torch.nn.Parameter(torch.arange(12.0).view(3, 4))
-    write_model(tmp_path / "m", FILE, {"weights": {"all": weight, "column": weight[:, 1]}})
+    write_model(tmp_path / "m", FILE, {"weights": {"all": weight, "column": weight[:, 1]}}, "card")
     _, found = read_model(tmp_path / "m")
     assert found["weights"]["all"].equal(weight)
     assert found["weights"]["column"].tolist() == [1, 5, 9]
 
 
-def test_a_model_saved_over_another_takes_its_place(saved: Path) -> None:
+def test_saving_a_model_replaces_the_old_model(saved: Path) -> None:
     write(saved, 2)
-    assert_holds(saved, 2)
-    assert [name.split("-")[0] for name in visible(saved)] == [MODEL, "reference", "weights"]
+    assert_contains(saved, 2)
+    assert [name.split("-")[0] for name in visible(saved)] == [CARD, MODEL, "reference", "weights"]
 
 
-def test_a_model_saved_over_itself_stays(saved: Path) -> None:
+def test_saving_the_same_model_again_changes_no_file(saved: Path) -> None:
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
     write(saved, 1)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_save_stopped_before_its_end_leaves_the_old_model(
+def test_an_interrupted_save_keeps_the_old_model(
     saved: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     def stop(*_: Any) -> None:
@@ -89,13 +89,13 @@ def test_a_save_stopped_before_its_end_leaves_the_old_model(
         patch.setattr(ModelFolder, "write_record", stop)
         with pytest.raises((CanetError, KeyboardInterrupt)):
             write(saved, 2)
-    assert_holds(saved, 1)
+    assert_contains(saved, 1)
     write(saved, 3)
-    assert_holds(saved, 3)
-    assert len(visible(saved)) == 3
+    assert_contains(saved, 3)
+    assert len(visible(saved)) == 4
 
 
-def test_a_save_stopped_between_two_files_leaves_the_old_model(
+def test_a_save_interrupted_between_two_files_keeps_the_old_model(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bytes] = []
@@ -112,10 +112,10 @@ def test_a_save_stopped_between_two_files_leaves_the_old_model(
         with pytest.raises(CanetError, match="Input/output error"):
             write(saved, 2)
     assert written
-    assert_holds(saved, 1)
+    assert_contains(saved, 1)
 
 
-def test_a_first_save_that_was_stopped_leaves_no_model_and_can_be_done_again(
+def test_an_interrupted_first_save_leaves_no_model_and_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_first_save_that_was_stopped_leaves_no_model_and_can_be_done_again(
     with pytest.raises(MissingFileError):
         read_model(tmp_path / "m")
     write(tmp_path / "m", 1)
-    assert_holds(tmp_path / "m", 1)
+    assert_contains(tmp_path / "m", 1)
 
 
 def test_a_save_waits_for_another_one_into_the_same_folder(
@@ -137,21 +137,21 @@ def test_a_save_waits_for_another_one_into_the_same_folder(
     write_record = ModelFolder.write_record
     other = Thread(target=write, args=(saved, 3))
 
-    def meanwhile_another_saves(self: ModelFolder, files: Any, content: Any) -> None:
+    def write_during_another_save(self: ModelFolder, files: Any, content: Any) -> None:
         if content["num_features"] == 2:
             other.start()
-            other.join(timeout=0.3)  # enough to save, were there nothing to wait for
+            other.join(timeout=0.3)  # enough time to save without a lock
         write_record(self, files, content)
 
-    monkeypatch.setattr(ModelFolder, "write_record", meanwhile_another_saves)
+    monkeypatch.setattr(ModelFolder, "write_record", write_during_another_save)
     write(saved, 2)
-    assert_holds(saved, 2)
+    assert_contains(saved, 2)
     other.join()
-    assert_holds(saved, 3)
-    assert len(visible(saved)) == 3
+    assert_contains(saved, 3)
+    assert len(visible(saved)) == 4
 
 
-def test_a_model_saved_while_the_old_one_is_read_is_read_in_its_place(
+def test_a_model_saved_while_the_old_one_is_read_is_read_instead(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_tensors = ModelFolder.read_tensors
@@ -163,7 +163,7 @@ def test_a_model_saved_while_the_old_one_is_read_is_read_in_its_place(
         return read_tensors(self, name)
 
     monkeypatch.setattr(ModelFolder, "read_tensors", after_another_save)
-    assert_holds(saved, 3)
+    assert_contains(saved, 3)
 
 
 SAVE = """
@@ -178,7 +178,7 @@ for _ in range(60):
 
 
 @pytest.mark.slow
-def test_two_processes_that_save_into_one_folder_leave_one_whole_model_at_any_moment(
+def test_two_processes_that_save_to_one_folder_always_leave_one_complete_model(
     saved: Path, record_property: Any
 ) -> None:
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -200,11 +200,11 @@ def test_two_processes_that_save_into_one_folder_leave_one_whole_model_at_any_mo
             reads += 1
     record_property("reads", reads)
     assert [saver.returncode for saver in savers] == [0, 0]
-    assert_holds(saved, read_model(saved)[0].num_features)
-    assert len(visible(saved)) == 3
+    assert_contains(saved, read_model(saved)[0].num_features)
+    assert len(visible(saved)) == 4
 
 
-def test_a_folder_with_other_files_is_rejected_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_rejected_and_not_changed(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     (tmp_path / "model-of-mine.safetensors").write_text("weights")
     before = sorted(tmp_path.iterdir())
@@ -213,24 +213,24 @@ def test_a_folder_with_other_files_is_rejected_and_left_alone(tmp_path: Path) ->
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_files_of_others_beside_a_model_stay(saved: Path) -> None:
+def test_other_files_in_a_model_folder_are_kept(saved: Path) -> None:
     others = [saved / "notes.md", saved / "adapter.safetensors", saved / "other-model.safetensors"]
     for path in others:
         path.write_text("not ours")
     write(saved, 2)
-    assert_holds(saved, 2)
+    assert_contains(saved, 2)
     assert all(path.read_text() == "not ours" for path in others)
 
 
-def test_where_there_is_no_model_a_file_is_missing(tmp_path: Path) -> None:
+def test_a_missing_model_is_a_missing_file_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
-    for place in ("file", "file/below"):
+    for folder in ("file", "file/below"):
         with pytest.raises(CanetError, match="file"):
-            write(tmp_path / place, 1)
+            write(tmp_path / folder, 1)
     assert (tmp_path / "file").read_text() == "text"
-    for place in ("", "nowhere", "file", "file/below"):
+    for folder in ("", "nowhere", "file", "file/below"):
         with pytest.raises(MissingFileError, match="no model"):
-            read_model(tmp_path / place)
+            read_model(tmp_path / folder)
 
 
 def test_a_missing_file_a_changed_one_and_an_unknown_entry_are_different_errors(
@@ -245,7 +245,7 @@ def test_a_missing_file_a_changed_one_and_an_unknown_entry_are_different_errors(
     with pytest.raises(ChecksumError, match="weights"):
         read_model(saved)
     weights.write_bytes(raw)
-    place = ModelFolder(saved)
-    place.write_record(place.files, place.read_record()[CONTENT] | {"later": 1})
+    folder = ModelFolder(saved)
+    folder.write_record(folder.files, folder.read_record()[CONTENT] | {"later": 1})
     with pytest.raises(VersionError, match="later"):
         read_model(saved)

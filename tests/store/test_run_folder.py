@@ -37,10 +37,10 @@ FILES = {CONFIG, METRICS, RESULT, WEIGHTS}
 
 
 def finished_run(path: Path, config: RunConfig = CONFIGURATION) -> RunFolder:
-    place = RunFolder(path)
-    place.begin(config, DATA)
-    place.finish(nn.Linear(3, 2).state_dict(), CURVES, OUTCOME)
-    return place
+    folder = RunFolder(path)
+    folder.begin(config, DATA)
+    folder.finish(nn.Linear(3, 2).state_dict(), CURVES, OUTCOME)
+    return folder
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
@@ -48,46 +48,46 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_finished_run_has_every_file_with_its_checksum_and_no_checkpoint(tmp_path: Path) -> None:
-    place = RunFolder(tmp_path / "run")
-    place.begin(CONFIGURATION, DATA)
-    place.save_checkpoint({"epoch": torch.tensor(1)})
-    assert not place.finished
-    finished_run(place.path)
-    assert place.finished
-    assert {path.name for path in place.path.iterdir()} == {*FILES, MARKER, LOCK}
-    assert place.files == {name: sha256(place.path / name) for name in FILES}
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(CONFIGURATION, DATA)
+    folder.save_checkpoint({"epoch": torch.tensor(1)})
+    assert not folder.finished
+    finished_run(folder.path)
+    assert folder.finished
+    assert {path.name for path in folder.path.iterdir()} == {*FILES, MARKER, LOCK}
+    assert folder.files == {name: sha256(folder.path / name) for name in FILES}
 
 
-def test_files_have_the_rights_that_files_usually_get(tmp_path: Path) -> None:
+def test_files_have_the_default_permissions(tmp_path: Path) -> None:
     umask = os.umask(0o022)
     try:
-        place = finished_run(tmp_path / "run")
-        place.save_checkpoint({"epoch": torch.tensor(1)})
+        folder = finished_run(tmp_path / "run")
+        folder.save_checkpoint({"epoch": torch.tensor(1)})
     finally:
         os.umask(umask)
-    shown = [path for path in place.path.iterdir() if path.name != LOCK]
+    shown = [path for path in folder.path.iterdir() if path.name != LOCK]
     assert {path.stat().st_mode & 0o777 for path in shown} == {0o644}
 
 
-def test_everything_written_comes_back_exactly(tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
-    assert repr(place.read_config()) == repr(CONFIGURATION)  # 8 and 8.0 are equal
-    assert place.read_data() == DATA
-    assert place.read_metrics() == CURVES
-    assert place.read_result() == OUTCOME
+def test_written_content_is_read_back_exactly(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path)
+    assert repr(folder.read_config()) == repr(CONFIGURATION)  # 8 and 8.0 are equal
+    assert folder.read_data() == DATA
+    assert folder.read_metrics() == CURVES
+    assert folder.read_result() == OUTCOME
     first, second = nn.Linear(3, 2), nn.Linear(3, 2)
-    place.load_weights(first)
-    place.load_weights(second)
+    folder.load_weights(first)
+    folder.load_weights(second)
     assert first.weight.equal(second.weight)
 
 
 @pytest.mark.parametrize("crashing", [WEIGHTS, METRICS, RESULT, MARKER])
-def test_a_crash_between_two_writes_leaves_a_run_that_is_not_finished(
+def test_a_crash_between_two_writes_leaves_an_unfinished_run(
     crashing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = RunFolder(tmp_path)
-    place.begin(CONFIGURATION)
-    place.save_checkpoint({"epoch": torch.tensor(1)})
+    folder = RunFolder(tmp_path)
+    folder.begin(CONFIGURATION)
+    folder.save_checkpoint({"epoch": torch.tensor(1)})
     replaced = Path.replace
 
     def crash(self: Path, target: Path) -> Path:
@@ -97,38 +97,38 @@ def test_a_crash_between_two_writes_leaves_a_run_that_is_not_finished(
 
     monkeypatch.setattr(Path, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
-        place.finish(nn.Linear(3, 2).state_dict(), CURVES, OUTCOME)
-    assert not place.finished
-    assert len(place.checkpoints) == 1
-    with pytest.raises(CanetError, match="no finished run"):
+        folder.finish(nn.Linear(3, 2).state_dict(), CURVES, OUTCOME)
+    assert not folder.finished
+    assert len(folder.checkpoints) == 1
+    with pytest.raises(CanetError, match=str(tmp_path)):
         find_runs(tmp_path)
 
 
-def test_a_run_is_finished_once(tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
+def test_a_finished_run_is_not_overwritten(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path)
     before = content_of(tmp_path)
-    place.finish(nn.Linear(3, 2).state_dict(), CURVES, replace(OUTCOME, epochs=9))
+    folder.finish(nn.Linear(3, 2).state_dict(), CURVES, replace(OUTCOME, epochs=9))
     assert content_of(tmp_path) == before
 
 
-def test_what_is_added_to_a_finished_run_is_in_its_record(tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
-    place.add_json("extra.json", {"a": 1})
-    place.add_tensors("extra.safetensors", {"a": torch.ones(2)})
-    assert place.read_json("extra.json") == {"a": 1}
-    assert place.read_tensors("extra.safetensors")["a"].tolist() == [1, 1]
-    assert place.files.keys() == FILES | {"extra.json", "extra.safetensors"}
+def test_files_added_to_a_finished_run_are_in_its_record(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path)
+    folder.add_json("extra.json", {"a": 1})
+    folder.add_tensors("extra.safetensors", {"a": torch.ones(2)})
+    assert folder.read_json("extra.json") == {"a": 1}
+    assert folder.read_tensors("extra.safetensors")["a"].tolist() == [1, 1]
+    assert folder.files.keys() == FILES | {"extra.json", "extra.safetensors"}
     (tmp_path / "extra.json").write_text('{"a": 2}')
     with pytest.raises(ChecksumError):
-        place.read_json("extra.json")
+        folder.read_json("extra.json")
 
 
 def test_the_last_two_checkpoints_are_kept_newest_first(tmp_path: Path) -> None:
-    place = RunFolder(tmp_path)
-    place.begin(CONFIGURATION)
+    folder = RunFolder(tmp_path)
+    folder.begin(CONFIGURATION)
     for epoch in (7, 9, 100):
-        place.save_checkpoint({"epoch": torch.tensor(epoch)})
-    assert [int(read_checkpoint(path)["epoch"]) for path in place.checkpoints] == [100, 9]
+        folder.save_checkpoint({"epoch": torch.tensor(epoch)})
+    assert [int(read_checkpoint(path)["epoch"]) for path in folder.checkpoints] == [100, 9]
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
     with pytest.raises(MissingFileError, match="checkpoint-3"):
         read_checkpoint(tmp_path / "checkpoint-3-0123456789abcdef.safetensors")
@@ -146,42 +146,42 @@ def test_a_checkpoint_of_a_run_with_another_seed_is_rejected(tmp_path: Path) -> 
         read_checkpoint(moved)
 
 
-def test_checkpoints_that_a_kill_left_in_a_finished_run_go_at_the_next_start(
+def test_checkpoints_left_in_a_finished_run_are_removed_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    place = finished_run(tmp_path)
-    place.save_checkpoint({"epoch": torch.tensor(1)})
-    place.begin(CONFIGURATION, DATA)
-    assert place.checkpoints == []
+    folder = finished_run(tmp_path)
+    folder.save_checkpoint({"epoch": torch.tensor(1)})
+    folder.begin(CONFIGURATION, DATA)
+    assert folder.checkpoints == []
 
 
 # The data of a run
 
 
-def test_other_data_is_rejected_by_name_and_the_same_is_not(tmp_path: Path) -> None:
-    place = finished_run(tmp_path)
-    place.begin(CONFIGURATION, DATA)
-    place.check_data(DATA)
+def test_other_data_is_rejected_and_the_different_part_is_named(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path)
+    folder.begin(CONFIGURATION, DATA)
+    folder.check_data(DATA)
     far = {"features": "other", "feature_sums": (1.1, -2.0, 10.0)}
     for changes in ({"graph": "other"}, {"labels": "other"}, {"splits": "other"}, far):
         other = replace(DATA, **changes)
-        for attempt in (place.check_data, lambda data: place.begin(CONFIGURATION, data)):
+        for attempt in (folder.check_data, lambda data: folder.begin(CONFIGURATION, data)):
             with pytest.raises(CanetError, match=next(iter(changes))):
                 attempt(other)
 
 
-def test_what_cannot_be_decided_about_data_is_a_warning(
+def test_rounding_missing_digests_and_other_versions_are_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = finished_run(tmp_path / "run")
-    with pytest.warns(InputWarning, match="last bits"):
-        place.check_data(replace(DATA, features="other", feature_sums=(1.0 + 1e-4, -2.0, 10.0)))
+    folder = finished_run(tmp_path / "run")
+    with pytest.warns(InputWarning, match="rounding"):
+        folder.check_data(replace(DATA, features="other", feature_sums=(1.0 + 1e-4, -2.0, 10.0)))
     RunFolder(tmp_path / "old").begin(CONFIGURATION)
     with pytest.warns(InputWarning, match="no digest"):
         RunFolder(tmp_path / "old").begin(CONFIGURATION, DATA)
     monkeypatch.setattr(run_folder, "__version__", "99.1")
     with pytest.warns(InputWarning, match=r"99\.1"):
-        place.check_data(DATA)
+        folder.check_data(DATA)
 
 
 # Beginning a run
@@ -198,20 +198,20 @@ def test_what_cannot_be_decided_about_data_is_a_warning(
     ],
     ids=lambda other: next(iter(other)),
 )
-def test_the_folder_of_another_run_is_rejected_and_left_alone(
+def test_the_folder_of_another_run_is_rejected_and_not_changed(
     other: dict[str, Any], tmp_path: Path
 ) -> None:
-    place = finished_run(tmp_path)
+    folder = finished_run(tmp_path)
     before = content_of(tmp_path)
     with pytest.raises(CanetError, match="other settings"):
-        place.begin(replace(CONFIGURATION, **other))
+        folder.begin(replace(CONFIGURATION, **other))
     assert content_of(tmp_path) == before
 
 
 def test_of_two_runs_that_claim_a_folder_at_once_one_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second claims it at the last moment before the first would."""
+    """The second run claims the folder immediately before the first."""
     other = replace(CONFIGURATION, seed=2)
     lock = run_folder.exclusive_lock
 
@@ -228,7 +228,7 @@ def test_of_two_runs_that_claim_a_folder_at_once_one_is_rejected(
     assert RunFolder(tmp_path).read_config() == other
 
 
-def test_a_folder_that_is_called_after_another_run_is_rejected(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_another_run_is_rejected(tmp_path: Path) -> None:
     first, second = CONFIGURATION, replace(CONFIGURATION, method="canet")
     for config in (first, second):
         finished_run(tmp_path / config.name / "seed-1", config).read_config()
@@ -244,14 +244,14 @@ def test_a_folder_that_is_called_after_another_run_is_rejected(tmp_path: Path) -
     assert RunFolder(tmp_path / first.name / "my run").read_config() == second
 
 
-def test_the_folder_of_the_same_run_is_used_again(tmp_path: Path) -> None:
+def test_the_folder_of_the_same_run_is_reused(tmp_path: Path) -> None:
     RunFolder(tmp_path).begin(CONFIGURATION)
     RunFolder(tmp_path).begin(CONFIGURATION)
     content = json.loads((tmp_path / CONFIG).read_text())
     assert content == {"config": asdict(CONFIGURATION), "data": None, "canet": __version__}
 
 
-def test_a_folder_that_cannot_be_made_is_rejected(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CanetError, match="file'"):
         RunFolder(tmp_path / "file").begin(CONFIGURATION)
@@ -275,16 +275,16 @@ def test_an_unfinished_run_whose_config_cannot_be_read_is_an_error(
 def test_missing_weights_and_those_of_another_model_are_errors(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=WEIGHTS):
         RunFolder(tmp_path).load_weights(nn.Linear(3, 2))
-    place = finished_run(tmp_path)
+    folder = finished_run(tmp_path)
     for model in (nn.Linear(4, 2), nn.Bilinear(3, 3, 2)):
-        with pytest.raises(CanetError, match="does not fit"):
-            place.load_weights(model)
+        with pytest.raises(CanetError, match=WEIGHTS):
+            folder.load_weights(model)
 
 
 # Many runs
 
 
-def test_find_runs_gives_the_finished_ones_at_or_below_a_folder(tmp_path: Path) -> None:
+def test_find_runs_returns_all_finished_runs_below_a_folder(tmp_path: Path) -> None:
     names = ["b/seed-1", "b/seed-0", "a", "done"]
     for name in names:
         finished_run(tmp_path / name)
@@ -310,7 +310,7 @@ def test_runs_share_a_folder_name_if_and_only_if_they_differ_only_in_the_seed() 
     assert len({name, *(other.name for other in others)}) == 5
 
 
-def test_groups_are_sorted_by_seed_and_the_first_copy_counts() -> None:
+def test_groups_are_sorted_by_seed_and_copies_count_once() -> None:
     other = replace(CONFIGURATION, data_seed=1)
     runs = [(replace(CONFIGURATION, seed=3), "a"), (other, "b"), (CONFIGURATION, "c")]
     assert group_by_configuration([*runs, (CONFIGURATION, "copy")]) == [{1: "c", 3: "a"}, {1: "b"}]

@@ -21,7 +21,7 @@ CONFIGURATION = make_config(data_seed=4, epochs=9)
 
 
 def scored(seed: int = 0, **scores: float) -> ScoredRun:
-    """A run with other scores for each seed."""
+    """A run whose scores depend on the seed."""
     splits = {"train": 90.0, "valid": 80.0, "test_id": 70.0, "ood/near": 60.0, "ood/far": 40.0}
     result = make_result(
         {name: score + seed**2 for name, score in (splits | scores).items()},
@@ -35,7 +35,7 @@ def scored(seed: int = 0, **scores: float) -> ScoredRun:
     return ScoredRun(replace(CONFIGURATION, seed=seed), result)
 
 
-def test_summary_says_what_was_run() -> None:
+def test_summary_contains_the_configuration() -> None:
     summary = summarise([scored(0), scored(1)], "roc_auc")
     assert (summary["task"], summary["method"], summary["backbone"]) == ("synthetic", "erm", "gcn")
     assert (summary["protocol"], summary["data_seed"], summary["features"]) == (
@@ -52,7 +52,7 @@ def test_summary_says_what_was_run() -> None:
     assert json.loads(json.dumps(summary)) == summary
 
 
-def test_spread_is_the_mean_and_the_deviation_of_a_sample() -> None:
+def test_spread_is_the_mean_and_the_sample_standard_deviation() -> None:
     spread = summarise([scored(0), scored(1), scored(2)], "accuracy")["scores"]["test_id"]
     assert spread["values"] == [70.0, 71.0, 74.0]
     assert spread["mean"] == pytest.approx(215 / 3)
@@ -60,14 +60,14 @@ def test_spread_is_the_mean_and_the_deviation_of_a_sample() -> None:
     assert spread["std"] == pytest.approx(math.sqrt(sum(squares) / 2))
 
 
-def test_shifted_sets_are_listed_one_by_one_in_their_order_and_as_a_mean_per_run() -> None:
+def test_shifted_sets_are_listed_in_order_with_their_mean_per_run() -> None:
     scores = summarise([scored(0), scored(2)], "accuracy")["scores"]
     assert list(scores["test_ood"]) == ["near", "far"]
     assert scores["test_ood"]["far"]["values"] == [40.0, 44.0]
     assert scores["test_ood_mean"]["values"] == [50.0, 54.0]
 
 
-def test_sets_that_the_protocol_leaves_out_do_not_count() -> None:
+def test_left_out_sets_are_not_part_of_the_mean() -> None:
     runs = [scored(0, **{"left_out/gap": 1.0}), scored(1, **{"left_out/gap": 1.0})]
     scores = summarise(runs, "accuracy")["scores"]
     assert scores["left_out"]["gap"]["values"] == [1.0, 2.0]
@@ -75,32 +75,32 @@ def test_sets_that_the_protocol_leaves_out_do_not_count() -> None:
     assert "left_out" not in summarise([scored()], "accuracy")["scores"]
 
 
-def test_time_is_the_mean_and_memory_the_largest() -> None:
+def test_time_is_the_mean_and_memory_the_maximum() -> None:
     summary = summarise([scored(0), scored(1), scored(2)], "accuracy")
     assert summary["seconds_per_epoch"] == fmean([0.5, 1.5, 2.5])
     assert summary["peak_memory_mb"] == 102.0
 
 
-def test_deviation_of_a_sample_is_given_even_if_a_score_is_not_a_number() -> None:
+def test_standard_deviation_of_one_value_is_zero_and_with_nan_is_nan() -> None:
     assert standard_deviation([1.0]) == 0
     assert standard_deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
     assert math.isnan(standard_deviation([1.0, math.nan, 2.0]))
 
 
-def test_a_finished_run_has_scores_by_split_over_all_shifted_sets_and_at_the_last_epoch(
+def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(
     tmp_path: Path,
 ) -> None:
-    place = write_run(tmp_path, make_config(), {"ood/a": 0.5, "ood/b": 0.6})
-    run = read_run(place)
+    folder = write_run(tmp_path, make_config(), {"ood/a": 0.5, "ood/b": 0.6})
+    run = read_run(folder)
     assert run.score("ood/a") == 0.5
     assert run.score(OOD_MEAN) == pytest.approx(0.55)
     assert run.score(OOD_LAST) == pytest.approx(0.54)
     assert math.isnan(run.score("other"))
     more = run.with_scores({"other": 1.0})
     assert (more.score("other"), run.has("other")) == (1.0, False)
-    change_result(place, last_scores={}, scores={"ood/a": math.nan})
-    assert not read_run(place).has(OOD_LAST)
-    assert math.isnan(read_run(place).score(OOD_MEAN))
+    change_result(folder, last_scores={}, scores={"ood/a": math.nan})
+    assert not read_run(folder).has(OOD_LAST)
+    assert math.isnan(read_run(folder).score(OOD_MEAN))
 
 
 def test_a_run_without_a_score_under_shift_cannot_be_compared(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Named tensors as bytes, and an optimiser's state as such."""
+"""Conversion of named tensors and of the state of an optimiser."""
 
 import torch
 from safetensors.torch import load
@@ -7,7 +7,7 @@ from torch import nn
 from canet.store.tensors import adam_shapes, optimizer_tensors, pack, restore_optimizer
 
 
-def test_tensors_come_back_bit_by_bit_with_their_types() -> None:
+def test_tensors_are_read_back_without_changes() -> None:
     tensors = {
         "single": torch.tensor([0.1, -0.0, torch.inf, torch.nan]),
         "double": torch.tensor(1 / 3, dtype=torch.double),

@@ -99,8 +99,8 @@ def write_model(
                 digest = digest_of(raw)
                 file = f"{name}-{digest[:12]}.safetensors"
                 files[file] = write_bytes(folder / file, raw)
-            write_bytes(folder / CARD, card.encode())
             ModelFolder(folder).write_record(files, asdict(model))
+            write_bytes(folder / CARD, card.encode())
             for path in folder.iterdir():
                 if TENSORS.fullmatch(path.name) and path.name not in files:
                     path.unlink(missing_ok=True)
@@ -115,7 +115,11 @@ def check_target(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise CanetError(f"'{folder}' is a file: choose a folder for the model")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    others = [name for name in names if not (TENSORS.fullmatch(name) or name.startswith("."))]
+    others = [
+        name
+        for name in names
+        if not (TENSORS.fullmatch(name) or name == CARD or name.startswith("."))
+    ]
     if others and MODEL not in names:
         raise CanetError(
             f"'{folder}' contains other files, such as '{others[0]}': choose an empty folder for "
