@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ class TensorBoardLog:
             ) from error
         self._folder, self._new_writer = folder, SummaryWriter
         self._writers: dict[Path, Any] = {}
+        atexit.register(self.close)
 
     def __call__(self, facts: dict[str, Any]) -> None:
         name = facts["model"].replace(" ", "_").replace("/", "_")
         folder = self._folder / name / f"seed-{facts['seed']}"
         if folder not in self._writers:
-            self._writers[folder] = self._new_writer(folder)
+            self._writers[folder] = self._new_writer(folder, flush_secs=5)
         writer = self._writers[folder]
         for name in ("loss", "valid"):
             writer.add_scalar(name, facts[name], facts["epoch"])
