@@ -32,7 +32,7 @@ def test_columns_that_move_between_groups_are_found_with_and_without_environment
     environment = world if given else NO_ENVIRONMENTS
     found = screen_columns(x.to_sparse_csr() if sparse else x, y, environment, PLAIN)
     assert found is not None
-    assert found.clear.nonzero().squeeze(1).tolist() == [4, 8]
+    assert found.is_shifted.nonzero().squeeze(1).tolist() == [4, 8]
     assert found.given.item() == given
     assert found.num_groups.item() == (3 if given else 6)
     assert 0 < found.chance.item() < 0.14
@@ -46,8 +46,8 @@ def test_a_share_that_chance_reaches_is_not_clear() -> None:
         share = torch.tensor([0.1, 0.2, 0.5])
         return ColumnScreen(share, share, torch.tensor(chance), torch.tensor(6), torch.tensor(True))
 
-    assert screen(0.0).clear.tolist() == [False, True, True]
-    assert screen(0.3).clear.tolist() == [False, False, True]
+    assert screen(0.0).is_shifted.tolist() == [False, True, True]
+    assert screen(0.3).is_shifted.tolist() == [False, False, True]
 
 
 def test_rare_columns_of_few_nodes_do_not_move_by_chance() -> None:
@@ -57,7 +57,7 @@ def test_rare_columns_of_few_nodes_do_not_move_by_chance() -> None:
     found = screen_columns(words.to_sparse_csr(), y, world, PLAIN)
     assert found is not None
     assert (found.share >= 0.14).sum() > 5
-    assert found.clear.sum() <= 3
+    assert found.is_shifted.sum() <= 3
 
 
 def test_groups_are_those_of_the_interventions_that_the_model_was_trained_with() -> None:
@@ -118,7 +118,7 @@ def test_noise_does_not_move_between_groups_that_were_inferred_from_it(columns: 
     found = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)
     assert plain.share[2] > 0.5
     assert found is not None
-    assert not found.clear.any()
+    assert not found.is_shifted.any()
     assert found.share.max() < 0.14
 
 
@@ -143,5 +143,5 @@ def test_categories_of_one_column_of_noise_do_not_move() -> None:
     found = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN, source)
     assert alone is not None
     assert found is not None
-    assert alone.clear[:6].any()
-    assert not found.clear.any()
+    assert alone.is_shifted[:6].any()
+    assert not found.is_shifted.any()

@@ -238,7 +238,7 @@ def test_without_edits_the_risk_is_that_of_erm(
     backbone: str, direction: str, sparse: bool, num_layers: int, far: bool
 ) -> None:
     method, batch = make(backbone, sparse=sparse, direction=direction, num_layers=num_layers)
-    method.far = far
+    method.uses_field = far
     editors = editors_of(method)
     editors.candidates = torch.arange(editors.candidates.shape[0])[:, None].expand(
         -1, NUM_CANDIDATES
@@ -257,7 +257,7 @@ def test_risks_are_those_of_a_model_on_each_edited_graph(
     backbone: str, direction: str, far: bool
 ) -> None:
     method, batch = make(backbone, direction=direction)
-    method.far = far
+    method.uses_field = far
     editors, draw = editors_of(method), editors_of(method).draw()
     view = TaskFields(tiny_task(), method.model.operators, 2, CPU).view()
     nodes, _, component = training_components(view)
@@ -426,4 +426,4 @@ def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
         field=lambda: pytest.fail("nothing to read"),
     )
     method.prepare(view)
-    assert method.far == far
+    assert method.uses_field == far

@@ -59,7 +59,7 @@ def test_every_parameter_gets_a_finite_gradient(name: str, backbone: str) -> Non
 
 @every_method
 @pytest.mark.parametrize("environment", [None, 0, -1], ids=["no labels", "one label", "unlabelled"])
-def test_task_without_two_labelled_environments_is_refused(
+def test_task_without_two_labelled_environments_is_rejected(
     name: str, environment: int | None
 ) -> None:
     task = tiny_task()
@@ -68,5 +68,5 @@ def test_task_without_two_labelled_environments_is_refused(
         del data.environment
     else:
         data.environment[task.train[environment + 1 :]] = environment
-    with pytest.raises(CanetError, match=f"'{name}' needs training nodes labelled with two"):
+    with pytest.raises(CanetError, match=f"'{name}' needs an environment"):
         Trainer(replace(task, data=data), name, "gcn", device="cpu")

@@ -144,7 +144,7 @@ def test_weights_that_are_not_the_optimum_are_never_returned(
 ) -> None:
     monkeypatch.setattr(mean_matching, "MAX_STEPS", 2)
     source = torch.randn(30, 2).double()
-    with pytest.raises(CanetError, match="did not converge in 2 steps"):
+    with pytest.raises(CanetError, match="did not converge"):
         mean_matching_weights(source, source + 1, one_class(source), 0.2, 10.0)
 
 

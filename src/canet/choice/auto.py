@@ -23,6 +23,7 @@ from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import Auto, AutoSettings
+from canet.methods.interventions import InterventionWarning
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder
@@ -322,7 +323,7 @@ class AutoTrainer:
         trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe, part)
         try:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "interventions move", InputWarning)
+                warnings.simplefilter("ignore", InterventionWarning)
                 run = trainer.run(job.seed, job.folder)
         except WriteError:
             raise

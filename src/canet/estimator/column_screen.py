@@ -1,4 +1,4 @@
-"""Which feature columns shift between groups of training nodes, and how much of it is chance."""
+"""Find the feature columns that shift between groups of training nodes more than by chance."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from canet.errors import CanetError
 from canet.methods import InterventionSettings, Settings, TrainingView
 from canet.methods.interventions import (
     LARGE_EFFECT,
-    MIN_OF_A_CLASS,
+    MIN_CLASS_SIZE,
+    GroupSpread,
     Matrix,
-    Moved,
     as_matrix,
     cluster_rows,
     groups_of,
@@ -25,32 +25,32 @@ from canet.methods.interventions import (
 from canet.nn import Features, SparseMatrix
 
 MAX_ENVIRONMENTS = 50
-"""Given environments that are groups of a screen; more have few nodes each."""
-FOLDS = 8
-"""Parts that columns are left out in, to group the nodes by the others."""
-SHUFFLES = 5
+"""Largest number of environments that are used as groups; with more, each has few nodes."""
+NUM_FOLDS = 8
+"""Number of parts of the columns; groups are inferred without the columns of one part."""
+NUM_SHUFFLES = 5
 
 
 @dataclass(frozen=True)
 class ColumnScreen:
-    r"""Which feature columns shift between groups of training nodes of the same class.
+    r"""Shifts of the feature columns between groups of training nodes of the same class.
 
-    Validation and test nodes are not used. A share does not show a cause.
+    Validation and test nodes are not used. A large shift does not imply a causal effect.
     """
 
-    spread: Tensor  # standard deviation $[D]$ of the groups' means, less what sampling gives
-    share: Tensor  # of the variance within a class that lies between groups $[D]$, η²
-    # The largest share of all columns, a scalar, where the nodes of each class are assigned to
-    # groups at random.
+    spread: Tensor  # standard deviation $[D]$ of the group means, corrected for sampling noise
+    share: Tensor  # share $[D]$ of the variance within a class that lies between groups, η²
+    # Largest share of all columns if the nodes of each class are assigned to groups at random, a
+    # scalar.
     chance: Tensor
-    num_groups: Tensor  # how many groups there are, a scalar
-    # Whether groups are environments that were given, a scalar; else they were inferred, and the
-    # share of a column is that between groups inferred from the others.
+    num_groups: Tensor  # number of groups, a scalar
+    # Whether the groups are the given environments, a scalar. If not, groups are inferred, and the
+    # share of a column is computed for groups that are inferred from the other columns.
     given: Tensor
 
     @property
-    def clear(self) -> Tensor:
-        """Mask $[D]$ of the columns whose effect is large, and larger than chance makes it."""
+    def is_shifted(self) -> Tensor:
+        """Mask $[D]$ of the columns whose share is large, and larger than by chance."""
         return (self.share >= LARGE_EFFECT) & (self.share > self.chance)
 
 
@@ -61,16 +61,15 @@ def screen_columns(
     settings: Settings | None,
     source: Sequence[int] | None = None,
 ) -> ColumnScreen | None:
-    """Which columns of features $[r, D]$ shift between groups of nodes with class ids $[r]$.
+    """Find the columns of features $[r, D]$ that shift between groups of nodes with classes $[r]$.
 
-    Groups are those of the interventions in the method's settings; where it has none, the
-    environments $[r]$ where every node has one and there are 2 to 50 of them; else inferred from
-    the features. Columns with the same number in `source` $[D]$ are of one column of a table; by
-    default each is its own.
+    The groups are those of the setting `interventions` of the method. If it is not set, they are
+    the environments $[r]$, if every node has one and there are 2 to 50. Otherwise they are inferred
+    from the features. Feature columns with the same number in `source` $[D]$ come from the same
+    table column; by default each column has its own number.
 
     Returns:
-        None where nodes or columns are too few for groups, or no class has nodes enough in two of
-        them. A model is fitted in any case.
+        None if there are too few nodes or columns, or if no class has enough nodes in two groups.
     """
     features = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
     view = view_of(features, y, environment)
@@ -79,20 +78,20 @@ def screen_columns(
         with warnings.catch_warnings(action="ignore"):
             rows = as_matrix(features)
             group, count = groups_of(chosen, view)
-            moved = spread_of_rows(rows, y, group, count)
+            between = spread_of_rows(rows, y, group, count)
             chance = _largest_by_chance(rows, y, group, count)
             if chosen.interventions == "inferred":
                 origin = np.arange(x.shape[1]) if source is None else np.array(source)
-                moved = _by_other_columns(rows, y, moved, count, origin)
+                between = _without_own_fold(rows, y, between, count, origin)
     except (CanetError, RuntimeError, ValueError):
         return None
     sizes = torch.bincount(y * count + group, minlength=(int(y.max()) + 1) * count)
-    compared = (sizes.view(-1, count) >= MIN_OF_A_CLASS).sum(dim=1) >= 2
-    if not compared.any() or not torch.stack(moved).isfinite().all():
+    is_compared = (sizes.view(-1, count) >= MIN_CLASS_SIZE).sum(dim=1) >= 2
+    if not is_compared.any() or not torch.stack(between).isfinite().all():
         return None
     return ColumnScreen(
-        spread=moved.spread,
-        share=moved.share,
+        spread=between.spread,
+        share=between.share,
         chance=chance,
         num_groups=torch.tensor(count),
         given=torch.tensor(chosen.interventions == "given"),
@@ -100,7 +99,7 @@ def screen_columns(
 
 
 def view_of(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
-    """Nodes that are all training nodes, without a graph."""
+    """Return a training view without edges, in which all nodes are training nodes."""
     nodes = torch.arange(y.numel())
     return TrainingView(
         x=x,
@@ -108,14 +107,14 @@ def view_of(x: Features, y: Tensor, environment: Tensor) -> TrainingView:
         observed=nodes,
         train=nodes,
         y=y,
-        read=lambda some: (x, ()),
+        read=lambda nodes: (x, ()),
         field=lambda: nodes,
         environment=environment if environment.numel() else None,
     )
 
 
 def _group_settings(settings: Settings | None, environment: Tensor) -> InterventionSettings:
-    """How the nodes of a screen are grouped."""
+    """Return the intervention settings that define the groups."""
     if not isinstance(settings, InterventionSettings):
         settings = InterventionSettings()
     if settings.interventions != "none":
@@ -126,15 +125,15 @@ def _group_settings(settings: Settings | None, environment: Tensor) -> Intervent
 
 
 def _largest_by_chance(rows: Matrix, y: Tensor, group: Tensor, count: int) -> Tensor:
-    """The largest share of all columns, a scalar, where groups are assigned at random."""
+    """Return the largest share of all columns if groups are assigned at random, a scalar."""
     random = torch.Generator().manual_seed(0)
-    shuffled = [_shuffled(group, y, random) for _ in range(SHUFFLES)]
+    shuffled = [_shuffled(group, y, random) for _ in range(NUM_SHUFFLES)]
     largest = [spread_of_rows(rows, y, other, count).share.max() for other in shuffled]
     return torch.stack(largest).median()
 
 
 def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
-    """Groups $[n]$, exchanged at random between nodes of the same class $[n]$."""
+    """Permute the groups $[n]$ at random between nodes of the same class $[n]$."""
     order = torch.randperm(y.numel(), generator=random)
     others = order[y[order].argsort(stable=True)]
     result = torch.empty_like(group)
@@ -142,23 +141,23 @@ def _shuffled(group: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
     return result
 
 
-def _by_other_columns(
-    rows: Matrix, y: Tensor, moved: Moved, count: int, source: np.ndarray
-) -> Moved:
-    """How much columns shift between groups that are inferred without them.
+def _without_own_fold(
+    rows: Matrix, y: Tensor, between: GroupSpread, count: int, source: np.ndarray
+) -> GroupSpread:
+    """Compute again how much the shifted columns shift, between groups inferred without them.
 
-    Groups follow the columns they are inferred from: those of large variance shift between them
-    whatever they mean, and with few columns all do. Groups of the other columns do not have this
-    artefact. Columns of the same source $[D]$ are left out together, since the categories of one
-    text column tell each other. Columns that do not clearly shift are left as they are.
+    Columns with a large variance always shift between groups that are inferred from them, and so
+    do all columns if there are few. Groups that are inferred from the other columns do not have
+    this artefact. Columns of the same source $[D]$ are left out together, because the categories of
+    one text column depend on each other. Other columns keep their values.
     """
-    spread, share = moved.spread.clone(), moved.share.clone()
-    large = moved.large.numpy()
-    sources = np.unique(source[large])
-    for part in range(min(FOLDS, sources.size)):
-        out = np.isin(source, sources[part::FOLDS])
-        others = rows[:, ~out]
+    spread, share = between.spread.clone(), between.share.clone()
+    is_shifted = between.is_shifted.numpy()
+    sources = np.unique(source[is_shifted])
+    for part in range(min(NUM_FOLDS, sources.size)):
+        is_left_out = np.isin(source, sources[part::NUM_FOLDS])
+        others = rows[:, ~is_left_out]
         found = spread_of_rows(rows, y, cluster_rows(others, others, count), count)
-        chosen = torch.from_numpy(out & large)
+        chosen = torch.from_numpy(is_left_out & is_shifted)
         spread[chosen], share[chosen] = found.spread[chosen], found.share[chosen]
-    return Moved(spread, share)
+    return GroupSpread(spread, share)

@@ -1,4 +1,4 @@
-"""Methods: one file each, with the loss that it minimises."""
+"""Training methods: one file each."""
 
 from pkgutil import resolve_name
 
@@ -31,7 +31,7 @@ add_plugins("canet.methods", METHODS, Method)
 
 
 def get_method(method: str | type[Method]) -> type[Method]:
-    """Return the class of a method by its name; a class is returned as it is."""
+    """Return the class of a method, given its name. A class is returned unchanged."""
     if isinstance(method, type) and issubclass(method, Method):
         return method
     check_name("method", method, METHODS)
@@ -39,12 +39,12 @@ def get_method(method: str | type[Method]) -> type[Method]:
 
 
 def all_methods() -> dict[str, type[Method] | type[Auto]]:
-    """Return all methods by name, with `auto`, which `canet.choice.AutoTrainer` trains."""
+    """Return all methods by name, including `auto`, which `canet.choice.AutoTrainer` trains."""
     return {Auto.name: Auto, **METHODS}
 
 
 def describe_method(method: str | type[Method]) -> type[Method] | type[Auto]:
-    """Return the class that names a method, or `auto`, and its settings."""
+    """Return the class with name, label and settings of a method or of `auto`."""
     if method == Auto.name:
         return Auto
     if isinstance(method, str):

@@ -1,4 +1,4 @@
-"""A penalty on top of the risk whose weight rises after some updates."""
+"""A penalty whose weight increases after a number of updates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 class AnnealedPenalty(nn.Module):
     r"""$R + \lambda P$, with $\lambda = 1$ for the first updates.
 
-    Adam goes on with its moments when λ jumps. The sum is not divided by a large λ, as Arjovsky et
-    al. do with weight decay inside it: Adam has its own weight decay, which would grow λ-fold
-    beside the sum, and needs no help with the scale of gradients.
+    Adam's moments are kept when λ changes. Arjovsky et al. divide the sum by a large λ. This is not
+    done here: Adam adds weight decay outside the loss, so the division would make it λ times
+    stronger, and Adam is invariant to the scale of the gradients.
 
     Args:
         weight: λ after the first updates.
-        steps: How many updates have λ = 1.
+        steps: Number of updates with λ = 1.
 
     Shapes:
         - risk R and penalty P, scalars → scalar

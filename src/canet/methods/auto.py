@@ -1,4 +1,4 @@
-"""What `auto` is called and set by; `canet.choice` is how it chooses."""
+"""Name and settings of `auto`. `canet.choice` implements the choice."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from canet.settings import setting
 from canet.util.colour import Colour
 
 PRESET_NAMES = {"fast": "fast-1", "robust": "robust-1", "best": "best-1"}
-"""Name → the newest list of models under it. A list never changes: another one gets a number."""
+"""Preset → its newest version. A published version never changes; new models get a new number."""
 
 
 @dataclass(frozen=True)
 class AutoSettings(Settings):
-    """The preset, and settings of all models; those in a model's name go before."""
+    """Settings of `auto`. A model of the preset may override those of all methods."""
 
     preset: str = setting(
         "robust",
-        "how many models are tried: few, a dozen or all; with a number, that list of them",
+        "models to compare: fast (a few), robust (about ten) or best (all); a number selects a "
+        "fixed version",
         choices=(*PRESET_NAMES, *PRESET_NAMES.values()),
     )
-    dropout: float = setting(0.5, "share of units dropped when training", minimum=0, below=1)
-    epochs: int = setting(200, "passes over the training nodes, of each training", minimum=1)
+    dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
+    epochs: int = setting(200, "number of training epochs of each model", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -30,12 +31,12 @@ class AutoSettings(Settings):
 
 
 class Auto:
-    """`auto` where methods are listed."""
+    """Entry of `auto` in lists of methods."""
 
     name = "auto"
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
-    summary = "the average of the models that do best on parts of the training data held out"
+    summary = "averages the models that score best on held-out parts of the training data"
     paper = "No paper: measured in docs/results/choice.md"
     needs_environments = False
     capturable = False

@@ -1,4 +1,4 @@
-"""What a method is: a model, what is minimised, and which parameters learn how fast."""
+"""Base class of the methods: a model, a training objective and parameter groups."""
 
 from __future__ import annotations
 
@@ -19,40 +19,39 @@ from canet.util.colour import Colour
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
 Preparation = Literal["raw", "rows", "centred", "standardised", "quantile"]
 MAX_WIDTH = 2**14
-"""Of a layer: its square matrix takes a gigabyte."""
+"""Largest width of a layer; its weight matrix then takes one gigabyte."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of every method; a method's own come in a subclass."""
+    """Settings of all methods; subclasses add those of one method."""
 
     features: Preparation = setting(
         "raw",
-        "features as they are, rows divided by their sum, or columns centred, standardised or "
-        "replaced by normal quantiles within each graph",
+        "preparation of the features: raw (unchanged), rows (each row divided by its sum), or per "
+        "graph: centred, standardised or quantile (columns mapped to normal quantiles)",
         choices=get_args(Preparation),
     )
     hidden: int = setting(
         64, "width of the hidden layers", minimum=1, maximum=MAX_WIDTH, search=(32, 64, 128)
     )
-    num_layers: int = setting(
-        2, "layers of propagation", minimum=1, maximum=100, search=(2, 3, 4, 5)
-    )
+    num_layers: int = setting(2, "number of layers", minimum=1, maximum=100, search=(2, 3, 4, 5))
     dropout: float = setting(
-        0.2, "share of units dropped when training", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
+        0.2, "dropout probability", minimum=0, below=1, search=(0.0, 0.1, 0.2, 0.5)
     )
     direction: Direction = setting(
-        "along", "propagate along the edges or against them", choices=("along", "against")
+        "along",
+        "propagate along the edges (from source to target) or against them",
+        choices=("along", "against"),
     )
     norm: Norm = setting(
         "none",
-        "normalise each node's hidden state after every layer: none, or layer for LayerNorm",
+        "normalisation after every layer: none, or layer (LayerNorm)",
         choices=("none", "layer"),
     )
     residual: bool = setting(
         False,
-        "plain gcn and gat with a residual link in each layer, as CaNet's layers have; CaNet and "
-        "the other backbones always have it",
+        "add residual connections to gcn and gat; CaNet and the other backbones always have them",
     )
     learning_rate: float = setting(
         0.01, "Adam's learning rate", above=0, search=(0.001, 0.005, 0.01, 0.02)
@@ -62,19 +61,19 @@ class Settings:
     )
     ema: float = setting(
         0.0,
-        "share that the average of the weights keeps in each epoch; validation, selection and "
-        "predictions use the average. 0: no average",
+        "decay per epoch of an exponential moving average of the weights, which is used for "
+        "validation, selection and prediction; 0: no average",
         minimum=0,
         below=1,
     )
     loss: LossName = setting(
         "cross_entropy",
-        "supervised loss; the binary one acts on each one-hot column",
+        "supervised loss; binary_cross_entropy treats each class as a binary problem",
         choices=("cross_entropy", "binary_cross_entropy"),
     )
-    epochs: int = setting(500, "passes over the training nodes", minimum=1)
+    epochs: int = setting(500, "number of training epochs", minimum=1)
     patience: int = setting(
-        0, "stop after so many epochs without a better validation score; 0: never", minimum=0
+        0, "stop after this many epochs without a better validation score; 0: never", minimum=0
     )
 
     def __post_init__(self) -> None:
@@ -83,12 +82,12 @@ class Settings:
 
 @dataclass(frozen=True)
 class Findings:
-    """The columns of the features that interventions move.
+    """Feature columns that shift between groups of training nodes.
 
     Args:
-        num_columns: Of all features.
-        shifted_columns: The most moved first.
-        share: By moved column, how much of its variance is between the groups.
+        num_columns: Number of all columns.
+        shifted_columns: Indices of the shifted columns, sorted by decreasing shift.
+        share: Share of the variance of each shifted column that lies between groups.
     """
 
     num_columns: int
@@ -98,15 +97,16 @@ class Findings:
 
 @dataclass(frozen=True)
 class Batch:
-    """The training nodes, or another split, as a model and a loss see them; unlike PyG's `Batch`
-    it holds nodes of one graph, not several graphs.
+    """Input of a model and a loss: n training nodes, or another split.
+
+    Unlike PyG's `Batch`, it contains nodes of one graph, not several graphs.
 
     Args:
         x: Prepared features $[n_{src}, D]$ of the nodes that the first block reads.
-        blocks: One block per layer; the n nodes of the split are its first rows.
+        blocks: One block per layer; the n nodes of the split come first.
         y: Labels $[n]$.
-        environment: Environment ids $[n]$, counted from 0, for training nodes of a task that has
-            labels for them.
+        environment: Environment numbers $[n]$, starting at 0, of training nodes; None if the task
+            has no environments.
     """
 
     x: Features
@@ -117,24 +117,22 @@ class Batch:
 
 @dataclass(frozen=True)
 class TrainingView:
-    """What a method may see of a task besides the batch of labelled training nodes.
+    """The part of a task that a method may use in training, in addition to the training batch.
 
-    Tensors are on the CPU; what `read` gives is on the device of training.
+    All tensors are on the CPU, except the result of `read`, which is on the training device.
 
     Args:
-        x: Features $[N, D]$ of all nodes, prepared as the setting `features` says; only those of
-            observed nodes may be read directly.
-        edge_index: Edges $[2, E]$ of training time.
+        x: Features $[N, D]$ of all nodes, prepared according to the setting `features`. Only those
+            of observed nodes may be used directly.
+        edge_index: Edges $[2, E]$ that exist at training time.
         observed: Ids of the nodes of the training graph, labelled or not.
         train: Ids $[n]$ of the training nodes, in the order of the batch.
         y: Labels $[n]$ of the training nodes.
-        read: Node ids $[m]$ → their features and blocks, as in a :class:`Batch`.
-        field: Gives the ids $[n_{src}]$ of the nodes that the training batch reads, in the order
-            of its features.
-        graph: Number $[N]$ of each node's graph where the task gives it; None: graphs are the
-            connected components.
-        environment: Environment ids $[N]$ where the task has labels for them, -1: none; only those
-            of observed nodes may be read.
+        read: Function from node ids $[m]$ to their features and blocks, as in a :class:`Batch`.
+        field: Function that returns the ids $[n_{src}]$ of the nodes in `Batch.x`, in that order.
+        graph: Graph number $[N]$ of each node; None if the graphs are the connected components.
+        environment: Environment number $[N]$ of each node, -1 if unknown; None without
+            environments. Only those of observed nodes may be used.
     """
 
     x: Features
@@ -149,19 +147,18 @@ class TrainingView:
 
 
 class Method(nn.Module):
-    """Base of the methods: a subclass says what is minimised, in `loss`, and what it is called.
+    """Base class of the methods. A subclass defines its name and its `loss`.
 
-    What a step does beyond that (another batch, an inner loop) a subclass says in `prepare` and
-    `update`. Everything that a run depends on is a parameter or a buffer, so that it is saved, or
-    named by `training_state`.
+    A method whose training step needs more (another batch, an inner loop) overrides `prepare` and
+    `update`. All state must be saved: as parameters, as buffers, or in `training_state`.
 
     Args:
         settings: An instance of the class's `settings_type`.
         backbone: Name of a backbone, or a :class:`Backbone`.
         num_features: $D$.
         num_classes: $C$.
-        num_environment_labels: Distinct environment labels of the training nodes.
-        class_weight: Weights $[C]$ of the classes in the supervised loss; None: all the same.
+        num_environment_labels: Number of different environments of the training nodes.
+        class_weight: Weights $[C]$ of the classes in the supervised loss; None for equal weights.
     """
 
     name: ClassVar[str]
@@ -171,7 +168,8 @@ class Method(nn.Module):
     paper: ClassVar[str]
     needs_environments: ClassVar[bool] = False
     capturable: ClassVar[bool] = False
-    """Whether a step draws and decides nothing on the host, so that a GPU may replay it."""
+    """Whether a training step can be captured as a CUDA graph: it must not draw random numbers on
+    the CPU or branch on values of tensors."""
     settings_type: ClassVar[type[Settings]] = Settings
     class_weight: Tensor | None
 
@@ -192,12 +190,12 @@ class Method(nn.Module):
         self.setup()
 
     def setup(self) -> None:
-        """Make what the method has beside its model (networks, buffers); most have nothing."""
+        """Create the networks and buffers of the method in addition to its model."""
 
     def build_model(
         self, backbone: str | Backbone, num_features: int, num_classes: int
     ) -> GraphModel:
-        """The model to train: the backbone's plain one unless the method brings its own."""
+        """Return the model to train, by default the plain model of the backbone."""
         s = self.settings
         return get_backbone(backbone).plain(
             num_features,
@@ -211,14 +209,14 @@ class Method(nn.Module):
         )
 
     def prepare(self, view: TrainingView) -> None:
-        """Look at the task once before training; most methods need not."""
+        """Called once before training. Most methods need not override it."""
 
     def intervene(self, batch: Batch) -> Batch:
-        """The training batch as a step sees it: with other features where a method says so."""
+        """Return the batch for one training step. A method may change its features."""
         return batch
 
     def update(self, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
-        """One step of training; returns the loss that it descended, detached."""
+        """Run one training step and return its loss, detached."""
         optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.intervene(batch))
         loss.backward()
@@ -226,35 +224,36 @@ class Method(nn.Module):
         return loss.detach()
 
     def loss(self, batch: Batch) -> Tensor:
-        """What one step minimises, a scalar."""
+        """Return the training objective, a scalar."""
         raise NotImplementedError
 
     def predict(self, batch: Batch) -> Tensor:
-        """Logits $[n, C]$ of the batch's nodes."""
+        """Return the logits $[n, C]$ of the nodes of a batch."""
         logits: Tensor = self.model(batch.x, batch.blocks).logits
         return logits
 
     def posteriors(self, batch: Batch) -> list[Tensor]:
-        """Posterior $[n, K]$ of each layer's environments, for a method that infers them."""
+        """Return the posterior $[n, K]$ of each layer; empty if the method infers none."""
         return []
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Parameters with their learning rates, as torch's optimisers take them."""
+        """Return the parameters with their learning rates, as param groups of a torch optimizer."""
         return [{"params": list(self.parameters()), "lr": self.settings.learning_rate}]
 
     def training_state(self) -> dict[str, Tensor]:
-        """What later steps depend on and predictions do not: kept in checkpoints, not in weights.
+        """Return tensors that training needs and prediction does not.
 
-        Tensors that `prepare` makes, filled in place when a run goes on.
+        They are saved in checkpoints, but not with the weights. `prepare` creates them. When a run
+        is resumed, their values are loaded in place.
         """
         return {}
 
     def findings(self) -> Findings | None:
-        """What `prepare` found in the training nodes, kept in the result."""
+        """Return what `prepare` found in the training nodes, for the result of the run."""
         return None
 
     def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
+        """Return the supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
         if self.settings.loss == "cross_entropy":
             losses = F.cross_entropy(logits, y, reduction="none")
         else:
@@ -264,12 +263,12 @@ class Method(nn.Module):
         return losses if self.class_weight is None else losses * self.class_weight[y]
 
     def membership(self, environment: Tensor | None) -> Tensor:
-        """Environment ids $[n]$ of a method that needs them as one-hot rows $[n, E]$."""
+        """Convert environment numbers $[n]$ to one-hot rows $[n, E]$."""
         assert environment is not None
         one_hot = F.one_hot(environment, self.num_environment_labels)
         return one_hot.to(self.model.phi_out.weight.dtype)
 
     def environment_risks(self, losses: Tensor, environment: Tensor | None) -> Tensor:
-        """Mean loss of each environment $[E]$ for losses $[n]$ and environment ids $[n]$."""
+        """Return the mean loss $[E]$ of each environment, for losses and environments $[n]$."""
         member = self.membership(environment)
         return losses @ member / member.sum(dim=0)

@@ -1,4 +1,4 @@
-"""CaNet's objective: the supervised loss, and environments kept close to a prior."""
+"""CaNet: the supervised loss with a regulariser that keeps environments close to a prior."""
 
 from __future__ import annotations
 
@@ -27,49 +27,60 @@ class CaNetSettings(InterventionSettings):
     """Settings of CaNet."""
 
     num_environments: int = setting(
-        3, "K, pseudo environments and branches", minimum=1, maximum=1000, search=(3, 5, 10)
+        3,
+        "K, number of pseudo-environments and branches",
+        minimum=1,
+        maximum=1000,
+        search=(3, 5, 10),
     )
     tau: float = setting(
         1.0, "temperature of the Gumbel-Softmax sample", above=0, search=(1, 3, 5, 10)
     )
     estimator: EstimatorKind = setting(
         "graph",
-        "what the environment estimator reads: the node, or also its neighbours",
+        "input of the environment estimator: node (the node alone) or graph (also its neighbours)",
         choices=("node", "graph"),
     )
     propagation: Propagation = setting(
-        "symmetric", "normalisation of the gcn branches", choices=("symmetric", "sum")
+        "symmetric",
+        "normalisation of the propagation in gcn branches",
+        choices=("symmetric", "sum"),
     )
     prior: Literal["uniform", "mixture", "none"] = setting(
         "uniform",
-        "prior of the environments: uniform, a mixture of posteriors, or no regulariser",
+        "prior of the pseudo-environments: uniform, mixture (of posteriors), or none (no "
+        "regulariser)",
         choices=("uniform", "mixture", "none"),
     )
     reg_weight: float = setting(
         1.0, "λ, weight of the regulariser", minimum=0, search=(0.1, 0.5, 1.0, 2.0)
     )
-    shared_environment: bool = setting(False, "one environment for all layers")
-    learned_environment: bool = setting(True, "false: the plain mean of the branches")
+    shared_environment: bool = setting(
+        False, "infer one pseudo-environment in the first layer and use it in all layers"
+    )
+    learned_environment: bool = setting(
+        True, "infer pseudo-environments; false: all branches have equal weight"
+    )
     estimator_learning_rate: float | None = setting(
-        None, "learning rate of the estimator; none: as learning_rate", above=0
+        None, "learning rate of the environment estimator; none: the same as learning_rate", above=0
     )
 
 
 class CaNetMethod(InterveningMethod):
-    r"""Causal intervention by inferred environments (Wu et al., WWW '24). Minimises
+    r"""Causal intervention with inferred environments (Wu et al., WWW '24). It minimises
 
     .. math:: \frac{1}{|V_{tr}|} \sum_{v \in V_{tr}} \left[ -y_v^\top \log \hat y_v
               + \frac{\lambda}{L} \sum_l \sum_k e_{vk}^{(l)}
               (\log \pi_{vk}^{(l)} - \log p_0(k)) \right],
 
-    a variational bound of $-\log p(Y | do(G))$, with one learning rate for the environment
-    estimator and one for the predictor.
+    a variational bound on $-\log p(Y | do(G))$. The environment estimator and the predictor may
+    have different learning rates.
     """
 
     name = "canet"
     label = "CaNet"
     colour = Colour("#d55e00", "#ff8c3b")
-    summary = "environment estimator and mixture-of-expert GNN, no environment labels needed"
+    summary = "environment estimator and mixture-of-experts GNN, without environment labels"
     paper = "Wu et al., Graph Out-of-Distribution Generalization via Causal Intervention, WWW 2024"
     capturable = True
     settings_type = CaNetSettings
@@ -109,7 +120,7 @@ class CaNetMethod(InterveningMethod):
         return torch.add(supervised, divergence, alpha=self.settings.reg_weight)
 
     def divergence(self, environments: Sequence[Environment], num_nodes: int) -> Tensor:
-        """The regulariser over the first `num_nodes` nodes, averaged over the layers, a scalar."""
+        """Return the regulariser of the first nodes, averaged over nodes and layers, a scalar."""
         total: Any = 0
         for layer, whole in enumerate(environments):
             environment = whole.first(num_nodes)
@@ -118,7 +129,7 @@ class CaNetMethod(InterveningMethod):
                 log_prior = self.prior(layer, self.model.estimators[layer])
                 total = total - environment.sample.sum(dim=0) @ log_prior
         mean = total / (num_nodes * len(environments))
-        # A node's e sums to one, so a uniform prior adds a constant.
+        # The entries of e sum to one for each node, so a uniform prior adds a constant.
         return mean + math.log(self.settings.num_environments) if self.prior is None else mean
 
     def posteriors(self, batch: Batch) -> list[Tensor]:
@@ -141,11 +152,11 @@ class CaNetMethod(InterveningMethod):
 class MixturePrior(nn.Module):
     r"""Variational mixture of posteriors (Tomczak and Welling, AISTATS '18).
 
-    The prior of each layer is the mean posterior of M learned pseudo inputs,
+    The prior of each layer is the mean posterior of M learned pseudo-inputs,
     $p_0(k) = \frac{1}{M} \sum_m \pi_k(u_m)$.
 
     Args:
-        num_layers: Layers with an estimator of their own.
+        num_layers: Number of layers that have an estimator.
         width: Size of an estimator's input.
     """
 
@@ -154,6 +165,6 @@ class MixturePrior(nn.Module):
         self.pseudo_inputs = nn.Parameter(torch.randn(num_layers, NUM_PSEUDO_INPUTS, width))
 
     def forward(self, layer: int, estimator: EnvironmentEstimator) -> Tensor:
-        """$\\log p_0$ $[K]$ of a layer."""
+        """Return $\\log p_0$ $[K]$ of a layer."""
         log_posterior = F.log_softmax(estimator.linear(self.pseudo_inputs[layer]), dim=-1)
         return log_posterior.logsumexp(dim=0) - math.log(NUM_PSEUDO_INPUTS)

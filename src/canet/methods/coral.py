@@ -17,17 +17,18 @@ class CORALSettings(Settings):
     """Settings of Deep CORAL."""
 
     penalty_weight: float = setting(
-        1.0, "λ, weight of the distance of environments", minimum=0, search=(0.1, 1.0, 10.0)
+        1.0, "λ, weight of the distance between environments", minimum=0, search=(0.1, 1.0, 10.0)
     )
 
 
 class CORAL(Method):
-    r"""Deep CORAL (Sun and Saenko, ECCV '16) for several environments, with their means,
+    r"""Deep CORAL (Sun and Saenko, ECCV '16) for several environments, extended to means. It
+    minimises
 
     .. math:: \frac{1}{n} \sum_v \ell_v + \frac{\lambda}{\binom{E}{2}} \sum_{e < e'} \left(
               \frac{\|\mu_e - \mu_{e'}\|^2}{H} + \frac{\|C_e - C_{e'}\|_F^2}{H^2} \right),
 
-    where $\mu_e$ and $C_e$ are mean and covariance of the embeddings in an environment; the
+    where $\mu_e$ and $C_e$ are the mean and covariance of the embeddings in an environment. The
     covariance of a single node is zero.
     """
 
@@ -47,7 +48,7 @@ class CORAL(Method):
         return supervised + self.settings.penalty_weight * distance
 
     def distance(self, z: Tensor, environment: Tensor | None) -> Tensor:
-        """Mean distance of two environments' embeddings, a scalar; z is $[n, H]$."""
+        """Return the mean distance of two environments, a scalar, for embeddings z $[n, H]$."""
         member = self.membership(environment)
         size = member.sum(dim=0)
         means = member.t() @ z / size.unsqueeze(1)
@@ -58,9 +59,9 @@ class CORAL(Method):
 
 
 def _mean_over_pairs(x: Tensor) -> Tensor:
-    """Mean squared entry of $x_i - x_j$ over pairs of rows, 0 for one row.
+    """Return the mean squared entry of $x_i - x_j$ over all pairs of rows; 0 for one row.
 
-    The squared differences of E numbers add up to E times their squared deviations from the mean.
+    The squared differences of E numbers sum to E times their squared deviations from the mean.
     """
     deviations = (x - x.mean(dim=0)).square().sum(dim=0)
     return 2 * deviations.mean() / max(1, len(x) - 1)

@@ -1,4 +1,4 @@
-"""Domain-adversarial training: embeddings from which no discriminator tells the environment."""
+"""Domain-adversarial training: embeddings from which the environment cannot be predicted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STEEPNESS = 10.0  # γ of the paper's schedule
 
 @dataclass(frozen=True)
 class DANNSettings(Settings):
-    """Settings of DANN; the paper searches the size of the reversal from 0.01 to 1."""
+    """Settings of DANN. The paper searches `reversal` from 0.01 to 1."""
 
     reversal: float = setting(
         0.1,
-        "size of the reversed gradient at the end",
+        "scale of the reversed gradient at the end of training",
         minimum=0,
         search=(0.01, 0.03, 0.1, 0.3, 1.0),
     )
@@ -36,20 +36,21 @@ class DANNSettings(Settings):
 
 
 class DANN(Method):
-    r"""DANN (Ganin et al., JMLR '16): a discriminator d learns the environment from embeddings z,
+    r"""DANN (Ganin et al., JMLR '16). A discriminator d predicts the environment from embeddings z.
+    The objective is
 
     .. math:: \frac{1}{n} \sum_v \left[ \ell_v
               + \mathrm{CE}(d(\mathrm{reverse}_{\lambda_p}(z_v)), e_v) \right],
               \qquad \lambda_p = r \left( \frac{2}{1 + \exp(-10 p)} - 1 \right),
 
-    and its gradient reaches the model times $-\lambda_p$, where p runs from 0 to 1 in training and
-    r is the setting `reversal`.
+    where the gradient of the discriminator's loss is multiplied by $-\lambda_p$ before it reaches
+    the model. p increases from 0 to 1 in training, and r is the setting `reversal`.
     """
 
     name = "dann"
     label = "DANN"
     colour = Colour("#c46a9c", "#e3a3c6")
-    summary = "embeddings that hide the environment from a discriminator"
+    summary = "embeddings from which a discriminator cannot predict the environment"
     paper = "Ganin et al., Domain-Adversarial Training of Neural Networks, JMLR 2016"
     capturable = True
     needs_environments = True
@@ -68,19 +69,20 @@ class DANN(Method):
         prediction = self.model(batch.x, batch.blocks)
         supervised = self.node_losses(prediction.logits, batch.y).mean()
         reversed_embedding = _Reverse.apply(prediction.embedding, self.strength())
-        guess = self.discriminator(reversed_embedding)
+        environment_logits = self.discriminator(reversed_embedding)
         if self.training:
             self.updates += 1
-        return supervised + F.cross_entropy(guess, self.membership(batch.environment))
+        target = self.membership(batch.environment)
+        return supervised + F.cross_entropy(environment_logits, target)
 
     def strength(self) -> Tensor:
-        """$\\lambda_p$ of the next update, a scalar."""
+        """Return $\\lambda_p$ of the next update, a scalar."""
         progress = self.updates / self.settings.epochs
         return self.settings.reversal * (2 * torch.sigmoid(STEEPNESS * progress) - 1)
 
 
 class _Reverse(torch.autograd.Function):
-    """The identity, whose gradient is reversed and scaled."""
+    """The identity, with a gradient that is reversed and scaled."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, strength: Tensor) -> Tensor:

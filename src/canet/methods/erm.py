@@ -1,4 +1,4 @@
-"""Empirical risk minimisation: the plain supervised loss."""
+"""Empirical risk minimisation: the supervised loss without a penalty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ERM(InterveningMethod):
     name = "erm"
     label = "ERM"
     colour = Colour("#0072b2", "#4fa9e0")
-    summary = "the plain supervised loss"
+    summary = "the supervised loss without a penalty"
     paper = "Vapnik, Statistical Learning Theory, 1998"
     capturable = True
 

@@ -1,4 +1,4 @@
-"""Group distributionally robust optimisation: the environments with the largest risks count."""
+"""Group distributionally robust optimisation: more weight for environments with larger risk."""
 
 from __future__ import annotations
 
@@ -17,21 +17,25 @@ class GroupDROSettings(Settings):
     """Settings of GroupDRO."""
 
     eta: float = setting(
-        0.01, "η, step size of the environments' weights", minimum=0, search=(0.001, 0.01, 0.1)
+        0.01,
+        "η, step size of the weights of the environments",
+        minimum=0,
+        search=(0.001, 0.01, 0.1),
     )
 
 
 class GroupDRO(Method):
-    r"""GroupDRO (Sagawa et al., ICLR '20, algorithm 1): with the risk $R_e$ of each environment,
+    r"""GroupDRO (Sagawa et al., ICLR '20, algorithm 1). With the risk $R_e$ of each environment, a
+    step updates the weights q and then minimises the weighted risk,
 
     .. math:: q_e \leftarrow \frac{q_e \exp(\eta R_e)}{\sum_{e'} q_{e'} \exp(\eta R_{e'})},
-              \qquad \text{then minimises} \quad \sum_e q_e R_e.
+              \qquad \min_\theta \sum_e q_e R_e.
     """
 
     name = "group_dro"
     label = "GroupDRO"
     colour = Colour("#3ba0dc", "#8bcdf5")
-    summary = "environments weighted by exponentiated ascent on their risks"
+    summary = "larger weights for environments with larger risk"
     paper = "Sagawa et al., Distributionally Robust Neural Networks for Group Shifts, ICLR 2020"
     capturable = True
     needs_environments = True

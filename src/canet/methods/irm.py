@@ -1,4 +1,4 @@
-"""Invariant risk minimisation: a classifier that is optimal in every environment at once."""
+"""Invariant risk minimisation: one classifier that is optimal in every environment."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ class IRMSettings(Settings):
         1.0, "λ, weight of the penalty", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
     )
     anneal_steps: int = setting(
-        50, "updates with weight 1 before λ", minimum=0, search=(0, 50, 100, 200)
+        50,
+        "number of first updates with weight 1 instead of λ",
+        minimum=0,
+        search=(0, 50, 100, 200),
     )
 
 
 class IRM(Method):
-    r"""IRMv1 (Arjovsky et al., 2019) minimises, with the risk $R_e$ of each environment,
+    r"""IRMv1 (Arjovsky et al., 2019). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e(f)
               + \frac{\lambda}{E} \sum_e \left(\nabla_{w | w = 1} R_e(w \cdot f)\right)^2.
@@ -35,7 +38,7 @@ class IRM(Method):
     name = "irm"
     label = "IRM"
     colour = Colour("#d08f00", "#f0b73c")
-    summary = "no rescaling of the logits lowers the risk of any environment"
+    summary = "penalty if rescaling the logits would lower the risk of an environment"
     paper = "Arjovsky et al., Invariant Risk Minimization, 2019"
     capturable = True
     needs_environments = True
@@ -52,7 +55,7 @@ class IRM(Method):
     def risks_and_slopes(
         self, logits: Tensor, y: Tensor, environment: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """$R_e$ and $\\nabla_w R_e$ $[E]$; the gradient passes through the logits alone."""
+        """Return $R_e$ and $\\nabla_w R_e$ $[E]$; only the logits depend on w."""
         scale = logits.new_ones(self.num_environment_labels, requires_grad=True)
         scaled = logits * (self.membership(environment) @ scale).unsqueeze(1)
         risks = self.environment_risks(self.node_losses(scaled, y), environment)

@@ -1,4 +1,4 @@
-"""Kernel mean matching: weights that draw the mean of one sample to that of another."""
+"""Kernel mean matching: weights that match the mean of one sample to that of another."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from canet.errors import CanetError
 
 INVERSE_WIDTHS = (1.0, 0.1, 0.001)
-"""Of the Gaussian kernels that are averaged, per median squared distance."""
-TOLERANCE = 1e-3  # share of the squared discrepancy that may lie between it and its minimum
-ZERO = 1e-9  # a squared discrepancy that counts as none; kernels are at most 1
+"""Inverse widths of the Gaussian kernels, relative to the median squared distance."""
+TOLERANCE = 1e-3  # largest relative difference between the squared discrepancy and its minimum
+ZERO = 1e-9  # squared discrepancy that counts as zero; kernels are at most 1
 MAX_STEPS = 100
 
 
 class Discrepancy(NamedTuple):
-    r"""The squared discrepancy of two means, as a function of the weights of the first sample,
+    r"""Squared distance of two means, as a function of the weights of the first sample,
 
     .. math:: \left\| \frac{1}{n} \sum_i \beta_i \varphi(s_i) - \frac{1}{m} \sum_j \varphi(t_j)
               \right\|^2 = \tfrac{1}{2} \beta^\top Q \beta - c^\top \beta + a.
@@ -36,7 +36,7 @@ class Discrepancy(NamedTuple):
 
     @classmethod
     def between(cls, source: Tensor, target: Tensor) -> Discrepancy:
-        """Of samples $[n, H]$ and $[m, H]$, in double precision."""
+        """Build from two samples $[n, H]$ and $[m, H]$ in double precision."""
         scale = torch.cdist(source, target).square().median()
         scale = scale.clamp_min(torch.finfo(scale.dtype).tiny)
 
@@ -58,14 +58,14 @@ class Discrepancy(NamedTuple):
 def mean_matching_weights(
     source: Tensor, target: Tensor, y: Tensor, low: float, high: float
 ) -> Tensor:
-    r"""Kernel mean matching (Huang et al., NeurIPS '06): the weights $\beta$ of
+    r"""Return the weights $\beta$ of kernel mean matching (Huang et al., NeurIPS '06),
 
     .. math:: \min_\beta \left\| \frac{1}{n} \sum_i \beta_i \varphi(s_i)
               - \frac{1}{m} \sum_j \varphi(t_j) \right\|^2, \quad
               \beta \in [low, high]^n, \quad \sum_{i: y_i = c} \beta_i = |\{i: y_i = c\}|,
 
-    under the mean of several Gaussian kernels, `INVERSE_WIDTHS`. What is returned has at most a
-    share of `TOLERANCE` more than the minimum.
+    for the mean of several Gaussian kernels (`INVERSE_WIDTHS`). The objective exceeds its minimum
+    by at most a share of `TOLERANCE`.
 
     Shapes:
         - source $[n, H]$, target $[m, H]$, classes y $[n]$ of the source → $[n]$, double precision
@@ -78,44 +78,44 @@ def mean_matching_weights(
 
 
 def _minimise(discrepancy: Discrepancy, classes: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Primal-dual interior point method with Mehrotra's predictor and corrector.
+    """Primal-dual interior point method with Mehrotra's predictor-corrector steps.
 
-    Starts from weights of one, which keep every constraint, and stops where the gap and what is
-    left of the conditions are below `TOLERANCE` of the discrepancy.
+    It starts with weights of one, which satisfy every constraint, and stops when the duality gap
+    and the residual are below `TOLERANCE` times the discrepancy.
     """
     n = len(discrepancy.linear)
     beta, y = np.ones(n), np.zeros(len(classes))
     slope = np.abs(discrepancy.quadratic @ beta - discrepancy.linear).max()
     u = v = np.full(n, slope + ZERO / n)
     for _ in range(MAX_STEPS):
-        here = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
+        point = _Conditions(discrepancy, classes, low, high, beta, y, u, v)
         allowed = TOLERANCE * max(discrepancy(beta), ZERO)
-        if here.gap <= allowed and np.abs(here.residual).sum() * (high - low) <= allowed:
+        if point.gap <= allowed and np.abs(point.residual).sum() * (high - low) <= allowed:
             return beta
-        to_beta, _, to_u, to_v = here.solve(-here.above * u, -here.below * v)
-        share = here.longest(to_beta, to_u, to_v)
-        ahead = (here.above + share * to_beta) @ (u + share * to_u)
-        ahead += (here.below - share * to_beta) @ (v + share * to_v)
-        mu = (ahead / here.gap) ** 3 * here.gap / (2 * n)
-        to_beta, to_y, to_u, to_v = here.solve(
-            mu - here.above * u - to_beta * to_u, mu - here.below * v + to_beta * to_v
+        to_beta, _, to_u, to_v = point.solve(-point.above * u, -point.below * v)
+        share = point.max_step(to_beta, to_u, to_v)
+        ahead = (point.above + share * to_beta) @ (u + share * to_u)
+        ahead += (point.below - share * to_beta) @ (v + share * to_v)
+        mu = (ahead / point.gap) ** 3 * point.gap / (2 * n)
+        to_beta, to_y, to_u, to_v = point.solve(
+            mu - point.above * u - to_beta * to_u, mu - point.below * v + to_beta * to_v
         )
-        share = 0.99 * here.longest(to_beta, to_u, to_v)
+        share = 0.99 * point.max_step(to_beta, to_u, to_v)
         beta, y = beta + share * to_beta, y + share * to_y
         u, v = u + share * to_u, v + share * to_v
     raise CanetError(
-        f"kernel mean matching did not converge in {MAX_STEPS} steps: set min_weight and "
-        "max_weight further from one"
+        f"kernel mean matching did not converge in {MAX_STEPS} steps: use a smaller min_weight or "
+        "a larger max_weight"
     )
 
 
 class _Conditions:
-    """The conditions of an optimum at a point, and their solution when linearised there,
+    """The optimality conditions at a point, and Newton steps towards their solution,
 
         Q β − c − Aᵀ y − u + v = 0,   A β = A 1,   (β − low) u = (high − β) v = 0.
 
-    Where the first two hold, β is above the minimum by no more than the gap, the sum of the
-    products. A holds the classes as rows $[C, n]$; u and v stay positive.
+    If the first two hold, the objective exceeds its minimum by at most the gap, the sum of the
+    products in the third. The rows of A $[C, n]$ are the classes. u and v stay positive.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class _Conditions:
     def solve(
         self, change_u: np.ndarray, change_v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Changes of β, y, u and v with which the products change by `change_u` and `change_v`."""
+        """Return the steps of β, y, u, v that change the products by `change_u` and `change_v`."""
         from scipy.linalg import cho_solve
 
         factor, inner = self._factors
@@ -151,14 +151,14 @@ class _Conditions:
 
     @cached_property
     def _factors(self) -> tuple[Any, Any]:
-        """Cholesky factors for `solve`, of β alone and of y."""
+        """Cholesky factors of the linear systems of β and of y in `solve`."""
         from scipy.linalg import cho_factor, cho_solve
 
         factor = cho_factor(self.quadratic + np.diag(self.u / self.above + self.v / self.below))
         return factor, cho_factor(self.classes @ cho_solve(factor, self.classes.T))
 
-    def longest(self, to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:
-        """The share of a step that keeps everything positive, at most 1."""
+    def max_step(self, to_beta: np.ndarray, to_u: np.ndarray, to_v: np.ndarray) -> float:
+        """Return the largest step size, at most 1, that keeps all variables positive."""
         steps = ((self.above, to_beta), (self.below, -to_beta), (self.u, to_u), (self.v, to_v))
         shrink = max(float((-change / value).max()) for value, change in steps)
         return min(1.0, 1 / shrink) if shrink > 0 else 1.0

@@ -1,4 +1,4 @@
-"""Mixup of node pairs, each with its own neighbourhood."""
+"""Mixup of pairs of nodes, each with its own neighbourhood."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class MixupSettings(Settings):
     """Settings of Mixup."""
 
     alpha: float = setting(
-        4.0, "α of the ratio λ ~ Beta(α, α), drawn each step", above=0, search=(0.5, 1.0, 2.0, 4.0)
+        4.0,
+        "α of the mixing ratio λ ~ Beta(α, α), drawn in each step",
+        above=0,
+        search=(0.5, 1.0, 2.0, 4.0),
     )
 
 
@@ -30,18 +33,19 @@ class Mixup(Method):
               + (1 - \lambda) f(\tilde z^{(l)}, \{z_v^{(l)}\}_{v \in N(j)}), \quad
               \tilde z^{(1)} = \lambda x_i + (1 - \lambda) x_j,
 
-    where the neighbours' $z$ are those of the plain model, and
-    $\lambda\,\ell(\tilde z, y_i) + (1 - \lambda)\,\ell(\tilde z, y_j)$ is minimised. Partners are
-    a random permutation.
+    where the states $z$ of the neighbours are those of the plain model. The loss is
+    $\lambda\,\ell(\tilde z, y_i) + (1 - \lambda)\,\ell(\tilde z, y_j)$. The partners are a random
+    permutation of the training nodes.
 
-    Both branches and the plain model are one pass over a graph in which every training node has
-    two copies, one for each side of a pair, that read its neighbours and that nobody reads.
+    The plain model and both convolutions are computed in one pass over a graph in which every
+    training node has two copies, one for each role in a pair. A copy reads the neighbours of its
+    node, and no other node reads the copy.
     """
 
     name = "mixup"
     label = "Mixup"
     colour = Colour("#8c6d00", "#c9a94a")
-    summary = "mixed states and labels of node pairs, each with its own neighbourhood"
+    summary = "mixes the states and labels of pairs of nodes"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
     settings_type = MixupSettings
     model: PlainModel
@@ -60,7 +64,7 @@ class Mixup(Method):
         return self.mixed_loss(batch, partner, ratio)
 
     def mixed_loss(self, batch: Batch, partner: Tensor, ratio: float) -> Tensor:
-        """The loss where node i takes a share $\\lambda$ (`ratio`) and node `partner[i]` the rest.
+        """Return the loss if node i has weight $\\lambda$ (`ratio`) and `partner[i]` the rest.
 
         Shapes:
             - partner $[n]$, a permutation → a scalar

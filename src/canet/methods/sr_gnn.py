@@ -1,4 +1,4 @@
-"""Shift-robust GNN: reweighted training nodes, and their moments drawn to those of the graph."""
+"""Shift-robust GNN: reweights training nodes and aligns their moments with those of the graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canet.nn import Block, Features, PlainModel
 from canet.settings import setting
 from canet.util.colour import Colour
 
-MAX_SAMPLE = 1000  # nodes that stand for the graph, and training nodes whose weights are solved
+MAX_SAMPLE = 1000  # size of the sample of the graph, and number of training nodes in the solver
 NUM_MOMENTS = 5
 
 
@@ -27,7 +27,7 @@ class SRGNNSettings(Settings):
         1.0, "λ, weight of the moment discrepancy", minimum=0, search=(0.1, 0.5, 1.0, 2.0)
     )
     min_weight: float = setting(
-        0.2, "least weight of a training node", minimum=0, below=1, search=(0.0, 0.2, 0.5)
+        0.2, "smallest weight of a training node", minimum=0, below=1, search=(0.0, 0.2, 0.5)
     )
     max_weight: float = setting(
         10.0, "largest weight of a training node", minimum=1, search=(2.0, 10.0)
@@ -35,16 +35,16 @@ class SRGNNSettings(Settings):
 
 
 class SRGNN(Method):
-    r"""Shift-robust GNN (Zhu et al., NeurIPS '21). Minimises
+    r"""Shift-robust GNN (Zhu et al., NeurIPS '21). It minimises
 
     .. math:: \frac{1}{n} \sum_i \beta_i \ell_i
               + \lambda\,\mathrm{CMD}(\tanh Z_{train}, \tanh Z_{sample}),
 
-    where the sample, drawn once from the observed nodes outside the training set, stands for the
-    graph, Z is what the last linear map reads, and the weights $\beta$ match the means of training
-    nodes and sample in a kernel's feature space, with a mean of one in every class. They are found
-    before training on propagated features, for at most `MAX_SAMPLE` training nodes; each other one
-    takes the weight of the nearest of these, rescaled to keep its class's mean.
+    where Z are embeddings and the sample is drawn once from the observed nodes outside the training
+    set. The weights $\beta$ match the mean of the training nodes to that of the sample in the
+    feature space of a kernel. Their mean is one in every class. They are computed before training
+    on propagated features, for at most `MAX_SAMPLE` training nodes. Each other training node gets
+    the weight of the nearest of them, rescaled so that the mean of its class stays one.
     """
 
     name = "sr_gnn"
@@ -84,7 +84,7 @@ class SRGNN(Method):
 
     @torch.no_grad()
     def propagated(self, x: Features, blocks: Sequence[Block]) -> Tensor:
-        """Features averaged over L hops $[n, H]$, in the random directions of the untrained map."""
+        """Return features $[n, H]$: mapped by the untrained $\\phi_{in}$, averaged over L hops."""
         z = self.model.map_in(x)
         for block in blocks:
             z = self.model.average(z, block)

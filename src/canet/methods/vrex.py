@@ -1,4 +1,4 @@
-"""Risk extrapolation: environments with equal risks."""
+"""Risk extrapolation: equal risks in all environments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ class VRExSettings(Settings):
     """Settings of V-REx."""
 
     penalty_weight: float = setting(
-        1.0, "β, weight of the variance", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
+        1.0, "β, weight of the variance of the risks", minimum=0, search=(1.0, 10.0, 100.0, 1000.0)
     )
     anneal_steps: int = setting(
-        50, "updates with weight 1 before β", minimum=0, search=(0, 50, 100, 200)
+        50,
+        "number of first updates with weight 1 instead of β",
+        minimum=0,
+        search=(0, 50, 100, 200),
     )
 
 
 class VREx(Method):
-    r"""V-REx (Krueger et al., ICML '21) minimises, with the risk $R_e$ of each environment,
+    r"""V-REx (Krueger et al., ICML '21). With the risk $R_e$ of each environment, it minimises
 
     .. math:: \frac{1}{E} \sum_e R_e + \beta \, \mathrm{Var}(R_1, \dots, R_E).
     """
@@ -33,7 +36,7 @@ class VREx(Method):
     name = "vrex"
     label = "V-REx"
     colour = Colour("#7f5fa8", "#b79ddb")
-    summary = "the mean of the environments' risks and their variance"
+    summary = "mean and variance of the risks of the environments"
     paper = "Krueger et al., Out-of-Distribution Generalization via Risk Extrapolation, ICML 2021"
     capturable = True
     needs_environments = True

@@ -97,7 +97,7 @@ def compute(context: Context) -> BetweenGroups | None:
         is_date = np.array([column.kind == "date" for column in sources])
     in_spreads = np.full_like(difference, math.nan)
     np.divide(difference, spread, out=in_spreads, where=spread > 0)
-    is_shifting, effect = screen.clear.numpy(), None
+    is_shifting, effect = screen.is_shifted.numpy(), None
     if is_shifting.any():
         chosen = np.flatnonzero(is_shifting)
         effect = replace_columns(
