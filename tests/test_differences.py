@@ -1,8 +1,8 @@
-"""Every known difference from the paper or its published implementation, held to what it says.
+"""Checks of all known differences between this package, the paper and its published code.
 
-The table of differences stands in docs/reference/paper-to-code.md. Each of its rows has one check here, under
-the row's name, of what the row's last column says this package does. Most read a model of width
-one, whose hidden states are its features, so that expected numbers are computed by hand.
+The table of differences is in docs/reference/paper-to-code.md. Each row has one check here, with
+the name of the row, which tests the last column: what this package does. Most checks use a model of
+width one, whose hidden states are its features, so expected numbers can be computed by hand.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHECKS: dict[str, Callable[..., None]] = {}
 
 
 def check(point: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the check of a row. Its parameters are fixtures."""
+    """Register the check of a row; the parameters of the check are fixtures."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         assert point not in CHECKS, point
@@ -57,7 +57,7 @@ def check(point: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 def rows() -> list[list[str]]:
-    """The cells of the table, its head first."""
+    """The cells of the table; the first row is the header."""
     _, _, section = TABLE.read_text(encoding="utf-8").partition(f"{HEADING}\n")
     section, _, _ = section.partition("\n## ")
     lines = [line for line in section.splitlines() if line.startswith("|")]
@@ -70,7 +70,7 @@ def random_state() -> None:
     torch.manual_seed(0)
 
 
-def test_every_row_of_the_table_has_a_check_and_every_check_a_row() -> None:
+def test_rows_of_the_table_and_checks_have_the_same_names() -> None:
     head, *differences = rows()
     assert head == ["point", "paper", "published", "here"]
     assert all(len(cells) == 4 and cells[3] for cells in differences)
@@ -91,20 +91,20 @@ def edges(*pairs: tuple[int, int]) -> Tensor:
 
 
 def assign(parameter: Tensor, values: Any) -> None:
-    """Set a parameter to numbers in its own shape."""
+    """Set the values of a parameter; its shape stays the same."""
     with torch.no_grad():
         parameter.copy_(torch.tensor(values, dtype=parameter.dtype).reshape(parameter.shape))
 
 
 def narrow(model: CaNet) -> CaNet:
-    """The model with $\\phi_{in}$ the identity: of width one, z = x where x is not negative."""
+    """Make $\\phi_{in}$ the identity, so that z = x if x is not negative (width one)."""
     assign(model.phi_in.weight, 1.0)
     assign(model.phi_in.bias, 0.0)
     return model
 
 
 def make(**options: Any) -> CaNet:
-    """A model of width one in one layer that predicts."""
+    """A model of width one with one layer, in prediction mode."""
     return narrow(CaNet(1, 2, hidden=1, num_layers=1, **options)).eval()
 
 
@@ -123,11 +123,11 @@ def posteriors(model: CaNet, z: Tensor, edge_index: Tensor) -> Tensor:
 
 @check("Gumbel-Softmax")
 def noise_is_added_to_the_logarithm_of_the_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws x are exponential, g = −log x, so that e ∝ (π / x)^(1/τ)."""
+    """Draws x are exponential and g = −log x, so e ∝ (π / x)^(1/τ)."""
     estimator = EnvironmentEstimator(hidden=1, num_environments=2, tau=1.0)
     assign(estimator.linear.weight, [0, 0])
     assign(estimator.linear.bias, [math.log(6), math.log(2)])  # π = (3/4, 1/4)
-    # The standard trick: the largest entry of a sample falls on k as often as π_k says.
+    # Gumbel-max trick: the largest entry of a sample is k with probability π_k.
     first = estimator(torch.ones(20_000, 1)).sample.argmax(dim=1) == 0
     assert first.double().mean().item() == pytest.approx(0.75, abs=0.01)
 
@@ -136,13 +136,13 @@ def noise_is_added_to_the_logarithm_of_the_posterior(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(environment_module, "draw", lambda like: draws.clone())
     environment = estimator(torch.ones(1, 1))
     torch.testing.assert_close(environment.log_posterior.exp(), torch.tensor([[3 / 4, 1 / 4]]))
-    # π / x = (1/4, 1) has the roots 1/2 and 1; as published, 6/3 and 2/(1/4) are as 1 to 4, too.
+    # π / x = (1/4, 1) has the square roots 1/2 and 1. The published ratio, 6/3 to 2/(1/4), is 1:4.
     torch.testing.assert_close(environment.sample, torch.tensor([[1 / 3, 2 / 3]]))
 
 
 @check("regulariser's mean")
 def regulariser_is_averaged_over_training_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes 0 and 1 are for training, node 2 is a neighbour that the first layer infers too."""
+    """Nodes 0 and 1 are training nodes; node 2 is a neighbour in the first layer."""
     monkeypatch.setattr(environment_module, "draw", torch.ones_like)  # no noise: e = π
     settings = CaNetSettings(hidden=1, num_environments=2, estimator="node", dropout=0.0)
     losses = {}
@@ -152,7 +152,7 @@ def regulariser_is_averaged_over_training_nodes(monkeypatch: pytest.MonkeyPatch)
         assign(method.model.phi_out.weight, [0, 0])
         assign(method.model.phi_out.bias, [0, 0])
         for branches, estimator in zip(method.model.branches, method.model.estimators, strict=True):
-            assign(branches.weight, [[0, 0], [0, 0]])  # the residual link alone: z stays as it is
+            assign(branches.weight, [[0, 0], [0, 0]])  # only the residual link: z does not change
             assign(estimator.linear.weight, [1, 0])
             assign(estimator.linear.bias, [0, 0])
         graph = Graph(edges((2, 0), (3, 2)), 4, method.model.operators)
@@ -173,11 +173,11 @@ def regulariser_is_averaged_over_training_nodes(monkeypatch: pytest.MonkeyPatch)
 def estimator_branches_and_residual_link_read_the_same_dropped_states(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each node reads itself alone. The layer's dropout doubles z = (1, 2) in place of dropping."""
+    """Each node has only a self-loop. A fake dropout doubles z = (1, 2) in the layer."""
     weights = {"gcn": [[-1.5, 0], [1, 1]], "gat": [-1.5, 2]}
     for backbone, weight in weights.items():
         model = make(backbone=backbone, num_environments=2)
-        assign(model.branches[0].weight, weight)  # what branches make of z: -1.5 z and 2 z
+        assign(model.branches[0].weight, weight)  # branches map z to -1.5 z and 2 z
         assign(model.estimators[0].linear.weight, [LOG3 / 2, 0])
         assign(model.estimators[0].linear.bias, [0, 0])
         dropped: list[list[float]] = []
@@ -189,25 +189,25 @@ def estimator_branches_and_residual_link_read_the_same_dropped_states(
         monkeypatch.setattr(model, "drop", drop)
         found = embedding(model, column(1, 2), edges((0, 0), (1, 1)))
         # z = 2 has π = (3/4, 1/4) and 3/4 · -3 + 1/4 · 4 + 2 = 3/4;
-        # z = 4 has π = (9/10, 1/10) and 9/10 · -6 + 1/10 · 8 + 4 < 0, which ReLU cuts.
+        # z = 4 has π = (9/10, 1/10) and 9/10 · -6 + 1/10 · 8 + 4 < 0, which ReLU sets to 0.
         assert found == pytest.approx([3 / 4, 0])
-        assert dropped == [[1, 2], [1, 2], found]  # features, the layer's z, what is read out
+        assert dropped == [[1, 2], [1, 2], found]  # features, z of the layer, final embedding
 
 
 @check("GCN branch")
 def gcn_branch_has_one_weight_for_neighbours_and_node_and_no_self_loops() -> None:
-    """Node 0 has four incoming edges, node 1 one, the others none."""
+    """Node 0 has four incoming edges, node 1 has one, the others have none."""
     model = make(num_environments=1, learned_environment=False)
     assert [tuple(p.shape) for p in model.branches[0].parameters()] == [(1, 2, 1)]
     assign(model.branches[0].weight, [10, 1])  # W_D above W_S
     graph = edges((1, 0), (2, 0), (3, 0), (4, 0), (0, 1))
-    # Edges between 0 and 1 weigh 1 / √(4 · 1); those from nodes without incoming edges nothing.
+    # Edges between 0 and 1 have weight 1 / √(4 · 1), edges from nodes of in-degree 0 weight 0.
     node0, node1 = 10 * 2 / 2 + 1 + 1, 10 * 1 / 2 + 2 + 2
     assert embedding(model, column(1, 2, 4, 8, 16), graph) == [node0, node1, 4 + 4, 8 + 8, 16 + 16]
 
 
 @check("plain sum")
-def citing_papers_read_the_plain_sum_of_the_papers_they_cite(small_root: Path) -> None:
+def citing_papers_sum_the_states_of_the_papers_they_cite(small_root: Path) -> None:
     """Paper 2 cites 0 and 1."""
     citing, cited = load_task("arxiv", small_root).data.edge_index
     assert (citing > cited).all()  # in these files a paper cites earlier ones
@@ -222,7 +222,7 @@ def citing_papers_read_the_plain_sum_of_the_papers_they_cite(small_root: Path) -
         published = preset(task, "canet", "gcn")
         assert read(published) == [1, 2, 10 * (1 + 2) + 4]
         assert read(replace(published, direction="along")) == [10 * 4 + 1, 10 * 4 + 2, 4]
-        # Normalised, one end of each edge has degree zero, so that no edge has weight.
+        # With normalisation, one end of each edge has degree 0, so all weights are 0.
         assert read(replace(published, propagation="symmetric")) == [1, 2, 4]
     for task in ("cora", "citeseer", "pubmed", "twitch"):
         assert read(preset(task, "canet", "gcn")) == [1, 2, 4]
@@ -230,7 +230,7 @@ def citing_papers_read_the_plain_sum_of_the_papers_they_cite(small_root: Path) -
 
 @check("GAT branch")
 def gat_branch_attends_to_neighbours_and_the_node_itself_with_one_weight() -> None:
-    """Node 0 reads node 1 and itself, node 1 itself alone; z = (1, 3)."""
+    """Node 0 attends to node 1 and itself, node 1 only to itself; z = (1, 3)."""
     model = make(backbone="gat", num_environments=1, learned_environment=False)
     shapes = {name: tuple(p.shape) for name, p in model.branches[0].named_parameters()}
     assert shapes == {"weight": (1, 1, 1), "attention_dst": (1, 1), "attention_src": (1, 1)}
@@ -246,7 +246,7 @@ def gat_branch_attends_to_neighbours_and_the_node_itself_with_one_weight() -> No
 
 @check("slope of LeakyReLU")
 def slope_is_a_hundredth_in_canet_and_a_fifth_in_a_plain_gat() -> None:
-    """Node 0 reads z = (1, 3) with scores -s z, whose difference of 2 s the slope makes log 3."""
+    """Node 0 attends to z = (1, 3) with scores -s z; the slope times their difference is log 3."""
     canet = make(backbone="gat", num_environments=1, learned_environment=False)
     assign(canet.branches[0].weight, 1)
     assign(canet.branches[0].attention_dst, 0)
@@ -263,22 +263,22 @@ def slope_is_a_hundredth_in_canet_and_a_fifth_in_a_plain_gat() -> None:
 
 
 @check("softmax of attention")
-def weights_are_exact_however_far_apart_the_scores_of_neighbourhoods_are() -> None:
+def attention_weights_are_exact_for_very_different_scores() -> None:
     """Nodes 0 and 1 have scores of about 100,000, nodes 2 and 3 of about 10,000."""
     model = make(backbone="gat", num_environments=1, learned_environment=False).double()
     assign(model.branches[0].weight, 1)
     assign(model.branches[0].attention_dst, 10_000)
-    assign(model.branches[0].attention_src, LOG3)  # a neighbour with one more has weight 3/4
+    assign(model.branches[0].attention_src, LOG3)  # a neighbour with z + 1 has weight 3/4
     z = column(10, 11, 1, 2).double()
     graph = Graph(edges((1, 0), (3, 2)), 4, model.operators).whole(1).to("cpu", torch.double)
     states = model(z, graph.blocks).embedding.flatten().tolist()
     expected = [10 / 4 + 33 / 4 + 10, 11 + 11, 1 / 4 + 6 / 4 + 1, 2 + 2]
-    assert states == pytest.approx(expected, rel=1e-10)  # 1e-8 in a sum would show
+    assert states == pytest.approx(expected, rel=1e-10)  # detects an epsilon of 1e-8 in a sum
 
 
 @check("estimator")
 def node_estimator_has_a_bias_and_graph_estimator_a_symmetric_convolution() -> None:
-    """Node 0 reads node 1 with 1 / √(4 · 1); node 2 reads no one. Both have z = 1."""
+    """The edge from node 1 to node 0 has weight 1 / √(4 · 1); node 2 has no neighbours."""
     graph, z = edges((1, 0), (2, 0), (3, 0), (4, 0), (0, 1)), column(1, 2, 1, 5, 5)
     model = make(estimator="node", num_environments=2)
     assign(model.estimators[0].linear.weight, [LOG3, 0])
@@ -295,7 +295,7 @@ def node_estimator_has_a_bias_and_graph_estimator_a_symmetric_convolution() -> N
         options = {"backbone": backbone, "propagation": propagation, "direction": direction}
         model = make(estimator="graph", num_environments=2, **options)
         assert model.estimators[0].linear.bias is None
-        assign(model.estimators[0].linear.weight, [[LOG3, LOG3], [0, 0]])  # W_N beside W_S
+        assign(model.estimators[0].linear.weight, [[LOG3, LOG3], [0, 0]])  # W_N next to W_S
         found = posteriors(model, z, graph)
         torch.testing.assert_close(found[0], twice)  # log 3 · 2/2 + log 3 · z
         torch.testing.assert_close(found[2], once)  # log 3 · z
@@ -303,7 +303,7 @@ def node_estimator_has_a_bias_and_graph_estimator_a_symmetric_convolution() -> N
 
 @check("prediction")
 def predictions_mix_branches_by_the_posterior_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """π = (3/4, 1/4) whatever the temperature; branches make 4 and -8 of z = 1."""
+    """π = (3/4, 1/4) at any temperature; branches map z = 1 to 4 and -8."""
     model = make(backbone="gat", num_environments=2, tau=0.1)
     assign(model.branches[0].weight, [4, -8])
     assign(model.estimators[0].linear.weight, [LOG3, 0])
@@ -313,12 +313,12 @@ def predictions_mix_branches_by_the_posterior_itself(monkeypatch: pytest.MonkeyP
     found = predict(model, column(1), edges(), 1)
     assert found.embedding.item() == pytest.approx(3 / 4 * 4 + 1 / 4 * -8 + 1)
     torch.testing.assert_close(found.environments[0].sample, torch.tensor([[3 / 4, 1 / 4]]))
-    assert embedding(model.train(), column(1), edges()) == [0]  # -8 + 1: training takes the sample
+    assert embedding(model.train(), column(1), edges()) == [0]  # training uses the sample: -8 + 1
 
 
 @check("two classes")
-def twitch_and_elliptic_take_the_binary_loss_on_both_columns() -> None:
-    """Logits (0, log 3) are probabilities 1/2 and 3/4 apart, 1/4 and 3/4 together."""
+def twitch_and_elliptic_use_the_binary_loss_on_both_columns() -> None:
+    """Logits (0, log 3) have sigmoids 1/2 and 3/4, and softmax 1/4 and 3/4."""
     logits, y = torch.tensor([[0, LOG3], [0, LOG3]]), torch.tensor([0, 1])
     binary = [(math.log(2) + math.log(4)) / 2, (math.log(2) + math.log(4 / 3)) / 2]
     together = [math.log(4), math.log(4 / 3)]
@@ -334,7 +334,7 @@ def twitch_and_elliptic_take_the_binary_loss_on_both_columns() -> None:
 
 
 def assert_uniform(parameters: list[Tensor], bound: float) -> None:
-    """Many numbers that fill ±bound and spread as uniform ones do."""
+    """Assert that the values are uniform in ±bound."""
     values = torch.cat([parameter.detach().flatten() for parameter in parameters]).double()
     assert len(values) > 5000
     assert values.abs().max() <= bound * (1 + 1e-6)
@@ -366,7 +366,7 @@ RING = 40
 
 
 def ring(protocol: str = "paper", data_seed: int = 0) -> ShiftTask:
-    """Six domains of a ring of 40 nodes, each of which is its own base feature."""
+    """Six domains of a ring of 40 nodes; base features are one-hot."""
     nodes = torch.arange(RING)
     around = torch.stack([nodes, (nodes + 1) % RING])
     graph = BaseGraph(torch.eye(RING).to_sparse_csr(), around, nodes % 4)
@@ -374,14 +374,14 @@ def ring(protocol: str = "paper", data_seed: int = 0) -> ShiftTask:
 
 
 def options_of(command: str) -> set[str]:
-    """The options of a command of `canet`."""
+    """The options of a `canet` command."""
     group = typer.main.get_command(cli.app)
     return {name for parameter in group.commands[command].params for name in parameter.opts}
 
 
 @check("spurious features")
-def nodes_to_test_have_training_copies_unless_the_protocol_is_disjoint() -> None:
-    """A node's copy in the next domain has the number 40 higher."""
+def scored_nodes_have_training_copies_unless_the_protocol_is_disjoint() -> None:
+    """The copy of node v in the next domain is node v + 40."""
     for protocol in ("paper", "disjoint"):
         task = ring(protocol)
         source, target = task.data.edge_index
@@ -398,14 +398,14 @@ def nodes_to_test_have_training_copies_unless_the_protocol_is_disjoint() -> None
             assert sizes == [60, 30, 30, 40, 40, 40]
             assert known[1:] == [len(seen)] * 3
             assert known[0] > 0
-            assert len(seen) > 20  # copies of one node fall into different splits
+            assert len(seen) > 20  # copies of a node are in different splits
         else:
             assert sizes == [60, 30, 30, 10, 10, 10]
             assert known == [0, 0, 0, 0]
 
 
 @check("Elliptic's OOD sets")
-def steps_11_to_42_are_eight_ood_sets_and_the_others_are_scored_apart(small_root: Path) -> None:
+def steps_11_to_42_are_eight_ood_sets_and_later_steps_are_left_out(small_root: Path) -> None:
     """Each step has nine transactions, six of them labelled."""
     task = load_task("elliptic", small_root)
     steps = {
@@ -420,10 +420,10 @@ def steps_11_to_42_are_eight_ood_sets_and_the_others_are_scored_apart(small_root
     trainer = Trainer(task, "erm", settings=InterventionSettings(hidden=2), device="cpu")
     method = get_method("erm")(trainer.settings, "gcn", task.num_features, 2)
     scores = trainer.scores(method)
-    apart = {name for name in scores if name.startswith("left_out/")}
-    assert apart == {"left_out/steps 6-10", "left_out/steps 43-49"}
-    made_up = {name: 0.1 if name in apart else 0.7 for name in scores}
-    assert ood_mean(made_up) == pytest.approx(0.7)
+    left_out = {name for name in scores if name.startswith("left_out/")}
+    assert left_out == {"left_out/steps 6-10", "left_out/steps 43-49"}
+    constant = {name: 0.1 if name in left_out else 0.7 for name in scores}
+    assert ood_mean(constant) == pytest.approx(0.7)
 
 
 def arxiv_year(nodes: Tensor) -> Tensor:
@@ -432,15 +432,15 @@ def arxiv_year(nodes: Tensor) -> Tensor:
 
 
 @check("Arxiv's split")
-def papers_before_2014_are_in_distribution_and_inductive_training_reads_no_later_ones(
+def papers_before_2014_are_in_distribution_and_inductive_training_uses_no_later_ones(
     small_root: Path,
 ) -> None:
-    """Paper i has the first feature i, which tells whom the training batch reads."""
+    """The first feature of paper i is i, which identifies the papers in the training batch."""
     last_year_read = {}
     for inductive in (False, True):
         task = load_task("arxiv", small_root, inductive=inductive)
-        own = torch.cat([task.train, task.valid, task.test_id]).sort().values
-        assert own.equal((arxiv_year(torch.arange(170)) < 2014).nonzero().flatten())
+        inside = torch.cat([task.train, task.valid, task.test_id]).sort().values
+        assert inside.equal((arxiv_year(torch.arange(170)) < 2014).nonzero().flatten())
         assert (arxiv_year(torch.cat(list(task.test_ood.values()))) >= 2014).all()
         trainer = Trainer(
             task, "erm", settings=InterventionSettings(hidden=2, num_layers=2), device="cpu"
@@ -452,7 +452,7 @@ def papers_before_2014_are_in_distribution_and_inductive_training_reads_no_later
 
 
 @check("Arxiv's environments")
-def training_papers_are_of_three_periods(small_root: Path) -> None:
+def training_papers_have_three_periods(small_root: Path) -> None:
     task = load_task("arxiv", small_root)
     trainer = Trainer(task, "irm", settings=None, device="cpu")
     environment = trainer.fields.batch("train").environment
@@ -465,7 +465,7 @@ def training_papers_are_of_three_periods(small_root: Path) -> None:
 
 @check("Twitch's features")
 def rows_of_3170_features_sum_to_one_unless_they_are_multi_hot(small_root: Path) -> None:
-    """User u plays game u, listed twice, and game 3169; user 0 plays none."""
+    """User u has games u (listed twice) and 3169; user 0 has none."""
     for features, value in ((None, 0.5), ("multi-hot", 1.0)):
         x = load_task("twitch", small_root, features=features).data.x.to_dense()
         expected = torch.zeros(20, 3170)
@@ -476,27 +476,27 @@ def rows_of_3170_features_sum_to_one_unless_they_are_multi_hot(small_root: Path)
 
 
 @check("Twitch's labels")
-def labels_are_placed_by_new_id_and_shifted_ones_stand_beside_the_published_column(
+def labels_are_assigned_by_new_id_and_the_published_score_is_compared_with_shifted_labels(
     small_root: Path,
 ) -> None:
-    """Even users are mature. FR's rows go from user 19 to 0, then come users 3 and 18 again."""
+    """Even users are mature. FR's rows contain users 19 to 0, then users 3 and 18 again."""
     task = load_task("twitch", small_root)
     assert task.data.y.tolist() == [1, 0] * 60
     users = french_labels.shift_labels(torch.arange(1022)).tolist()
-    assert users == [*range(1019), 1018, 1019, 1020]  # user 1018 stands twice in the real file
+    assert users == [*range(1019), 1018, 1019, 1020]  # user 1018 is twice in the published file
 
     config = make_config("twitch", "erm", "gcn")
     assert published(config, "ood/FR") is None
-    beside = published(config, french_labels.SHIFTED)
-    assert beside is not None
-    assert beside.text == "52.62 ± 0.01"
+    compared = published(config, french_labels.SHIFTED)
+    assert compared is not None
+    assert compared.text == "52.62 ± 0.01"
     scores = {"ood/ES": 0.6, "ood/FR": 0.62, french_labels.SHIFTED: 0.1}
-    assert ood_mean(scores) == pytest.approx(0.61)  # no part of any result
+    assert ood_mean(scores) == pytest.approx(0.61)  # not part of the mean
 
 
 @check("five runs")
-def seed_of_the_data_and_seed_of_the_run_are_two_numbers_with_two_spreads(tmp_path: Path) -> None:
-    """One step of almost no length leaves the weights of the start."""
+def data_seed_and_run_seed_are_separate_and_have_separate_spreads(tmp_path: Path) -> None:
+    """One step with a tiny learning rate does not change the initial weights."""
     settings = InterventionSettings(hidden=4, epochs=1, learning_rate=1e-6, dropout=0.0)
     weights: dict[tuple[int, int], Tensor] = {}
     drawn = {data_seed: ring(data_seed=data_seed) for data_seed in (0, 1)}

@@ -1,4 +1,4 @@
-"""Faults that happen: bits flip, files are cut, disks are full, processes are stopped or killed."""
+"""Faults: flipped bits, truncated files, full disks, and stopped or killed processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.runs.jobs import tiny_job
 from tests.training.tiny import QUICK as SETTINGS
 from tests.training.tiny import tiny_task
 
-FLIPS, CUTS = 100, 20  # in each kind of file
+NUM_FLIPS, NUM_TRUNCATIONS = 100, 20  # per file
 
 
 @pytest.fixture(autouse=True)
@@ -38,64 +38,65 @@ def few_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic, "NUM_USERS", 300)
 
 
-# Flips and cuts
+# Flipped bits and truncated files
 
 
 def faults(path: Path) -> Iterator[str]:
-    """Give a file one fault after the other, and at the end its content back."""
+    """Apply one fault after the other to a file, and restore it at the end."""
     raw, chance = path.read_bytes(), random.Random(path.name)
-    for _ in range(FLIPS):
+    for _ in range(NUM_FLIPS):
         changed = bytearray(raw)
-        place = chance.randrange(8 * len(raw))
-        changed[place // 8] ^= 1 << place % 8
+        bit = chance.randrange(8 * len(raw))
+        changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
-        yield f"bit {place} flipped"
-    for length in [0, len(raw) - 1, *(chance.randrange(len(raw)) for _ in range(CUTS - 2))]:
+        yield f"bit {bit} flipped"
+    lengths = [chance.randrange(len(raw)) for _ in range(NUM_TRUNCATIONS - 2)]
+    for length in [0, len(raw) - 1, *lengths]:
         path.write_bytes(raw[:length])
-        yield f"cut to {length} bytes"
+        yield f"truncated to {length} bytes"
     path.write_bytes(raw)
 
 
 def assert_all_found(path: Path, read: Callable[[], object]) -> None:
-    """Every fault of a file is a checksum mismatch that names its folder."""
-    unseen = []
+    """Assert that every fault of a file is a checksum mismatch that names its folder."""
+    undetected = []
     for fault in faults(path):
         try:
             read()
         except ChecksumError as error:
             if str(path.parent) in str(error):
                 continue
-        unseen.append(fault)
-    assert unseen == []
+        undetected.append(fault)
+    assert undetected == []
     read()
 
 
-def read_all(place: RunFolder) -> None:
-    place.read_config()
-    place.read_metrics()
-    place.read_result()
-    place.read_tensors(WEIGHTS)
+def read_all(folder: RunFolder) -> None:
+    folder.read_config()
+    folder.read_metrics()
+    folder.read_result()
+    folder.read_tensors(WEIGHTS)
 
 
 @pytest.mark.parametrize("name", [CONFIG, METRICS, RESULT, WEIGHTS, MARKER])
 def test_every_fault_in_a_file_of_a_finished_run_is_found(name: str, tmp_path: Path) -> None:
     Trainer(tiny_task(), "erm", "gcn", SETTINGS, "cpu", epochs=3).run(folder=tmp_path / "run")
-    place = RunFolder(tmp_path / "run")
-    assert_all_found(place.path / name, lambda: read_all(place))
+    folder = RunFolder(tmp_path / "run")
+    assert_all_found(folder.path / name, lambda: read_all(folder))
 
 
 @pytest.mark.parametrize("name", ["model.json", "weights", "reference"])
 def test_every_fault_in_a_file_of_a_saved_model_is_found(name: str, tmp_path: Path) -> None:
-    write_model(tmp_path / "model", FILE, tensors(1))
+    write_model(tmp_path / "model", FILE, tensors(1), "card")
     (path,) = (tmp_path / "model").glob(f"{name}*")
     assert_all_found(path, lambda: read_model(tmp_path / "model"))
 
 
 def test_every_fault_in_a_checkpoint_is_found(tmp_path: Path) -> None:
-    place = RunFolder(tmp_path / "run")
-    place.begin(make_config())
-    place.save_checkpoint({"epoch": torch.tensor(3), "x": torch.randn(50)})
-    (path,) = place.checkpoints
+    folder = RunFolder(tmp_path / "run")
+    folder.begin(make_config())
+    folder.save_checkpoint({"epoch": torch.tensor(3), "x": torch.randn(50)})
+    (path,) = folder.checkpoints
     assert_all_found(path, lambda: read_checkpoint(path))
 
 
@@ -119,13 +120,13 @@ def assert_one_line(answer: Answer, text: str) -> None:
 
 
 def outcome(folder: Path) -> tuple[bytes, bytes, dict[str, float]]:
-    (place,) = find_runs(folder)
-    read_all(place)
-    weights, metrics = ((place.path / name).read_bytes() for name in (WEIGHTS, METRICS))
-    return weights, metrics, place.read_result().scores
+    (folder,) = find_runs(folder)
+    read_all(folder)
+    weights, metrics = ((folder.path / name).read_bytes() for name in (WEIGHTS, METRICS))
+    return weights, metrics, folder.read_result().scores
 
 
-def test_a_disk_that_is_full_at_any_write_loses_nothing(
+def test_a_disk_that_is_full_at_any_write_loses_no_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
@@ -158,7 +159,7 @@ def test_a_disk_that_is_full_at_any_write_loses_nothing(
     assert full == 7  # config, two checkpoints, weights, metrics, result, record
 
 
-def test_a_full_disk_is_not_a_failure_of_a_job(
+def test_a_full_disk_is_not_recorded_as_a_failed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fill(*_: Any) -> None:
@@ -189,7 +190,7 @@ def test_other_data_under_the_same_name_is_rejected_by_every_command(
 # Clocks
 
 
-def test_a_clock_that_jumps_back_does_not_delay_checkpoints(
+def test_a_clock_that_is_set_back_does_not_delay_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
@@ -204,7 +205,7 @@ def test_a_clock_that_jumps_back_does_not_delay_checkpoints(
     assert checkpoints.due
 
 
-def test_checkpoints_that_take_long_are_made_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_checkpoints_are_written_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
 
@@ -239,7 +240,7 @@ def interrupt_at(epoch: int, number: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_run_that_is_stopped_by_a_signal_resumes_after_the_same_epoch(
+def test_a_run_stopped_by_a_signal_resumes_after_the_same_epoch(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("whole", "stopped"):
@@ -258,7 +259,7 @@ def test_a_run_that_is_stopped_by_a_signal_resumes_after_the_same_epoch(
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
 
 
-def test_a_run_that_is_stopped_in_its_last_epoch_is_finished_first(
+def test_a_run_stopped_in_its_last_epoch_is_finished_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt_at(3, signal.SIGTERM, monkeypatch)
@@ -271,9 +272,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
 
 
-# Kills
+# Killed processes
 
-ZYGOTE = """
+KILLER = """
 import os, random, signal, sys, time
 from pathlib import Path
 import torch
@@ -285,7 +286,7 @@ torch.set_num_threads(1)
 loop.CHECKPOINT_SECONDS = 0.0
 folder, epochs, most = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 trainer = Trainer(tiny_task(), "canet", "gcn", None, "cpu", epochs)
-trainer._loop(0, None, False, 0)  # imports what a run needs, once for all
+trainer._loop(0, None, False, 0)  # import everything before the forks
 
 def train(path):
     pid = os.fork()
@@ -294,17 +295,17 @@ def train(path):
         os._exit(0)
     return pid
 
-chance, kills, place = random.Random(7), 0, RunFolder(folder / "killed")
-while not place.finished:
-    before, pid, ended = place.checkpoints, train(place.path), (0, 0)
-    while place.checkpoints == before and not place.finished and not ended[0]:
+chance, kills, killed = random.Random(7), 0, RunFolder(folder / "killed")
+while not killed.finished:
+    before, pid, ended = killed.checkpoints, train(killed.path), (0, 0)
+    while killed.checkpoints == before and not killed.finished and not ended[0]:
         time.sleep(0.0005)
         ended = os.waitpid(pid, os.WNOHANG)
     if kills < most and not ended[0]:
         time.sleep(chance.uniform(0.0, 0.01))
         os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode((ended if ended[0] else os.waitpid(pid, 0))[1])
-    assert code in (0, -signal.SIGKILL), code  # it ends by itself, or is killed
+    assert code in (0, -signal.SIGKILL), code
     kills += code != 0
 pids = [train(folder / "shared") for _ in range(3)]
 print(kills, *(os.waitpid(pid, 0)[1] for pid in pids))
@@ -312,11 +313,11 @@ print(kills, *(os.waitpid(pid, 0)[1] for pid in pids))
 
 
 def kill_often(tmp_path: Path, epochs: int, most: int) -> int:
-    """Train with kills at random moments, then three processes in one folder; number of kills."""
-    command = [sys.executable, "-c", ZYGOTE, str(tmp_path), str(epochs), str(most)]
+    """Train with kills at random times, then in three processes at once; return the kills."""
+    command = [sys.executable, "-c", KILLER, str(tmp_path), str(epochs), str(most)]
     done = subprocess.run(
         command,
-        env=environment() | {"CUDA_VISIBLE_DEVICES": ""},  # no fork may touch a GPU
+        env=environment() | {"CUDA_VISIBLE_DEVICES": ""},  # forks cannot use a GPU
         capture_output=True,
         text=True,
         timeout=120,
@@ -326,21 +327,21 @@ def kill_often(tmp_path: Path, epochs: int, most: int) -> int:
     assert codes == [0, 0, 0]
     whole = Trainer(tiny_task(), "canet", "gcn", None, "cpu", epochs).run(folder=tmp_path / "whole")
     for name in ("killed", "shared"):
-        place = RunFolder(tmp_path / name)
-        read_all(place)
-        assert place.read_metrics() == whole.history
-        assert (place.path / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
-        names = {path.name for path in place.path.iterdir() if not path.name.endswith(".tmp")}
+        folder = RunFolder(tmp_path / name)
+        read_all(folder)
+        assert folder.read_metrics() == whole.history
+        assert (folder.path / WEIGHTS).read_bytes() == (tmp_path / "whole" / WEIGHTS).read_bytes()
+        names = {path.name for path in folder.path.iterdir() if not path.name.endswith(".tmp")}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER, LOCK}
     return kills
 
 
-def test_a_run_killed_at_random_moments_and_three_processes_in_a_folder_end_in_the_same_bits(
+def test_a_killed_run_and_three_processes_in_one_folder_have_identical_results(
     tmp_path: Path,
 ) -> None:
     assert kill_often(tmp_path, 12, 4) == 4
 
 
 @pytest.mark.slow
-def test_a_run_killed_dozens_of_times_ends_in_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_killed_dozens_of_times_has_identical_results(tmp_path: Path) -> None:
     assert kill_often(tmp_path, 120, 36) == 36

@@ -1,4 +1,4 @@
-"""Hostile files into every loader: read without harm or rejected in one line, never run."""
+"""Malicious files in every loader are read safely or rejected in one line; no code is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canet.data.benchmarks.processed import processed
 from canet.errors import CanetError
 from canet.presets import read_settings
 from canet.store import RunFolder
-from canet.store.archive import runs_at
+from canet.store.archive import open_runs
 from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
 from tests.finished import make_config, write_run
@@ -28,10 +28,10 @@ from tests.user_tables import write_folder
 
 @dataclass(frozen=True)
 class Loader:
-    """Who reads a file, and where: `place` is below a folder that `prepare` fills."""
+    """A loader and the path of the file that it reads, in a folder that `prepare` fills."""
 
     name: str
-    place: str
+    path: str
     read: Callable[[Path], object]
     prepare: Callable[[Path], object] = lambda folder: None
     rejects_all: bool = False
@@ -57,8 +57,8 @@ def load_model(folder: Path) -> object:
 
 
 def run(folder: Path) -> None:
-    place = write_run(folder, make_config(), {"test_id": 80.0, "ood/near": 50.0})
-    place.path.rename(folder / "run")
+    finished = write_run(folder, make_config(), {"test_id": 0.8, "ood/near": 0.5})
+    finished.path.rename(folder / "run")
 
 
 def load_weights(folder: Path) -> None:
@@ -70,12 +70,12 @@ def read_checkpoints(folder: Path) -> None:
 
 
 def unpack_runs(folder: Path) -> None:
-    with runs_at(folder / "runs.tar.xz") as root:
+    with open_runs(folder / "runs.tar.xz") as root:
         read_run(RunFolder(root / "run"))
 
 
 def read_copy(folder: Path) -> None:
-    """A processed copy that is another file is made again."""
+    """A processed copy that was replaced by another file is built again."""
     hostile = folder / "cache" / "processed" / "any"
     for copy in hostile.parent.glob("*.npz"):
         shutil.copy(hostile, copy)
@@ -126,7 +126,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, b
 
 
 def outcome(act: Callable[[], object]) -> str:
-    """`read`, `rejected` by one of our errors in one short line, or what else was raised."""
+    """`read`, `rejected` (a canet error with one short line), or the other exception."""
     try:
         act()
     except CanetError as error:
@@ -139,7 +139,7 @@ def outcome(act: Callable[[], object]) -> str:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("loader", LOADERS, ids=lambda loader: loader.name)
-def test_hostile_files_are_rejected_or_read_without_harm(
+def test_malicious_files_are_rejected_or_read_safely(
     loader: Loader,
     hostile: tuple[Path, dict[str, bytes]],
     tmp_path: Path,
@@ -147,19 +147,21 @@ def test_hostile_files_are_rejected_or_read_without_harm(
 ) -> None:
     canary, contents = hostile
     loader.prepare(tmp_path)
-    place = tmp_path / loader.place
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path = tmp_path / loader.path
+    path.parent.mkdir(parents=True, exist_ok=True)
     outcomes = {}
     for name, content in contents.items():
-        place.write_bytes(content)
+        path.write_bytes(content)
         outcomes[name] = outcome(lambda: loader.read(tmp_path))
         assert not canary.exists(), name
         assert not (tmp_path.parent / canary.name).exists(), name
-    fine = {"rejected"} if loader.rejects_all else {"rejected", "read"}
-    assert {name: said for name, said in outcomes.items() if said not in fine} == {}
+    allowed = {"rejected"} if loader.rejects_all else {"rejected", "read"}
+    assert {name: result for name, result in outcomes.items() if result not in allowed} == {}
 
 
-def test_code_in_a_file_would_be_noticed(hostile: tuple[Path, dict[str, bytes]]) -> None:
+def test_the_files_do_run_code_if_they_are_unpickled(
+    hostile: tuple[Path, dict[str, bytes]],
+) -> None:
     canary, contents = hostile
     for name in ("pickle, protocol 0", "pickle, protocol 5", "pickle: builtins"):
         pickle.loads(contents[name])

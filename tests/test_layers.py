@@ -1,4 +1,4 @@
-"""Data flows one way: no import points up the list of layers, and none goes round in a circle."""
+"""Imports never point to a higher layer and have no cycles."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LAYERS = [
     {"paper"},
     {"cli"},
 ]
-"""From files to commands; members of one layer may import each other."""
+"""From the lowest layer to the highest; members of one layer may import each other."""
 MAX_LINES = 400
 MAX_FILES_AT_THE_ROOT = 6
 FILES = sorted(ROOT.rglob("*.py"))
-PARTS = [path for path in FILES if path != ROOT / "__init__.py"]  # which imports all the others
+PARTS = [path for path in FILES if path != ROOT / "__init__.py"]  # it imports all layers
 
 
 def module_name(path: Path) -> str:
@@ -45,7 +45,7 @@ MODULES = {module_name(path) for path in FILES}
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in a file, functions too, except what only a type checker reads."""
+    """All nodes of a syntax tree except blocks for type checkers."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             continue
@@ -54,7 +54,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imported(path: Path) -> set[str]:
-    """The modules of this package that a file imports, at its top or inside a function."""
+    """The modules of this package that a file imports, at the top or inside functions."""
     names: set[str] = set()
     for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -69,13 +69,13 @@ def imported(path: Path) -> set[str]:
 
 
 def level(module: str) -> int:
-    room = module.split(".")[1]
-    (found,) = [i for i, layer in enumerate(LAYERS) if room in layer]
+    folder = module.split(".")[1]
+    (found,) = [i for i, layer in enumerate(LAYERS) if folder in layer]
     return found
 
 
 @pytest.mark.parametrize("path", PARTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_import_points_up(path: Path) -> None:
+def test_no_import_points_to_a_higher_layer(path: Path) -> None:
     own = level(module_name(path))
     assert [name for name in imported(path) if name == "canet" or level(name) > own] == []
 

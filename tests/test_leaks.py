@@ -1,4 +1,4 @@
-"""A service that loads and predicts all day keeps its memory and its files."""
+"""A process that loads and predicts many times does not leak memory or files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.user_graphs import small_user_graph
 from tests.user_tables import ROLES, write_folder
 
 TIMES = 200
-MEGABYTES = 48
-"""That the process may grow by: far less than 200 copies of anything read here, and of torch."""
+MAX_GROWTH = 48
+"""Megabytes by which the process may grow, much less than 200 copies of any object here."""
 
 
 def open_files() -> int:
@@ -30,7 +30,7 @@ def resident_megabytes() -> float:
 
 
 def check_bounded(act: Callable[[], object], times: int = TIMES) -> None:
-    """Doing it often leaves no file open, and hardly more memory than doing it a few times."""
+    """Assert that repeated calls leave no file open and do not use more and more memory."""
     for _ in range(times // 4):
         act()
     gc.collect()
@@ -39,16 +39,14 @@ def check_bounded(act: Callable[[], object], times: int = TIMES) -> None:
         act()
     gc.collect()
     assert open_files() <= files
-    assert resident_megabytes() - memory < MEGABYTES
+    assert resident_megabytes() - memory < MAX_GROWTH
 
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/statm").exists(), reason="the system does not tell in /proc"
-)
+pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 
 
 @pytest.mark.slow
-def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
+def test_loading_and_predicting_does_not_leak(tmp_path: Path) -> None:
     data = small_user_graph()
     quick = {"epochs": 1, "hidden": 64, "num_environments": 2, "device": "cpu", "verbose": 0}
     fitted = canet.NodeClassifier("canet", **quick)
@@ -56,14 +54,14 @@ def test_a_model_is_loaded_and_asked_many_times(tmp_path: Path) -> None:
     check_bounded(lambda: canet.load(tmp_path / "model").predict_proba(data))
 
 
-def test_a_graph_is_read_many_times(tmp_path: Path) -> None:
+def test_reading_a_graph_does_not_leak(tmp_path: Path) -> None:
     write_npz(tmp_path / "graph.npz", small_user_graph())
     write_folder(tmp_path / "graph")
     check_bounded(lambda: canet.read_graph(tmp_path / "graph.npz"), 60)
     check_bounded(lambda: canet.read_graph(tmp_path / "graph", **ROLES), 60)
 
 
-def test_a_file_that_is_rejected_many_times_stays_closed(tmp_path: Path) -> None:
+def test_rejected_files_are_closed(tmp_path: Path) -> None:
     for name in ("graph.npz", "graph.pt"):
         (tmp_path / name).write_bytes(b"PK\x03\x04 and then nothing")
 

@@ -1,4 +1,4 @@
-"""Malformed graphs at every public entry: a result or one of our errors, and nothing changed."""
+"""Malformed graphs in every public function give a result or a canet error, and are not changed."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ Draw = Callable[[st.SearchStrategy], Any]
 
 
 def one_of(usual: Any, times: int, *others: Any) -> st.SearchStrategy:
-    """What is usual, several times as often as each other value."""
+    """Sample the usual value several times as often as each other value."""
     return st.sampled_from([*[usual] * times, *others])
 
 
 @st.composite
 def features(draw: Draw, n: int) -> Any:
-    """[n, 5] as models of these tests read, or something else."""
+    """Valid features [n, 5], or other values."""
     random = torch.Generator().manual_seed(draw(st.integers(0, 9)))
     x = torch.rand(n, 5, generator=random)
-    spoilt = x.clone()
+    extreme = x.clone()
     if n:
-        spoilt[0, 0] = draw(st.sampled_from([torch.nan, torch.inf, -torch.inf, 3.4e38, 1e30]))
+        extreme[0, 0] = draw(st.sampled_from([torch.nan, torch.inf, -torch.inf, 3.4e38, 1e30]))
     types = [x.double(), x.half(), x.bfloat16(), (9 * x).long(), x > 0.5, x.to(torch.complex64)]
     forms = [x.numpy(), x.tolist(), x.to_sparse_coo(), x.to_sparse_csr(), x.to_sparse_csc()]
     forms += [sp.coo_matrix(x.numpy()), x.clone().requires_grad_()]
-    spoilts = [spoilt, spoilt.to_sparse_csr(), spoilt.double() * 1e300]
+    extremes = [extreme, extreme.to_sparse_csr(), extreme.double() * 1e300]
     shapes = [x[:, :4], x[: n // 2], x[:, 0], x[None], x[:, :0]]
     objects = [np.full((n, 5), "a"), np.full((n, 5), None), "features", None, 3.0]
-    return draw(one_of(x, 8, *types, *forms, *spoilts, *shapes, *objects))
+    return draw(one_of(x, 8, *types, *forms, *extremes, *shapes, *objects))
 
 
 @st.composite
@@ -114,7 +114,7 @@ def graphs(draw: Draw) -> Data:
 
 
 def content(data: Data) -> dict[str, Any]:
-    """A copy of all that a graph holds."""
+    """A copy of all columns of a graph."""
     return {
         name: value.detach().to_dense().clone()
         if isinstance(value, torch.Tensor)
@@ -134,7 +134,10 @@ def same(first: Any, second: Any) -> bool:
 
 
 def attempt(act: Callable[[], Any], *given_data: Data) -> Any:
-    """What an act gives, or None for one of our errors, in one line; its graphs stay the same."""
+    """Call a function and return its result, or None after a canet error with one line.
+
+    Assert that the graphs are not changed.
+    """
     before = [content(data) for data in given_data]
     result, message = None, "no error"
     with warnings.catch_warnings():
@@ -172,7 +175,7 @@ def trained() -> list[canet.NodeClassifier]:
 
 @CAREFUL
 @given(data=graphs(), method=st.sampled_from(["canet", "erm", "irm"]))
-def test_fit_takes_a_graph_or_refuses_it(data: Data, method: str) -> None:
+def test_fit_accepts_or_rejects_a_graph(data: Data, method: str) -> None:
     params = {k: v for k, v in QUICK.items() if method == "canet" or k != "num_environments"}
     model = attempt(lambda: canet.NodeClassifier(method, **params).fit(data), data)
     if model is not None:
@@ -182,7 +185,7 @@ def test_fit_takes_a_graph_or_refuses_it(data: Data, method: str) -> None:
 
 @CAREFUL
 @given(data=graphs(), draw=st.data())
-def test_arguments_of_fit_are_taken_or_rejected(data: Data, draw: st.DataObject) -> None:
+def test_arguments_of_fit_are_accepted_or_rejected(data: Data, draw: st.DataObject) -> None:
     n = 24
     arguments = {
         "train": draw.draw(node_sets(n)),
@@ -196,7 +199,7 @@ def test_arguments_of_fit_are_taken_or_rejected(data: Data, draw: st.DataObject)
 
 @CAREFUL
 @given(data=graphs(), which=st.integers(0, 2), draw=st.data())
-def test_a_trained_model_takes_a_new_graph_or_refuses_it(
+def test_a_trained_model_accepts_or_rejects_a_new_graph(
     trained: list[canet.NodeClassifier], data: Data, which: int, draw: st.DataObject
 ) -> None:
     model = trained[which]
@@ -208,7 +211,7 @@ def test_a_trained_model_takes_a_new_graph_or_refuses_it(
 
 @settings(CAREFUL, max_examples=40)
 @given(data=graphs(), new=graphs())
-def test_a_diagnosis_takes_graphs_or_refuses_them(
+def test_a_diagnosis_accepts_or_rejects_graphs(
     trained: list[canet.NodeClassifier], data: Data, new: Data
 ) -> None:
     attempt(lambda: canet.diagnose(trained[0], data, new, repeats=1), data, new)
@@ -217,7 +220,7 @@ def test_a_diagnosis_takes_graphs_or_refuses_them(
 
 @CAREFUL
 @given(data=graphs(), draw=st.data())
-def test_a_task_is_made_or_rejected(data: Data, draw: st.DataObject) -> None:
+def test_a_task_is_created_or_rejected(data: Data, draw: st.DataObject) -> None:
     sets = [draw.draw(node_sets(24)) for _ in range(4)]
     names = ("train", "valid", "test_id", "in_distribution")
     metric = draw.draw(st.sampled_from(["accuracy", "roc_auc", "macro_f1", "acuracy", 3]))
@@ -235,7 +238,9 @@ def test_a_task_is_made_or_rejected(data: Data, draw: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "graph", {}, [1], torch.ones(3, 3), Data()])
-def test_what_is_no_graph_is_rejected(trained: list[canet.NodeClassifier], wrong: Any) -> None:
+def test_other_objects_than_graphs_are_rejected(
+    trained: list[canet.NodeClassifier], wrong: Any
+) -> None:
     for act in (
         read_user_graph,
         trained[0].predict,

@@ -1,4 +1,4 @@
-"""Every recipe of docs/reference/formats.md gives a graph, if its packages are installed."""
+"""Every recipe in docs/reference/formats.md creates a graph, if its packages are installed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_page_has_a_recipe_for_each_source() -> None:
 
 
 @pytest.mark.parametrize("heading", recipes())
-def test_a_recipe_gives_a_graph(
+def test_a_recipe_creates_a_graph(
     heading: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = recipes()[heading]

@@ -184,13 +184,13 @@ class BreakingPool:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.asked: list[list[int]] = []
+        self.submitted: list[list[int]] = []
 
     def submit(self, function: Any, *arguments: Any) -> Future[Any]:
         seeds = [config.seed for config in arguments[0]]
-        self.asked.append(seeds)
+        self.submitted.append(seeds)
         future: Future[Any] = Future()
-        if 0 in seeds or self.asked == [[0, 1], [2, 3]]:
+        if 0 in seeds or self.submitted == [[0, 1], [2, 3]]:
             future.set_exception(BrokenExecutor("SIGKILL"))
         else:
             future.set_result(function(*arguments))
@@ -213,8 +213,8 @@ def test_runs_whose_worker_died_are_repeated_once_one_at_a_time(
         run, "make_batches", lambda *_: iter([configs[:2], configs[2:4], configs[4:]])
     )
     (lines,) = run_here(configs, tmp_path)
-    assert pool.asked[:3] == [[0, 1], [2, 3], [4, 5]]
-    assert sorted(pool.asked[3:]) == [[0], [1], [2], [3]]
+    assert pool.submitted[:3] == [[0, 1], [2, 3], [4, 5]]
+    assert sorted(pool.submitted[3:]) == [[0], [1], [2], [3]]
     assert lines == read_failure(job_folder(tmp_path, configs[0]))
     assert lines[-1] == "SIGKILL"
     assert all(job_folder(tmp_path, config).finished for config in configs[1:])

@@ -11,10 +11,9 @@ from tests.conftest import without_checksums
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
-    """Twelve airports per region, in reverse order, ids 10 apart; id / 10 mod 4 is the class.
+    """Twelve airports per region with ids 0, 10, ... in reverse order; the class is id / 10 mod 4.
 
-    A chain of flights, one of them listed in both directions, and a flight from an airport to
-    itself.
+    The flights form a chain. One flight is listed in both directions, and one is a self-loop.
     """
     without_checksums(monkeypatch)
     folder = tmp_path / "raw" / "airports"
@@ -27,7 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> 
     return tmp_path / "raw"
 
 
-def test_airports_are_in_the_order_of_their_ids(root: Path) -> None:
+def test_airports_are_sorted_by_id(root: Path) -> None:
     task = load_task("airports", root)
     assert task.data.y.equal(torch.arange(4).repeat(9))
     chain = {(i, i + 1) for i in range(11)} | {(i + 1, i) for i in range(11)}
@@ -35,7 +34,7 @@ def test_airports_are_in_the_order_of_their_ids(root: Path) -> None:
     assert sorted(zip(*task.data.edge_index.tolist(), strict=True)) == sorted(expected)
 
 
-def test_features_of_a_region_come_from_its_network_alone(root: Path) -> None:
+def test_features_of_a_region_depend_only_on_its_network(root: Path) -> None:
     before = load_task("airports", root, protocol="europe").data
     path = root / "airports" / "usa-airports.edgelist"
     path.write_text(path.read_text() + "0 70\n20 70\n")

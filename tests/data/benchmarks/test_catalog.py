@@ -29,7 +29,7 @@ def test_data_sets_are_listed_by_their_names(name: str) -> None:
     assert dataset.domains == (NUM_DOMAINS if spurious else 1)
 
 
-def test_no_file_is_named_twice_and_checksums_have_their_length() -> None:
+def test_files_are_unique_and_checksums_have_the_right_length() -> None:
     files = {file for dataset in DATASETS.values() for file in dataset.files}
     assert len({file.path for file in files}) == len(files)
     assert {len(file.sha256) for file in files if file.sha256} == {64}
@@ -54,7 +54,7 @@ def test_data_set_and_loaded_task_agree(name: str, small_root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["twitch", "arxiv", "elliptic", "synthetic"])
-def test_each_feature_set_can_be_named(name: str, small_root: Path) -> None:
+def test_each_feature_set_can_be_loaded(name: str, small_root: Path) -> None:
     own = load_task(name, small_root)
     assert load_task(name, small_root, features="original").digest == own.digest
     for features in DATASETS[name].features:
@@ -63,7 +63,7 @@ def test_each_feature_set_can_be_named(name: str, small_root: Path) -> None:
         assert task.digest.differs_in(own.digest) == "features"
 
 
-def test_inductive_is_carried_by_the_task(small_root: Path) -> None:
+def test_an_inductive_task_hides_edges(small_root: Path) -> None:
     task = load_task("arxiv", small_root, inductive=True)
     assert task.inductive
     assert 0 < task.training_edges().shape[1] < task.data.edge_index.shape[1]
@@ -85,7 +85,7 @@ def test_inductive_is_carried_by_the_task(small_root: Path) -> None:
         ),
     ],
 )
-def test_unknown_choices_are_rejected_with_the_valid_ones(options: Any, valid: str) -> None:
+def test_unknown_arguments_are_rejected_and_valid_ones_listed(options: Any, valid: str) -> None:
     with pytest.raises(CanetError, match=valid):
         load_task(**options)
 
@@ -97,12 +97,12 @@ def test_numpy_integers_are_data_seeds() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**70, None, True, 1.5], ids=str)
-def test_what_is_not_a_seed_is_rejected_before_files_are_looked_for(seed: Any) -> None:
+def test_invalid_seeds_are_rejected_before_files_are_searched(seed: Any) -> None:
     with pytest.raises(InputError, match="data_seed"):
         load_task("cora", "no such folder", data_seed=seed)
 
 
-def test_task_without_files_is_described_by_the_official_ones(fresh_cache: Path) -> None:
+def test_task_without_files_is_described_by_the_published_statistics(fresh_cache: Path) -> None:
     for name in ("cora", "twitch", "arxiv", "elliptic"):
         description = describe(name)
         assert description.state == "missing"

@@ -1,4 +1,4 @@
-"""Raw files from a server into the cache: complete and verified, or not at all."""
+"""Downloads into the cache: only complete and verified files are kept."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ PATH = "set/folder/file"
 
 @pytest.fixture(autouse=True)
 def closed_connections() -> Iterator[None]:
-    """Sockets that requests leaves open after an error end with the test that caused them."""
+    """Close sockets that requests leaves open after an error at the end of each test."""
     yield
     gc.collect()
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:  # not compressed: as long as its content
+    with zipfile.ZipFile(content, "w") as archive:  # not compressed
         for name, member in members.items():
             archive.writestr(name, member)
     return content.getvalue()
 
 
 def wanted(server: Server, packed: bool, sha256: str | None = SHA256) -> RawFile:
-    """A file on the server, as it is or in an archive; both have it."""
+    """A file on the server, plain or in an archive."""
     server.files.setdefault("/file", CONTENT)
     server.files.setdefault("/a.zip", zipped({"a/other": CONTENT, "a/unwanted": b"x"}))
     if packed:
@@ -62,7 +62,7 @@ def names(folder: Path) -> list[str]:
 
 
 def rejected(file: RawFile, cache: Path, match: str) -> None:
-    """One line, and nothing is left in the cache."""
+    """Assert that a file is rejected in one line, and that no file is left in the cache."""
     with pytest.raises(CanetError, match=match) as caught:
         obtain([file], None)
     assert "\n" not in str(caught.value)
@@ -70,16 +70,16 @@ def rejected(file: RawFile, cache: Path, match: str) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_file_arrives_complete_and_alone(packed: bool, server: Server, fresh_cache: Path) -> None:
+def test_file_is_downloaded_once(packed: bool, server: Server, fresh_cache: Path) -> None:
     found = obtain([wanted(server, packed)], None)
     assert found.paths == {PATH: fresh_cache / PATH}
     assert (fresh_cache / PATH).read_bytes() == CONTENT
     assert names(fresh_cache) == [".lock", "file"]
     obtain([wanted(server, packed)], None)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
 
 
-def test_file_arrives_in_a_process_without_standard_error(
+def test_file_is_downloaded_in_a_process_without_standard_error(
     server: Server, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
@@ -87,21 +87,21 @@ def test_file_arrives_in_a_process_without_standard_error(
     assert (fresh_cache / PATH).read_bytes() == CONTENT
 
 
-def test_an_archive_is_fetched_once_for_all_of_its_members(
+def test_an_archive_is_downloaded_once_for_all_of_its_members(
     server: Server, fresh_cache: Path
 ) -> None:
     server.files["/a.zip"] = zipped({"one": b"1", "two": b"2"})
     files = [RawFile(f"set/{m}", f"{server.url}/a.zip", None, (m,)) for m in ("one", "two")]
     assert [path.read_bytes() for path in obtain(files, None).paths.values()] == [b"1", b"2"]
-    assert server.asked == ["/a.zip"]
+    assert server.requests == ["/a.zip"]
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_transfer_that_broke_off_leaves_nothing_and_can_be_repeated(
+def test_aborted_transfer_leaves_no_file_and_can_be_repeated(
     packed: bool, server: Server, fresh_cache: Path
 ) -> None:
-    server.break_after = [100_000]
-    rejected(wanted(server, packed), fresh_cache, match="cannot download")
+    server.abort_after = [100_000]
+    rejected(wanted(server, packed), fresh_cache, match=server.url)
     obtain([wanted(server, packed)], None)
     assert (fresh_cache / PATH).read_bytes() == CONTENT
 
@@ -115,15 +115,15 @@ def test_other_content_than_published_is_rejected(
     rejected(wanted(server, packed), fresh_cache, match="checksum mismatch")
 
 
-def test_missing_address_names_itself_and_the_way_by_hand(
+def test_error_of_a_missing_file_names_its_address_and_where_to_put_the_file(
     server: Server, fresh_cache: Path
 ) -> None:
     file = RawFile(PATH, f"{server.url}/none")
     rejected(file, fresh_cache, match=rf"{server.url}/none.*404.*{PATH}.*CANET_DATA_ROOT")
 
 
-def test_address_without_a_server_is_one_line(fresh_cache: Path) -> None:
-    rejected(RawFile(PATH, "http://127.0.0.1:9/file"), fresh_cache, match="cannot download")
+def test_address_without_a_server_is_an_error(fresh_cache: Path) -> None:
+    rejected(RawFile(PATH, "http://127.0.0.1:9/file"), fresh_cache, match="127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,7 @@ def test_address_without_a_server_is_one_line(fresh_cache: Path) -> None:
     ],
     ids=["text", "cut", "flipped", "without it"],
 )
-def test_archive_that_cannot_be_used_is_rejected(
-    archive: bytes, server: Server, fresh_cache: Path
-) -> None:
+def test_invalid_archive_is_rejected(archive: bytes, server: Server, fresh_cache: Path) -> None:
     server.files["/a.zip"] = archive
     rejected(wanted(server, packed=True), fresh_cache, match=r"a\.zip")
 
@@ -150,7 +148,7 @@ def test_archive_writes_nothing_outside_its_folder(server: Server, fresh_cache: 
     assert "evil" not in names(fresh_cache.parent)
 
 
-def test_cache_that_cannot_be_written_is_one_line(
+def test_cache_that_cannot_be_written_is_an_error(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path
 ) -> None:
     (tmp_path / "plain").touch()
@@ -169,8 +167,8 @@ print(obtain([RawFile(path, url, sha256, tuple(members))], None).paths[path])
 """
 
 
-def obtain_elsewhere(file: RawFile, cache: Path) -> Popen:
-    """Another process that obtains a file."""
+def obtain_in_process(file: RawFile, cache: Path) -> Popen:
+    """Start a process that obtains a file."""
     return Popen(
         [sys.executable, "-c", OBTAIN, json.dumps(file)],
         stdout=PIPE,
@@ -182,31 +180,31 @@ def obtain_elsewhere(file: RawFile, cache: Path) -> Popen:
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("packed", [False, True])
-def test_whoever_waits_for_a_download_gets_the_file_even_if_the_first_is_killed(
+def test_a_waiting_process_gets_the_file_even_if_the_downloading_process_is_killed(
     packed: bool, killed: bool, server: Server, fresh_cache: Path
 ) -> None:
     file = wanted(server, packed)
-    server.hold_after = [300_000]
-    first = obtain_elsewhere(file, fresh_cache)
-    while not server.asked:
+    server.delay_after = [300_000]
+    first = obtain_in_process(file, fresh_cache)
+    while not server.requests:
         assert first.poll() is None
         time.sleep(0.01)
-    second = obtain_elsewhere(file, fresh_cache)
+    second = obtain_in_process(file, fresh_cache)
     assert second.stderr is not None
     assert str(fresh_cache / "set") in second.stderr.readline()  # it waits
     if killed:
         first.kill()
     else:
-        server.go_on.set()
+        server.resume.set()
     first.communicate(timeout=60)
     out, _ = second.communicate(timeout=60)
     assert (second.returncode, out.strip()) == (0, str(fresh_cache / PATH))
     assert (fresh_cache / PATH).read_bytes() == CONTENT
-    assert len(server.asked) == 1 + killed
+    assert len(server.requests) == 1 + killed
     assert names(fresh_cache) == [".lock", "file"]
 
 
-def test_twitch_comes_out_of_its_archive_into_the_cache(
+def test_twitch_is_unpacked_from_its_archive_into_the_cache(
     small_root: Path, fresh_cache: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.files["/twitch.zip"] = zipped(
@@ -222,7 +220,7 @@ def test_twitch_comes_out_of_its_archive_into_the_cache(
 
 
 @pytest.mark.parametrize("name", ["airports", "webkb", "fb100", "election"])
-def test_graphs_to_transfer_between_are_downloaded_from_their_repository(
+def test_transfer_data_sets_are_downloaded_from_their_repositories(
     name: str,
     data_root: Path,
     fresh_cache: Path,
@@ -231,7 +229,7 @@ def test_graphs_to_transfer_between_are_downloaded_from_their_repository(
 ) -> None:
     files = DATASETS[name].files
     if any(not (data_root / file.path).is_file() for file in files):
-        pytest.skip(f"the files of {name} are not below CANET_DATA_ROOT")
+        pytest.skip(f"the files of {name} are not in CANET_DATA_ROOT")
     there = tuple(f._replace(url=f.url.replace("https:/", server.url)) for f in files)
     server.files = {
         new.url.removeprefix(server.url): (data_root / new.path).read_bytes() for new in there

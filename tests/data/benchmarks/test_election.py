@@ -15,10 +15,11 @@ RENAMED = 46113
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
-    """Eight counties in a state of each region, in a chain through all; even ones vote Democrat.
+    """Eight counties in a state of each region, which form a chain; even ones vote Democrat.
 
-    In 2016 the first county of each state votes otherwise. Numbers of county k are k + 1 to k + 6
-    in 2012 and twice as much in 2016. One more county borders the first and has no numbers of 2016.
+    In 2016 the first county of each state changes its vote. The features of county k are k + 1 to
+    k + 6 in 2012, and twice these numbers in 2016. A neighbour of the first county has no features
+    for 2016.
     """
     without_checksums(monkeypatch)
     folder = tmp_path / "raw" / "election"
@@ -26,24 +27,24 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> 
     counties = [*COUNTIES, RENAMED]
     votes = ["fips_code,dem_2012,gop_2012,dem_2016,gop_2016"]
     for k, county in reversed(list(enumerate(counties))):
-        first, second = k % 2 == 0, (k % 2 == 0) != (k % 8 == 0)
-        votes.append(f"{county:05},{60 * first},40,{60 * second},40")
+        in_2012, in_2016 = k % 2 == 0, (k % 2 == 0) != (k % 8 == 0)
+        votes.append(f"{county:05},{60 * in_2012},40,{60 * in_2016},40")
     (folder / "election.csv").write_text("\n".join(votes))
-    place = 1
+    first = 1
     for kind, columns in COLUMNS.items():
         rows = [["FIPS", *(column.format(year) for year in YEARS for column in columns)]]
         for k, county in enumerate(counties):
-            numbers = [str(k + place + j) for j in range(len(columns))]
+            numbers = [str(k + first + j) for j in range(len(columns))]
             doubled = ["" if county == RENAMED else str(2 * int(text)) for text in numbers]
             rows.append([f"{county:05}", *(f'"0,{text}"' for text in numbers), *doubled])
         (folder / f"{kind}.csv").write_text("\n".join(map(",".join, rows)))
-        place += len(columns)
+        first += len(columns)
     (folder / "adjacency.txt").write_text(borders(), encoding="latin-1")
     return tmp_path / "raw"
 
 
 def borders() -> str:
-    """A block per county: it first names itself, then its neighbours; the first one has an ñ."""
+    """A block for each county: first the county, then its neighbours; names contain an ñ."""
     lines = []
     for k, county in enumerate(COUNTIES):
         near = [county, *COUNTIES[max(0, k - 1) : k], *COUNTIES[k + 1 : k + 2]]
@@ -54,7 +55,7 @@ def borders() -> str:
     return "".join(lines)
 
 
-def test_2012_is_trained_on_and_2016_is_tested(root: Path) -> None:
+def test_2012_is_for_training_and_2016_for_testing(root: Path) -> None:
     task = load_task("election", root)
     democrat = torch.tensor([1, 0]).repeat(16)
     changed = torch.where(torch.arange(32) % 8 == 0, 1 - democrat, democrat)
@@ -73,7 +74,7 @@ def test_features_are_standardised_by_the_year_of_training(root: Path) -> None:
 
 
 @pytest.mark.parametrize("region", STATES)
-def test_regions_are_graphs_of_their_own_in_2016(region: str, root: Path) -> None:
+def test_regions_are_separate_graphs_of_2016(region: str, root: Path) -> None:
     task = load_task("election", root, protocol=region)
     assert list(task.test_ood) == [name for name in STATES if name != region]
     assert task.data.edge_index.shape == (2, 4 * 2 * 7)
@@ -86,14 +87,14 @@ def test_regions_are_graphs_of_their_own_in_2016(region: str, root: Path) -> Non
 def test_regions_are_the_fifty_states_and_the_capital() -> None:
     states = [state for codes in REGIONS.values() for state in codes]
     assert len(states) == len(set(states)) == 51
-    assert set(range(1, 57)) - set(states) == {3, 7, 14, 43, 52}  # codes of no state
+    assert set(range(1, 57)) - set(states) == {3, 7, 14, 43, 52}  # unused codes
 
 
 def test_real_counties_and_winners(real_task: Callable[..., ShiftTask]) -> None:
     task = real_task("election")
     assert task.num_nodes == 2 * 3111
     won = [int(task.data.y[task.data.batch == year].sum()) for year in (0, 1)]
-    assert won == [686 - 1, 487 - 1]  # less Shannon County
+    assert won == [686 - 1, 487 - 1]  # without Shannon County
     regions = real_task("election", protocol="south")
     sizes = torch.bincount(regions.data.batch).tolist()
     assert sizes == [217, 1054, 1422, 418]

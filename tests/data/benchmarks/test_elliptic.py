@@ -49,24 +49,24 @@ def test_structural_features_need_the_steps_from_either_file(absent: str, small_
     assert task.features == "structural"
 
 
-def test_absence_of_all_time_steps_is_one_line(small_root: Path) -> None:
+def test_missing_time_steps_are_an_error_that_names_the_file(small_root: Path) -> None:
     (small_root / "elliptic" / "raw" / "elliptic_txs_features.csv").unlink()
     (small_root / "elliptic" / "time_steps.csv").unlink()
-    with pytest.raises(CanetError, match=r"needs its time steps: place 'elliptic/time_steps\.csv'"):
+    with pytest.raises(CanetError, match=r"'elliptic/time_steps\.csv'"):
         load_task("elliptic", small_root, features="structural")
 
 
 def test_edge_to_an_unlisted_transaction_is_rejected(small_root: Path) -> None:
     path = small_root / "elliptic" / "raw" / "elliptic_txs_edgelist.csv"
     path.write_text(path.read_text() + "7000000,5\n")
-    with pytest.raises(CanetError, match="different transactions"):
+    with pytest.raises(CanetError, match=r"elliptic_txs_edgelist\.csv"):
         load_task("elliptic", small_root)
 
 
 def test_features_file_with_other_columns_is_rejected(small_root: Path) -> None:
     path = small_root / "elliptic" / "raw" / "elliptic_txs_features.csv"
     path.write_text("".join(f"{line},0\n" for line in path.read_text().splitlines()))
-    with pytest.raises(CanetError, match="168 columns, not 167"):
+    with pytest.raises(CanetError, match=r"168 columns.* 167"):
         load_task("elliptic", small_root)
 
 

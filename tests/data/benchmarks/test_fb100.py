@@ -15,10 +15,10 @@ SCHOOLS = ("Amherst41", "Cornell5", "Johns Hopkins55", "Reed98")
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> Path:
-    """Twelve people per school, each with two friends in a ring; person i has gender i mod 3.
+    """Twelve people per school in a ring of friends; person i has gender i mod 3.
 
-    Their status is i mod 7, their year one of 1999 to 2010 (0 for person 0), their dorm i, and
-    major, minor and high school are unknown.
+    Person i has status i mod 7, year 1999 + i (unknown for person 0) and dorm i. Major, minor and
+    high school are unknown.
     """
     without_checksums(monkeypatch)
     folder = tmp_path / "raw" / "fb100"
@@ -27,20 +27,20 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> 
     none = np.zeros(12)
     year = np.where(i > 0, 1999 + i, 0)
     table = np.stack([i % 7, i % 3, none, none, i, year, none], axis=1).astype(np.uint16)
-    forth = sp.csc_matrix((np.ones(12), (i, (i + 1) % 12)))
+    forward = sp.csc_matrix((np.ones(12), (i, (i + 1) % 12)))
     for school in SCHOOLS:
-        savemat(folder / f"{school}.mat", {"A": forth + forth.T, "local_info": table})
+        savemat(folder / f"{school}.mat", {"A": forward + forward.T, "local_info": table})
     return tmp_path / "raw"
 
 
-def test_gender_is_the_label_and_unknown_where_it_is_zero(root: Path) -> None:
+def test_gender_is_the_label_and_zero_means_unknown(root: Path) -> None:
     task = load_task("fb100", root, protocol="hopkins")
     assert task.data.y.equal(torch.tensor([-1, 0, 1]).repeat(16))
     assert list(task.test_ood) == ["amherst", "cornell", "reed"]
     assert all(nodes.numel() == 8 for nodes in task.test_ood.values())
 
 
-def test_columns_mean_the_same_at_all_schools(root: Path) -> None:
+def test_features_are_one_hot_and_comparable_between_schools(root: Path) -> None:
     x = load_task("fb100", root).data.x[:12]
     assert x.shape == (12, 23)
     assert x[:, :7].argmax(dim=1).tolist() == [i % 7 for i in range(12)]

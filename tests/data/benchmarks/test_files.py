@@ -1,4 +1,4 @@
-"""Where raw files are looked for, what is verified, and that a data root is only read."""
+"""Raw files are found and verified, and the data root is only read."""
 
 import shutil
 from pathlib import Path
@@ -14,7 +14,7 @@ from canet.util.files import digest_of
 FILE = RawFile("set/raw/file.csv", "http://invalid.invalid/file.csv")
 
 
-def place(root: Path, content: str = "1,2\n") -> Path:
+def write_file(root: Path, content: str = "1,2\n") -> Path:
     path = root / FILE.path
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content)
@@ -28,7 +28,7 @@ def listing(root: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_roots_are_the_given_one_then_the_environment_then_the_cache(
+def test_search_order_is_argument_then_environment_variable_then_cache(
     tmp_path: Path, fresh_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert search_roots(None) == [fresh_cache]
@@ -44,34 +44,36 @@ def test_data_root_that_is_not_a_folder_is_rejected(tmp_path: Path) -> None:
         search_roots(tmp_path / "nowhere")
 
 
-def test_digest_follows_the_content(tmp_path: Path, fresh_cache: Path) -> None:
+def test_digest_depends_on_the_content(tmp_path: Path, fresh_cache: Path) -> None:
     root = tmp_path / "raw"
-    place(root)
+    write_file(root)
     first = obtain([FILE], root).digest
     assert obtain([FILE], root).digest == first
-    place(root, "1,3\n")
+    write_file(root, "1,3\n")
     assert obtain([FILE], root).digest != first
 
 
-def test_file_that_is_not_the_published_one_is_changed(fresh_cache: Path) -> None:
+def test_file_with_another_checksum_is_reported_as_changed(fresh_cache: Path) -> None:
     published = FILE._replace(sha256=digest_of(b"1,2\n"))
     assert status(published, None).state == "missing"
-    path = place(fresh_cache)
+    path = write_file(fresh_cache)
     assert status(published, None).state == "present"
     obtain([published], None)
-    place(fresh_cache, "1,3\n")
+    write_file(fresh_cache, "1,3\n")
     assert status(published, None).state == "changed"
     with pytest.raises(CanetError, match=str(path)):
         obtain([published], None)
 
 
-def test_missing_file_is_looked_up_in_the_cache(tmp_path: Path, fresh_cache: Path) -> None:
+def test_file_missing_in_the_data_root_is_found_in_the_cache(
+    tmp_path: Path, fresh_cache: Path
+) -> None:
     (tmp_path / "raw").mkdir()
-    path = place(fresh_cache)
+    path = write_file(fresh_cache)
     assert obtain([FILE], tmp_path / "raw").paths == {FILE.path: path}
 
 
-def test_file_without_address_says_where_to_place_it(fresh_cache: Path) -> None:
+def test_error_of_a_file_without_address_says_where_to_put_it(fresh_cache: Path) -> None:
     with pytest.raises(CanetError, match=r"set/none.*CANET_DATA_ROOT"):
         obtain([RawFile("set/none")], None)
 

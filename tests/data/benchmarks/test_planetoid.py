@@ -25,7 +25,7 @@ def read_planetoid(name: str, data_root: Path) -> BaseGraph:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_graph_is_that_of_pyg_with_row_normalised_features(name: str, data_root: Path) -> None:
+def test_graph_equals_that_of_pyg_with_row_normalised_features(name: str, data_root: Path) -> None:
     graph = read_planetoid(name, data_root)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.filterwarnings", lambda *_: None)

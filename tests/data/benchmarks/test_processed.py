@@ -10,7 +10,7 @@ from canet.data.benchmarks.processed import Arrays, processed
 
 
 class Builder:
-    """Makes arrays and counts how often it was asked to."""
+    """Builds arrays and counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -34,7 +34,7 @@ def test_second_call_reads_the_copy(fresh_cache: Path) -> None:
     assert len(list((fresh_cache / "processed").glob("name-*.npz"))) == 1
 
 
-def test_other_identity_is_another_copy(fresh_cache: Path) -> None:
+def test_each_identity_has_its_own_copy(fresh_cache: Path) -> None:
     build = Builder()
     processed("name", "one", build)
     processed("name", "two", build)
@@ -42,7 +42,7 @@ def test_other_identity_is_another_copy(fresh_cache: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["cut", "flipped", "empty", "other arrays"])
-def test_changed_copy_is_made_again(change: str, fresh_cache: Path) -> None:
+def test_changed_copy_is_built_again(change: str, fresh_cache: Path) -> None:
     build = Builder()
     processed("name", "identity", build)
     (path,) = (fresh_cache / "processed").iterdir()
@@ -59,7 +59,7 @@ def test_changed_copy_is_made_again(change: str, fresh_cache: Path) -> None:
     assert path.read_bytes() == intact
 
 
-MAKER = """
+BUILDER = """
 import sys
 import numpy as np
 from canet.data.benchmarks.processed import processed
@@ -74,21 +74,21 @@ for _ in range(50):
 """
 
 
-def test_two_processes_make_one_copy_at_the_same_time(fresh_cache: Path) -> None:
-    makers = [
-        subprocess.Popen([sys.executable, "-c", MAKER], stdin=PIPE, stdout=PIPE, text=True)
+def test_two_processes_build_one_copy_at_the_same_time(fresh_cache: Path) -> None:
+    builders = [
+        subprocess.Popen([sys.executable, "-c", BUILDER], stdin=PIPE, stdout=PIPE, text=True)
         for _ in range(2)
     ]
-    for maker in makers:
-        assert maker.stdout is not None
-        assert maker.stdout.readline() == "building\n"
-    for maker in makers:
-        assert maker.communicate("\n", timeout=60) == ("", None)
-        assert maker.returncode == 0
+    for builder in builders:
+        assert builder.stdout is not None
+        assert builder.stdout.readline() == "building\n"
+    for builder in builders:
+        assert builder.communicate("\n", timeout=60) == ("", None)
+        assert builder.returncode == 0
     assert len(list((fresh_cache / "processed").iterdir())) == 1
 
 
-def test_cache_that_cannot_be_written_costs_only_time(
+def test_without_a_writable_cache_the_arrays_are_built_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -6,16 +6,16 @@ from torch import Tensor
 from canet.data.benchmarks.roles import degree_ranks, role_ranks
 
 PAIRS = torch.tensor([[0, 1], [1, 2], [2, 0], [2, 3], [3, 4]])
-"""A triangle 0-1-2 with a tail 2-3-4; node 5 is alone."""
+"""A triangle 0-1-2 with a tail 2-3-4; node 5 is isolated."""
 EDGES = torch.cat([PAIRS, PAIRS.flip(1)]).T
 
 
 def ranks(*values: float) -> Tensor:
-    """The share of lower values, where equal ones count half."""
+    """The share of lower values; equal values count half."""
     return torch.tensor([np.mean([(u < v) + (u == v) / 2 for u in values]) for v in values])
 
 
-def test_columns_are_ranks_of_the_measures_by_hand() -> None:
+def test_columns_are_ranks_of_the_measures() -> None:
     x = role_ranks(EDGES, 6)
     expected = [
         ranks(2, 2, 3, 2, 1, 0),  # degree
@@ -35,7 +35,7 @@ def test_equal_roles_have_equal_ranks() -> None:
     assert x[0].equal(x[1])
 
 
-def test_ranks_follow_a_renumbering_of_the_nodes() -> None:
+def test_ranks_do_not_depend_on_the_order_of_the_nodes() -> None:
     graph = nx.gnm_random_graph(60, 150, seed=0)
     pairs = torch.tensor(list(graph.edges))
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
@@ -43,7 +43,7 @@ def test_ranks_follow_a_renumbering_of_the_nodes() -> None:
     torch.testing.assert_close(role_ranks(order[edges], 60)[order], role_ranks(edges, 60))
 
 
-def test_degree_ranks_follow_the_plain_definition() -> None:
+def test_degree_ranks_agree_with_a_loop() -> None:
     graph = nx.gnm_random_graph(200, 700, seed=1)
     pairs = torch.tensor(list(graph.edges))
     around = [[graph.degree[v] for v in graph[u]] or [0] for u in range(200)]

@@ -41,7 +41,7 @@ def identities(nodes: Tensor) -> set[int]:
     return set((nodes % N).tolist())
 
 
-def test_columns_follow_the_plain_equation() -> None:
+def test_columns_agree_with_the_equation_of_the_paper() -> None:
     torch.manual_seed(3)
     first, second, domain = GCNConv(4, 10), GCNConv(10, 10), torch.nn.Linear(6, 10)
     noise = NOISE_STD * torch.randn(6, N, 10)
@@ -59,7 +59,7 @@ def test_columns_follow_the_plain_equation() -> None:
             torch.testing.assert_close(columns[i], expected)
 
 
-def test_drawing_leaves_the_global_random_state_alone() -> None:
+def test_the_global_random_state_is_not_changed() -> None:
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def test_drawing_leaves_the_global_random_state_alone() -> None:
     assert torch.rand(3).equal(expected)
 
 
-def test_columns_have_the_same_bits_whatever_the_default_precision() -> None:
+def test_columns_do_not_depend_on_the_default_precision() -> None:
     expected = spurious_columns(Y, EDGES, seed=3)
     torch.set_default_dtype(torch.double)
     try:
@@ -93,7 +93,7 @@ def test_domains_are_disjoint_copies_with_the_same_base_features_and_labels() ->
     torch.testing.assert_close(spurious, spurious_columns(Y, EDGES, seed=0))
 
 
-def test_paper_protocol_splits_copies_so_that_test_nodes_have_training_copies() -> None:
+def test_in_the_paper_protocol_test_nodes_have_copies_in_the_training_set() -> None:
     task = make(protocol="paper")
     sizes = [task.train.numel(), task.valid.numel(), task.test_id.numel()]
     assert sizes == [60, 30, 30]
@@ -105,7 +105,7 @@ def test_paper_protocol_splits_copies_so_that_test_nodes_have_training_copies() 
     assert not any(task.in_distribution[nodes].any() for nodes in task.test_ood.values())
 
 
-def test_disjoint_protocol_shares_no_identity_between_train_valid_and_test() -> None:
+def test_in_the_disjoint_protocol_all_copies_of_a_node_are_in_one_split() -> None:
     task = make(protocol="disjoint")
     sizes = [task.train.numel(), task.valid.numel(), task.test_id.numel()]
     assert sizes == [60, 30, 30]
@@ -116,7 +116,7 @@ def test_disjoint_protocol_shares_no_identity_between_train_valid_and_test() -> 
         assert identities(nodes) == parts[2]
 
 
-def test_data_seed_decides_every_bit() -> None:
+def test_the_data_seed_determines_the_task() -> None:
     first, same, other = (make(seed).digest for seed in (0, 0, 1))
     assert first == same
     assert first.features != other.features
@@ -128,9 +128,9 @@ def test_redrawn_networks_differ_between_domains_and_the_shared_one_does_not(
 ) -> None:
     monkeypatch.setattr("canet.data.benchmarks.spurious.NOISE_STD", 0.0)
     shared, redrawn = (spurious_columns(Y, EDGES, 0, again) for again in (False, True))
-    told = [columns - columns.mean(dim=1, keepdim=True) for columns in (shared, redrawn)]
-    torch.testing.assert_close(told[0][0], told[0][5])
-    assert (told[1][0] - told[1][5]).abs().max() > 0.05
+    centred = [columns - columns.mean(dim=1, keepdim=True) for columns in (shared, redrawn)]
+    torch.testing.assert_close(centred[0][0], centred[0][5])
+    assert (centred[1][0] - centred[1][5]).abs().max() > 0.05
 
 
 def test_resampled_domains_are_regions_that_share_no_node_and_no_edge() -> None:
@@ -154,31 +154,31 @@ def test_regions_are_grown_along_edges() -> None:
     assert torch.bincount(region).tolist() == [7, 7, 7, 7, 6, 6]
 
 
-def test_resampled_domains_have_no_copies_so_their_protocol_is_disjoint() -> None:
+def test_resampled_domains_require_the_disjoint_protocol() -> None:
     with pytest.raises(CanetError, match="--protocol disjoint"):
         spurious_task("ring", GRAPH, 0, "paper", "resampled")
 
 
 def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_differences() -> None:
     task = make()
-    x, own = task.data.x.to_dense(), centred_per_graph(task).data.x
+    x, centred = task.data.x.to_dense(), centred_per_graph(task).data.x
     for domain in range(NUM_DOMAINS):
         nodes = task.data.environment == domain
-        torch.testing.assert_close(own[nodes].mean(dim=0), torch.zeros(x.shape[1]))
-        torch.testing.assert_close(own[nodes] - own[nodes][0], x[nodes] - x[nodes][0])
+        torch.testing.assert_close(centred[nodes].mean(dim=0), torch.zeros(x.shape[1]))
+        torch.testing.assert_close(centred[nodes] - centred[nodes][0], x[nodes] - x[nodes][0])
     assert centred_per_graph(task).features == "centred"
 
 
-def test_a_generator_is_part_of_what_a_run_is() -> None:
+def test_the_generator_is_part_of_the_configuration() -> None:
     tasks = [spurious_task("ring", GRAPH, 0, "disjoint", g) for g in GENERATORS]
     names = [Trainer(task, "erm", device="cpu").config().name for task in tasks]
     assert len(set(names)) == 3
-    kept = asdict(Trainer(tasks[0], "erm", device="cpu").config())
-    del kept["generator"]  # as in runs that are older than the choice
-    assert RunConfig(**kept).name == names[0]
+    content = asdict(Trainer(tasks[0], "erm", device="cpu").config())
+    del content["generator"]  # as in runs from before generators were added
+    assert RunConfig(**content).name == names[0]
 
 
-def test_label_networks_have_the_bits_of_pyg_and_leave_no_file(tmp_path: Path) -> None:
+def test_label_networks_equal_those_of_pyg_and_write_no_file(tmp_path: Path) -> None:
     code = "import tests.data.benchmarks.test_spurious as t; t.spurious_columns(t.Y, t.EDGES, 3)"
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=100)

@@ -30,13 +30,13 @@ def test_features_have_128_standardised_columns() -> None:
     torch.testing.assert_close(x.std(dim=0, correction=0), torch.ones(128))
 
 
-def test_same_graph_gives_the_same_bits() -> None:
+def test_the_same_graph_has_the_same_features() -> None:
     first, second = (structural_features(graph(), all_nodes()) for _ in range(2))
     assert first.equal(second)
     assert not first.equal(structural_features(graph(1), all_nodes()))
 
 
-def test_edge_order_and_parallel_edges_do_not_matter() -> None:
+def test_edge_order_and_duplicate_edges_do_not_change_features() -> None:
     edges = graph()
     doubled = torch.cat([edges.flip(1), edges[:, :50]], dim=1)
     torch.testing.assert_close(
@@ -44,7 +44,7 @@ def test_edge_order_and_parallel_edges_do_not_matter() -> None:
     )
 
 
-def test_local_columns_follow_the_plain_definition() -> None:
+def test_local_columns_agree_with_a_loop() -> None:
     edges = graph().unique(dim=1)
     out = [[v for u, v in edges.T.tolist() if u == node] for node in range(N)]
     into = [[u for u, v in edges.T.tolist() if v == node] for node in range(N)]
@@ -76,7 +76,7 @@ def test_singular_vectors_are_those_of_the_normalised_adjacency() -> None:
 
 
 @pytest.mark.parametrize("change", ["remove", "rewire", "add"])
-def test_known_rows_keep_their_bits_whatever_happens_to_other_nodes(change: str) -> None:
+def test_features_of_known_nodes_do_not_depend_on_other_nodes(change: str) -> None:
     edges = graph()
     inner = KNOWN[edges].all(dim=0)
     if change == "remove":

@@ -1,4 +1,4 @@
-"""Training on one graph and testing on the others, on three small graphs."""
+"""Data sets with training on one graph and tests on the others."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,12 +18,12 @@ REAL = ["airports", "webkb", "fb100", "election"]
 
 
 def ring(size: int) -> Data:
-    """Users in a ring with two classes in turn; the last one has no label."""
+    """A ring of users with two alternating classes; the last user has no label."""
     users = torch.arange(size)
-    forth = torch.stack([users, (users + 1) % size])
+    forward = torch.stack([users, (users + 1) % size])
     y = torch.where(users < size - 1, users % 2, -1)
     return Data(
-        torch.stack([users / size, y.float()], 1), torch.cat([forth, forth.flip(0)], 1), y=y
+        torch.stack([users / size, y.float()], 1), torch.cat([forward, forward.flip(0)], 1), y=y
     )
 
 
@@ -42,7 +42,7 @@ def make(protocol: str, data_seed: int = 0) -> ShiftTask:
 
 
 @pytest.mark.parametrize("source", SIZES)
-def test_the_protocol_names_the_graph_to_train_on(source: str) -> None:
+def test_the_protocol_is_the_name_of_the_training_graph(source: str) -> None:
     task = make(source)
     number = list(SIZES).index(source)
     assert task.protocol == source
@@ -57,14 +57,14 @@ def test_the_protocol_names_the_graph_to_train_on(source: str) -> None:
     assert not task.has_environments
 
 
-def test_no_edge_joins_two_graphs() -> None:
+def test_there_are_no_edges_between_graphs() -> None:
     task = make("east")
     source, target = task.data.batch[task.data.edge_index]
     assert source.equal(target)
     assert task.observed().equal(task.in_distribution.nonzero().flatten())
 
 
-def test_each_class_is_split_60_20_20_and_a_single_node_is_trained_on() -> None:
+def test_each_class_is_split_60_20_20_and_a_single_node_is_in_train() -> None:
     y = torch.tensor([0] * 50 + [1] * 5 + [2])
     nodes = torch.arange(100, 156)
     parts = split_by_class(nodes, y, torch.Generator().manual_seed(0))
@@ -73,7 +73,7 @@ def test_each_class_is_split_60_20_20_and_a_single_node_is_trained_on() -> None:
     assert torch.cat(parts).sort().values.equal(nodes)
 
 
-def test_the_split_follows_the_data_seed() -> None:
+def test_the_split_depends_on_the_data_seed() -> None:
     assert make("east", 1).digest == make("east", 1).digest
     assert make("east", 2).digest.differs_in(make("east", 1).digest) == "splits"
 
@@ -98,7 +98,7 @@ def test_training_does_not_see_test_labels_or_other_graphs(what: str) -> None:
 @pytest.mark.parametrize(
     ("name", "protocol"), [(name, p) for name in REAL for p in DATASETS[name].protocols]
 )
-def test_real_tasks_train_on_the_named_graph_alone(
+def test_published_tasks_train_only_on_the_graph_of_the_protocol(
     name: str, protocol: str, real_task: Callable[..., ShiftTask]
 ) -> None:
     task = real_task(name, protocol=protocol)
@@ -106,8 +106,8 @@ def test_real_tasks_train_on_the_named_graph_alone(
     assert protocol not in task.test_ood
     source, target = task.data.batch[task.data.edge_index]
     assert source.equal(target)
-    own = torch.cat([task.train, task.valid, task.test_id])
-    assert own.unique().equal((task.in_distribution & (task.data.y >= 0)).nonzero().flatten())
+    inside = torch.cat([task.train, task.valid, task.test_id])
+    assert inside.unique().equal((task.in_distribution & (task.data.y >= 0)).nonzero().flatten())
     assert task.data.is_undirected()
     assert not task.data.has_self_loops()
     for nodes in task.test_ood.values():
@@ -116,7 +116,9 @@ def test_real_tasks_train_on_the_named_graph_alone(
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_real_tasks_follow_the_data_seed(name: str, real_task: Callable[..., ShiftTask]) -> None:
+def test_published_tasks_depend_on_the_data_seed(
+    name: str, real_task: Callable[..., ShiftTask]
+) -> None:
     first = real_task(name, data_seed=1)
     assert real_task(name, data_seed=1).digest == first.digest
     assert real_task(name, data_seed=2).digest.differs_in(first.digest) == "splits"

@@ -14,12 +14,12 @@ def paths(root: Path, folder: str) -> tuple[Path, Path, Path]:
     return Path(f"{start}_edges.csv"), Path(f"{start}_features.json"), Path(f"{start}_target.csv")
 
 
-def test_labels_are_placed_by_user_id_where_rows_repeat(small_root: Path) -> None:
+def test_labels_are_assigned_by_user_id(small_root: Path) -> None:
     _, _, y = read_region(*paths(small_root, "FR"))
     assert y.tolist() == [1, 0] * 10
 
 
-def test_edges_go_both_ways_with_one_self_loop_per_user(small_root: Path) -> None:
+def test_edges_have_both_directions_and_one_self_loop_per_user(small_root: Path) -> None:
     edge_index, _, _ = read_region(*paths(small_root, "ES"))
     ring = {(u, (u + 1) % 20) for u in range(20)}
     expected = ring | {(v, u) for u, v in ring} | {(u, u) for u in range(20)}
@@ -68,7 +68,7 @@ def test_methods_with_environments_train_without_the_first_region(small_root: Pa
     assert run.result.environments_seen == ["PT", "RU", "ES", "FR", "EN"]
 
 
-def test_rows_of_features_sum_to_one_unless_multi_hot_ones_are_asked_for(small_root: Path) -> None:
+def test_rows_of_features_sum_to_one_unless_they_are_multi_hot(small_root: Path) -> None:
     task = load_task("twitch", small_root)
     assert task.features == "original"
     assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [0.5, 0.5]
@@ -78,7 +78,7 @@ def test_rows_of_features_sum_to_one_unless_multi_hot_ones_are_asked_for(small_r
     assert task.data.x.to_dense()[65, [5, 3169]].tolist() == [1, 1]
 
 
-def test_real_sizes_differ_from_the_published_by_two_repeated_rows(data_root: Path) -> None:
+def test_real_sizes_differ_from_the_published_sizes_by_two_repeated_rows(data_root: Path) -> None:
     task = load_task("twitch", data_root)
     with paths(data_root, "FR")[2].open(newline="") as file:
         users = [row["new_id"] for row in csv.DictReader(file)]

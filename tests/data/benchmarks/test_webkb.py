@@ -11,7 +11,7 @@ from canet.data import ShiftTask, load_task
 from tests.conftest import without_checksums
 
 IDS = {"cornell": [0, 2, 3, 4, 1], "texas": [0, 4, 3, 2, 1], "wisconsin": [1, 3, 2, 4, 0]}
-"""What each file calls course, faculty, student, project and staff."""
+"""Ids of course, faculty, student, project and staff in each file."""
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> 
     return tmp_path / "raw"
 
 
-def test_classes_have_one_order_at_all_universities(root: Path) -> None:
+def test_classes_have_the_same_order_at_all_universities(root: Path) -> None:
     task = load_task("webkb", root)
     assert task.data.y.equal(torch.arange(5).repeat(9))
     assert task.data.x.argmax(dim=1).equal(task.data.y)
 
 
-def test_links_are_read_in_both_directions_without_self_loops(root: Path) -> None:
+def test_links_are_edges_in_both_directions_without_self_loops(root: Path) -> None:
     edges = load_task("webkb", root).data.edge_index
     assert edges.shape == (2, 3 * 28)
     assert set((edges[0] - edges[1]).abs().tolist()) == {1}
@@ -66,11 +66,11 @@ def test_no_other_order_of_the_real_classes_transfers_better(
         guess, truth = words_only.predict(x[nodes]), y[nodes]
         orders = np.array(list(permutations(range(5))))
         right = (orders[:, guess] == truth).mean(axis=1)
-        assert right.argmax() == 0  # the order as it is
+        assert right.argmax() == 0  # the present order
         assert right[0] > 0.65
 
 
-def test_the_only_staff_page_of_texas_is_trained_on(real_task: Callable[..., ShiftTask]) -> None:
+def test_the_only_staff_page_of_texas_is_in_train(real_task: Callable[..., ShiftTask]) -> None:
     for seed in range(3):
         task = real_task("webkb", protocol="texas", data_seed=seed)
         assert task.data.y[task.train].unique().numel() == 5
