@@ -1,4 +1,4 @@
-"""A model for your graph, in scikit-learn's shape: fit, predict, save, load."""
+"""`NodeClassifier`: fit, predict, save and load a model for your graph."""
 
 from canet.estimator.classifier import NodeClassifier, load
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import asdict
@@ -19,11 +18,10 @@ from torch import Tensor
 from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet
-from canet.data.task import ShiftTask
 from canet.data.user_graph import match_classes, user_task, warn_one_way
 from canet.errors import InputError, unknown_name
 from canet.estimator.column_screen import ColumnScreen, screen_columns
-from canet.estimator.fitting import class_weights, settings_of, train_model
+from canet.estimator.fitting import class_weights, describe_data, settings_of, train_model
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, Auto, Backbone, Method
@@ -32,7 +30,6 @@ from canet.settings import describe_settings
 from canet.training import METRICS, Callback
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
-from canet.util.files import digest_of
 from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
@@ -47,21 +44,21 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
-        method: `auto`, which tries several models and averages those that do best on held-out
+        method: `auto`, which trains several models and averages those that score best on held-out
             parts of the training data; the name of a method, see `canet methods`; or a subclass
             of :class:`canet.methods.Method`.
         backbone: Name of a backbone, see `canet backbones`, or a :class:`canet.nn.Backbone`.
             None: gcn. `auto` chooses the backbone itself.
-        epochs: Passes over the training nodes. None: the default of the method.
+        epochs: Number of training epochs. None: the default of the method.
         patience: Stop training after this number of epochs without a better validation score.
             0: train for all epochs.
         metric: The metric that selects the best epoch and that `score` returns: `accuracy`,
             `macro_f1`, or `roc_auc` for two classes.
         class_weight: Weights of the classes in the supervised loss, {class: weight}. `balanced`:
             inversely proportional to the class frequencies. None: equal weights.
-        undirected: True reads each edge in both directions, False as given. None: as given, with a
-            warning if few edges have a reverse edge.
-        preset: Number of models that `auto` tries: `fast`, `robust` or `best`.
+        undirected: If True, each edge is used in both directions. If False, edges are directed.
+            None is like False, with a warning if few edges have a reverse edge.
+        preset: Models that `auto` trains: `fast` (a few), `robust` (about ten) or `best` (all).
         time_limit: Seconds after which `auto` starts no further model. None: no limit.
         n_jobs: Number of processes in which `auto` trains.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
@@ -141,11 +138,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters and settings; an unknown name is an error."""
-        own = self._get_param_names()
+        parameters = self._get_param_names()
         if "method" in params:
             self.method = params["method"]
         for name in params:
-            if name not in own:
+            if name not in parameters:
                 self._check_setting(name)
         for name, value in params.items():
             setattr(self, name, value)
@@ -188,17 +185,25 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared = prepare_graph(data, graph, bool(self.undirected))
             if self.undirected is None:
-                warn_one_way(prepared.own.edge_index)
-            given = (train, valid, environment, time)
-            own = user_task(data, *given, metric=self.metric, seed=seed, checked=prepared.own)
-            task = own.task
-            weights = class_weights(self.class_weight, own.classes, task.data.y[task.train])
+                warn_one_way(prepared.user_graph.edge_index)
+            user = user_task(
+                data,
+                train,
+                valid,
+                environment,
+                time,
+                metric=self.metric,
+                seed=seed,
+                checked=prepared.user_graph,
+            )
+            task = user.task
+            weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             display.stage("training")
             run = train_model(self, task, settings, weights, seed, display, prepared)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
             reference = build_reference(task, reader, seed, data.get("node_id"))
-        self.classes_ = own.classes
+        self.classes_ = user.classes
         self.n_features_in_ = task.num_features
         self.method_ = run.method
         self.settings_ = asdict(settings)
@@ -252,7 +257,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """Return a graph with the feature columns that the model was trained on.
 
         A path is read. A graph from `canet.read_graph` whose columns were encoded differently is
-        read again from its file. A PyG `Data` of arrays is returned as it is.
+        read again from its file. A PyG `Data` of arrays is returned unchanged.
         """
         from canet.data.graph_files import Roles, read_columns  # needs pyarrow
 
@@ -270,8 +275,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         source = data.get("source")
         if source is None or source.x is not data.x:
             raise InputError(
-                "the feature columns of this graph differ from those of training, and x was changed "
-                "after reading: read the graph with canet.read_graph(..., encoding=model.encoding_)"
+                "the feature columns of this graph differ from those of training, and x has "
+                "changed since it was read: read the graph with canet.read_graph(..., "
+                "encoding=model.encoding_)"
             )
         again = read_columns(source.path, source.roles, self.encoding_)
         if again.x.shape[0] != data.x.shape[0]:
@@ -291,7 +297,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             return data
         opened = self.open_graph(data)
         prepared = prepare_graph(opened, graph, bool(self.undirected))
-        width = prepared.own.x.shape[1]
+        width = prepared.user_graph.x.shape[1]
         if width != self.n_features_in_:
             raise InputError(
                 f"X has {width} features, but {type(self).__name__} is expecting "
@@ -308,7 +314,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, graph)
-        ids = None if nodes is None else check_nodes(nodes, reader.own.num_nodes, "nodes")
+        ids = None if nodes is None else check_nodes(nodes, reader.user_graph.num_nodes, "nodes")
         return reader.read(ids)
 
     def predict(
@@ -370,11 +376,11 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         reader = self.prepare(data, graph)
         if reader.y is None:
             raise InputError("y is missing: score needs labels in data.y")
-        y, known = match_classes(reader.y, reader.own.num_nodes, self.classes_)
+        y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
-            among[check_nodes(nodes, reader.own.num_nodes, "nodes")] = True
+            among[check_nodes(nodes, reader.user_graph.num_nodes, "nodes")] = True
             chosen &= among
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
@@ -472,8 +478,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
-        several = isinstance(method, Ensemble)
-        return (EnsembleReader if several else GraphReader)(method, prepared, y)
+        is_ensemble = isinstance(method, Ensemble)
+        return (EnsembleReader if is_ensemble else GraphReader)(method, prepared, y)
 
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
@@ -522,14 +528,3 @@ def load(path: str | Path, device: str | None = None) -> NodeClassifier:
         VersionError: The model needs another version of canet.
     """
     return NodeClassifier.load(path, device)
-
-
-def describe_data(task: ShiftTask) -> dict[str, Any]:
-    """Return size and digest of the training data, for the model card."""
-    sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
-    return {
-        "nodes": task.num_nodes,
-        "edges": task.data.edge_index.shape[1],
-        **{name: nodes.numel() for name, nodes in sizes.items()},
-        "digest": digest_of(json.dumps(task.digest.to_json(), sort_keys=True).encode()),
-    }

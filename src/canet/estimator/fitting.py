@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -101,3 +102,20 @@ def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
         raise InputError("class_weight must be numbers ≥ 0, and at least one of them > 0")
     return tensor
+
+
+def describe_data(task: ShiftTask) -> dict[str, Any]:
+    """Return the size of the training data and the SHA-256 of features, edges and labels."""
+    sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
+    x = task.data.x
+    sparse = x.layout == torch.sparse_csr
+    parts = [x.crow_indices(), x.col_indices(), x.values()] if sparse else [x]
+    digest = hashlib.sha256()
+    for tensor in (*parts, task.data.edge_index, task.data.y, *sizes.values()):
+        digest.update(np.ascontiguousarray(tensor.numpy()))
+    return {
+        "nodes": task.num_nodes,
+        "edges": task.data.edge_index.shape[1],
+        **{name: nodes.numel() for name, nodes in sizes.items()},
+        "digest": digest.hexdigest(),
+    }

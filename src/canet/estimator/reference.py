@@ -1,4 +1,4 @@
-"""A sample of the training graph that a model keeps, to compare other graphs with."""
+"""Reference sample: training and validation nodes that other graphs are compared with."""
 
 from __future__ import annotations
 
@@ -16,49 +16,50 @@ from canet.data.task import ShiftTask
 from canet.util.sparse import select_rows
 
 MAX_NODES = 5_000
-NEIGHBOURS = 10
-ROWS_AT_ONCE = 4_096
-PARTS = ("crow_indices", "col_indices", "values")  # of sparse features
+NUM_NEIGHBOURS = 10
+ROWS_PER_CHUNK = 4_096
+PARTS = ("crow_indices", "col_indices", "values")  # tensors of sparse features
 
 
 @dataclass(frozen=True)
 class Reference:
     """A sample of training and validation nodes, at most 5,000 of each, on the CPU."""
 
-    x: Tensor  # features $[r, D]$ of training nodes, dense or sparse CSR
-    y: Tensor  # their class ids $[r]$
-    logits: Tensor  # theirs $[r, C]$
-    embedding: Tensor  # their representations $[r, H]$
-    degree: Tensor  # their numbers of incoming edges $[r]$
-    environment: Tensor  # their environments $[r]$, -1 where unknown; empty without labels for them
-    # valid_logits, valid_y, valid_embedding: Logits $[v, C]$, class ids $[v]$ and representations
-    # $[v, H]$ of validation nodes.
-    valid_logits: Tensor
-    valid_y: Tensor
-    valid_embedding: Tensor
-    train_label_counts: Tensor  # training nodes $[C]$ of each class
-    # Share of the edges between training nodes that join equal labels, a scalar; NaN where there is
-    # no such edge.
+    # Training nodes:
+    x: Tensor  # features $[r, D]$, dense or sparse CSR
+    y: Tensor  # class ids $[r]$
+    logits: Tensor  # logits $[r, C]$
+    embedding: Tensor  # representations $[r, H]$
+    degree: Tensor  # in-degrees $[r]$
+    environment: Tensor  # environment numbers $[r]$, -1 if unknown; empty without environments
+    # Validation nodes:
+    valid_logits: Tensor  # logits $[v, C]$
+    valid_y: Tensor  # class ids $[v]$
+    valid_embedding: Tensor  # representations $[v, H]$
+    # The whole training set:
+    train_label_counts: Tensor  # number of training nodes $[C]$ of each class
+    # Share of the edges between training nodes that join equal labels, a scalar; NaN without such
+    # edges.
     homophily: Tensor
-    # node_ids, valid_node_ids: Checksums $[r]$, $[v]$ of what the user calls these nodes; empty
-    # where the graph has no `node_id`.
+    # Checksums of the `node_id` of training nodes $[r]$ and validation nodes $[v]$; empty if the
+    # graph has no `node_id`.
     node_ids: Tensor
     valid_node_ids: Tensor
 
     def novelty_score(self, embedding: Tensor) -> Tensor:
-        r"""How unlike training each node is $[n]$, for representations $[n, H]$.
+        r"""Return the novelty score $[n]$ of nodes with representations $[n, H]$.
 
-        The distance $d(v)$ to the tenth nearest training node, of representations scaled to length
-        one (Sun et al., ICML '22), as its rank among validation nodes $u$:
-        $\frac{1}{|V|} |\{u : d(u) < d(v)\}|$. So 0.95 is further from all training nodes than 95 %
-        of the validation nodes are.
+        Let $d(v)$ be the distance of node v to its tenth nearest training node, for representations
+        scaled to unit norm (Sun et al., ICML '22). The score is the share of validation nodes u
+        that are closer, $\frac{1}{|V|} |\{u : d(u) < d(v)\}|$. A node with score 0.95 is farther
+        from the training nodes than 95 % of the validation nodes.
         """
         within = self._distance(self.valid_embedding).sort().values
         rank = torch.searchsorted(within, self._distance(embedding))
         return rank.double() / max(1, within.numel())
 
     def tensors(self) -> dict[str, Tensor]:
-        """All of it as dense tensors, as they are saved."""
+        """Return all fields as dense tensors, for saving."""
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         del named["x"]
         if self.x.layout != torch.sparse_csr:
@@ -68,7 +69,7 @@ class Reference:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Reference:
-        """The reference whose `tensors` these are."""
+        """Build a reference from the result of `tensors`."""
         parts: dict[str, Any] = {name: t for name, t in tensors.items() if "." not in name}
         if "x" not in parts:
             rows, columns, values = (tensors[f"x.{part}"] for part in PARTS)
@@ -80,19 +81,19 @@ class Reference:
 
     def _distance(self, embedding: Tensor) -> Tensor:
         known = _unit(self.embedding)
-        k = min(NEIGHBOURS, known.shape[0])
+        k = min(NUM_NEIGHBOURS, known.shape[0])
         distances = [
             torch.cdist(_unit(rows), known).topk(k, largest=False).values[:, -1]
-            for rows in embedding.split(ROWS_AT_ONCE)
+            for rows in embedding.split(ROWS_PER_CHUNK)
         ]
-        # Products round differently for other numbers of rows; what is equally far must tie.
+        # Rounding errors depend on the number of rows; equal distances must stay equal.
         return torch.cat(distances).round(decimals=6)
 
 
 def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = None) -> Reference:
-    """A sample of a task's training and validation nodes as a trained method sees them.
+    """Sample training and validation nodes of a task and predict them with a trained method.
 
-    `node_id` $[N]$ is what the user calls the nodes.
+    `node_id` $[N]$ are the ids of the nodes in the user's data.
     """
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
@@ -118,7 +119,7 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:
-    """At most 5,000 of some node ids, ascending."""
+    """Return a random sample of at most 5,000 node ids, in ascending order."""
     if nodes.numel() <= MAX_NODES:
         return nodes.sort().values
     chosen = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(seed))
@@ -126,7 +127,7 @@ def sample_of(nodes: Tensor, seed: int) -> Tensor:
 
 
 def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:
-    """Checksums $[n]$ of what the user calls some nodes $[n]$; empty where nodes have no ids."""
+    """Return checksums $[n]$ of the user's ids of some nodes $[n]$; empty without ids."""
     if node_id is None:
         return nodes[:0]
     ids = np.asarray(node_id)[nodes.numpy()]
@@ -134,10 +135,13 @@ def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:
 
 
 def homophily(edge_index: Tensor, y: Tensor) -> Tensor:
-    """Share of the edges $[2, E]$ between nodes with labels $[N]$ that join equal ones; or NaN."""
+    """Return the share of edges $[2, E]$ between labelled nodes that join equal labels $[N]$.
+
+    Nodes without a label have -1. Self-loops do not count. NaN if there are no such edges.
+    """
     first, second = y[edge_index]
-    proper = (first >= 0) & (second >= 0) & (edge_index[0] != edge_index[1])
-    return (first == second)[proper].double().mean()
+    counts = (first >= 0) & (second >= 0) & (edge_index[0] != edge_index[1])
+    return (first == second)[counts].double().mean()
 
 
 def _unit(rows: Tensor) -> Tensor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from typing import Any
 
 from canet.errors import InputWarning, first_line
 
 
 @cache
-def _all_entry_points() -> EntryPoints:
+def _all_entry_points() -> Any:
     """Return the entry points of all installed packages; reading them takes a tenth of a second."""
     return entry_points()
 
