@@ -18,7 +18,7 @@ class AutoSettings(Settings):
 
     preset: str = setting(
         "robust",
-        "models to compare: fast (a few), robust (about ten) or best (all); a number selects a "
+        "models to compare: fast (a few), robust (a dozen) or best (all); a number selects a "
         "fixed version",
         choices=(*PRESET_NAMES, *PRESET_NAMES.values()),
     )

@@ -67,7 +67,7 @@ class InterventionSettings(Settings):
         above=0,
     )
     num_groups: int = setting(
-        6, "number of groups with interventions=inferred", minimum=2, maximum=1000
+        6, "number of groups to infer with interventions=inferred", minimum=2, maximum=1000
     )
 
 

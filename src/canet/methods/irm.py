@@ -22,7 +22,7 @@ class IRMSettings(Settings):
     )
     anneal_steps: int = setting(
         50,
-        "number of first updates with weight 1 instead of λ",
+        "number of updates at the start with weight 1 instead of λ",
         minimum=0,
         search=(0, 50, 100, 200),
     )

@@ -21,7 +21,7 @@ class VRExSettings(Settings):
     )
     anneal_steps: int = setting(
         50,
-        "number of first updates with weight 1 instead of β",
+        "number of updates at the start with weight 1 instead of β",
         minimum=0,
         search=(0, 50, 100, 200),
     )
