@@ -58,7 +58,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             inversely proportional to the class frequencies. None: equal weights.
         undirected: If True, each edge is used in both directions. If False, edges are directed.
             None is like False, with a warning if few edges have a reverse edge.
-        preset: Models that `auto` trains: `fast` (a few), `robust` (about ten) or `best` (all).
+        preset: Models that `auto` trains: `fast` (a few), `robust` (a dozen) or `best` (all).
         time_limit: Seconds after which `auto` starts no further model. None: no limit.
         n_jobs: Number of processes in which `auto` trains.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.

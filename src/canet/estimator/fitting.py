@@ -112,7 +112,7 @@ def describe_data(task: ShiftTask) -> dict[str, Any]:
     parts = [x.crow_indices(), x.col_indices(), x.values()] if sparse else [x]
     digest = hashlib.sha256()
     for tensor in (*parts, task.data.edge_index, task.data.y, *sizes.values()):
-        digest.update(np.ascontiguousarray(tensor.numpy()))
+        digest.update(np.ascontiguousarray(tensor.numpy()).data)
     return {
         "nodes": task.num_nodes,
         "edges": task.data.edge_index.shape[1],
