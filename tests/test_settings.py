@@ -136,7 +136,7 @@ def test_assignments_are_split_at_the_first_equals_sign_and_the_last_one_wins() 
 
 @pytest.mark.parametrize("text", ["tau", "=2", " =2", "", "--tau 2"])
 def test_text_without_name_and_equals_sign_is_rejected(text: str) -> None:
-    with pytest.raises(InputError, match="name=value"):
+    with pytest.raises(InputError, match="key=value"):
         parse_assignments([text])
 
 

@@ -70,7 +70,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
     for text in assignments:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise InputError(f"cannot read '{text}': write a setting as name=value")
+            raise InputError(f"cannot read '{text}': write a setting as key=value")
         parsed[name] = value
     return parsed
 

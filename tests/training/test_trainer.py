@@ -66,7 +66,7 @@ def kill_at(epoch: int) -> trainer.Progress:
 
 
 def run_until(killed_at: int, folder: Path, of: Trainer, **options: Any) -> None:
-    """A run that dies at an epoch, with a checkpoint of every epoch before it."""
+    """A run that stops at an epoch, with a checkpoint of every earlier epoch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
         with pytest.raises(Killed):
@@ -84,7 +84,7 @@ def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:
 
 
 def wide_task() -> ShiftTask:
-    """A task of which torch splits the sums among threads."""
+    """A task so large that torch splits its sums among threads."""
     random = torch.Generator().manual_seed(0)
     task = tiny_task()
     x = torch.randn(NUM_NODES, 2_000, generator=random)
@@ -179,10 +179,10 @@ def test_callers_random_state_neither_matters_nor_changes(tmp_path: Path) -> Non
     assert torch.get_rng_state().equal(state)
 
 
-def test_progress_is_told_after_every_epoch() -> None:
-    told: list[tuple[int, int, float]] = []
-    run = make(epochs=5).run(on_progress=lambda *progress: told.append(progress))
-    assert told == [(i + 1, 5, score) for i, score in enumerate(run.history["valid"])]
+def test_progress_is_reported_after_every_epoch() -> None:
+    reported: list[tuple[int, int, float]] = []
+    run = make(epochs=5).run(on_progress=lambda *progress: reported.append(progress))
+    assert reported == [(i + 1, 5, score) for i, score in enumerate(run.history["valid"])]
 
 
 # Selection
@@ -217,7 +217,7 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
     assert run.result.scores == make(name=name).scores(run.method)
 
 
-def test_patience_stops_the_run_and_selects_from_what_it_saw() -> None:
+def test_patience_stops_the_run_and_selects_from_its_epochs() -> None:
     full = make().run()
     patient = make(patience=4).run()
     seen, selected = patient.result.epochs, patient.result.selected_epoch
@@ -252,7 +252,7 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
         assert curved.history[split][-1] == plain.result.last_scores[split]
 
 
-# What a run may look at
+# Data that a run may use
 
 
 @plain_and_canet
@@ -281,7 +281,7 @@ def with_garbage_out_of_distribution(task: ShiftTask) -> ShiftTask:
 
 
 @pytest.mark.parametrize(("name", "backbone"), [("erm", "gcn"), ("canet", "gat")])
-def test_inductive_training_is_blind_to_hidden_nodes_and_their_edges(
+def test_inductive_training_does_not_use_hidden_nodes_or_their_edges(
     name: str, backbone: str
 ) -> None:
     task = tiny_task(inductive=True)
@@ -300,7 +300,7 @@ def test_transductive_training_does_see_ood_neighbours() -> None:
     assert honest.history["loss"] != garbled.history["loss"]
 
 
-# What stops a run
+# Errors that stop a run
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -322,7 +322,7 @@ def test_loss_that_is_not_finite_stops_the_run(
 @pytest.mark.parametrize("epochs", [30, 1])
 def test_weights_that_explode_are_not_a_result_even_in_the_last_epoch(epochs: int) -> None:
     of = make(epochs=epochs)
-    object.__setattr__(of.settings, "learning_rate", 1e30)  # more than a user can give
+    object.__setattr__(of.settings, "learning_rate", 1e30)  # larger than a user can set
     with pytest.raises(CanetError, match="learning_rate"):
         of.run()
 
@@ -347,7 +347,7 @@ def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
 def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert trainer.pick_device("auto") == torch.device("cpu")
-    with pytest.raises(CanetError, match="--device cpu"):
+    with pytest.raises(CanetError, match="cpu"):
         trainer.pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert trainer.pick_device("auto") == torch.device("cuda")
@@ -366,7 +366,7 @@ def test_binary_cross_entropy_trains_two_classes(name: str) -> None:
 # Run folders
 
 
-def test_folder_holds_what_the_run_returned(tmp_path: Path) -> None:
+def test_run_folder_contains_the_returned_run(tmp_path: Path) -> None:
     run = make(name="canet").run(seed=4, folder=tmp_path)
     place = RunFolder(tmp_path)
     assert place.read_config() == run.config
@@ -397,7 +397,7 @@ def test_finished_run_is_read_and_not_trained_again(
     assert of.scores(again.method) == run.result.scores
 
 
-def test_folder_of_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
+def test_folder_of_a_run_with_other_settings_is_rejected(tmp_path: Path) -> None:
     make(epochs=2).run(folder=tmp_path)
     for other in (make(epochs=3), make(name="canet", epochs=2), make(backbone="gat", epochs=2)):
         with pytest.raises(CanetError, match="other settings"):
@@ -406,7 +406,7 @@ def test_folder_of_a_run_with_other_settings_is_refused(tmp_path: Path) -> None:
         make(epochs=2).run(seed=1, folder=tmp_path)
 
 
-def test_folder_of_a_run_on_other_data_is_refused(tmp_path: Path) -> None:
+def test_folder_of_a_run_on_other_data_is_rejected(tmp_path: Path) -> None:
     task = tiny_task()
     make(task, epochs=2).run(folder=tmp_path / "finished")
     run_until(9, tmp_path / "unfinished", make(task))
@@ -414,7 +414,7 @@ def test_folder_of_a_run_on_other_data_is_refused(tmp_path: Path) -> None:
     y[50] = (y[50] + 1) % 3
     other = with_data(task, y=y)
     for epochs, name in ((2, "finished"), (30, "unfinished")):
-        with pytest.raises(CanetError, match=rf"{name}' holds a run on other data \(other labels"):
+        with pytest.raises(CanetError, match=rf"{name}' .*\(other labels"):
             make(other, epochs=epochs).run(folder=tmp_path / name)
     with pytest.raises(CanetError, match="other data"):
         make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
@@ -448,7 +448,9 @@ def test_run_killed_again_and_again_ends_in_the_same_bits(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kept", [0, 100, -1], ids=["empty", "start", "most"])
-def test_run_with_a_torn_checkpoint_goes_on_from_the_one_before(kept: int, tmp_path: Path) -> None:
+def test_run_with_a_truncated_checkpoint_resumes_from_the_one_before(
+    kept: int, tmp_path: Path
+) -> None:
     run_until(9, tmp_path, make())
     newest, before = RunFolder(tmp_path).checkpoints
     newest.write_bytes(newest.read_bytes()[:kept])
@@ -459,7 +461,7 @@ def test_run_with_a_torn_checkpoint_goes_on_from_the_one_before(kept: int, tmp_p
     assert not before.exists()
 
 
-def test_run_without_any_good_checkpoint_says_so_and_starts_over(tmp_path: Path) -> None:
+def test_run_without_a_valid_checkpoint_warns_and_starts_over(tmp_path: Path) -> None:
     run_until(9, tmp_path, make())
     for path in RunFolder(tmp_path).checkpoints:
         path.write_bytes(path.read_bytes()[:-1])
@@ -525,7 +527,7 @@ def test_loaded_method_predicts_and_scores_without_dropout(tmp_path: Path) -> No
     assert of.scores(method.train()) == scores
 
 
-def test_epochs_take_the_place_of_those_in_the_settings() -> None:
+def test_epochs_override_the_settings() -> None:
     trainer = Trainer(tiny_task(), "erm", settings=QUICK, device="cpu", epochs=3)
     assert trainer.run().result.epochs == trainer.config().settings["epochs"] == 3
     assert trainer.settings == replace(QUICK, epochs=3)
@@ -540,7 +542,7 @@ def test_trainers_of_one_task_share_their_batches_and_change_no_bit() -> None:
     assert same_run(second.run(), Trainer(task, "irm", device="cpu", epochs=5).run())
 
 
-# What it is given
+# Arguments
 
 
 def test_a_numpy_seed_and_a_folder_as_text_are_the_same_run(tmp_path: Path) -> None:
@@ -554,6 +556,6 @@ def test_a_numpy_seed_and_a_folder_as_text_are_the_same_run(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("settings", [{}, {"hidden": 8}, 5], ids=str)
-def test_what_are_no_settings_is_refused(settings: Any) -> None:
+def test_invalid_settings_are_rejected(settings: Any) -> None:
     with pytest.raises(CanetError, match="InterventionSettings"):
         Trainer(tiny_task(), "erm", settings=settings)
