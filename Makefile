@@ -36,9 +36,11 @@ lint: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
-# The first command updates the tables of settings. The second one fails on broken links.
+# The first commands write pages from the code. The last one fails on broken links.
 docs: $(DEV)
 	$(BIN)/python -m docs.extensions.settings_page
+	$(BIN)/python -m docs.extensions.command_line_page
+	$(BIN)/python -m docs.extensions.notebook_page
 	$(BIN)/python -m zensical build --strict --clean
 
 clean:
