@@ -1,4 +1,4 @@
-"""A small task for tests of the choice: two separate graphs, one of training and one shifted."""
+"""A small task with two separate graphs, one for training and one shifted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ FEW = (
 
 
 def small_task(**changes: Any) -> ShiftTask:
-    """Three classes that features tell with noise, and two styles that move all features.
+    """Three classes with noisy features, and two styles that shift all features.
 
-    Nodes from 240 on are a graph of their own, and a shifted test set.
+    Nodes from 240 on are a separate graph and the shifted test set.
     """
     random = torch.Generator().manual_seed(0)
     y = torch.arange(ALL) % 3
@@ -49,5 +49,5 @@ def small_task(**changes: Any) -> ShiftTask:
 
 @pytest.fixture
 def few_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`robust` tries three models."""
+    """Make `robust` train three models."""
     monkeypatch.setitem(auto.PRESETS, "robust-1", FEW)

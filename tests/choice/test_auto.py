@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import canet
-from canet.choice.auto import WORK, AutoTrainer, with_weights
+from canet.choice.auto import WORK_FOLDER, AutoTrainer, with_weights
 from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
@@ -38,7 +38,7 @@ def trainer(task: ShiftTask | None = None, **changes: Any) -> AutoTrainer:
 
 
 def same(one: Run, other: Run) -> bool:
-    """Whether two runs are the same, but for how long they took."""
+    """Whether two runs are the same, except for their times."""
     first, second = one.method.state_dict(), other.method.state_dict()
     boards = [[replace(c, seconds=0) for c in run.result.candidates] for run in (one, other)]
     return (
@@ -68,7 +68,7 @@ def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None
     assert [one.name for one in with_weights(many) if one.weight] == ["15", "16", "17", "18", "19"]
 
 
-def test_presets_grow_and_no_model_is_there_twice() -> None:
+def test_larger_presets_contain_smaller_ones_without_duplicates() -> None:
     assert PRESETS["fast-1"] == PRESETS["robust-1"][:3]
     assert PRESETS["robust-1"] == PRESETS["best-1"][: len(PRESETS["robust-1"])]
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
@@ -86,7 +86,7 @@ def test_every_model_trains_with_its_own_settings_and_those_of_all(
 ) -> None:
     settings = recipe.settings(QUICK)
     assert (settings.epochs, settings.hidden) == (4, 8)
-    assert all(getattr(settings, name) == value for name, value in recipe.own.items())
+    assert all(getattr(settings, name) == value for name, value in recipe.changes.items())
     monkeypatch.setitem(PRESETS, "robust-1", (recipe,))
     (found,) = trainer().run(0).result.candidates
     assert (found.method, found.backbone, found.settings) == (
@@ -160,10 +160,10 @@ def test_a_choice_that_was_stopped_continues_to_the_same_bits(
     monkeypatch.setattr(Trainer, "run_together", stopping)
     with pytest.raises(KeyboardInterrupt):
         trainer().run(0, tmp_path / "half")
-    assert len(list((tmp_path / "half" / WORK).rglob("done"))) == 6
+    assert len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 6
     assert same(whole, trainer().run(0, tmp_path / "half"))
     for name in ("whole", "half"):
-        assert not (tmp_path / name / WORK).exists()
+        assert not (tmp_path / name / WORK_FOLDER).exists()
     read = trainer().run(0, tmp_path / "half")
     assert same(whole, read)
     assert trainer().scores(read.method) == whole.result.scores
@@ -188,7 +188,7 @@ def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
     assert len(trainer(time_limit=3600).run(0).result.candidates) == 3
 
 
-def test_class_weights_are_part_of_a_kept_choice(few_models: None, tmp_path: Path) -> None:
+def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: Path) -> None:
     weights = torch.tensor([1.0, 2.0, 3.0])
     weighted = trainer(class_weight=weights).run(0, tmp_path)
     assert not same(weighted, trainer().run(0))
@@ -198,29 +198,29 @@ def test_class_weights_are_part_of_a_kept_choice(few_models: None, tmp_path: Pat
 
 
 def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    moved = Recipe("canet", "gcn", {"interventions": "inferred"})
+    intervening = Recipe("canet", "gcn", {"interventions": "inferred"})
     task = small_task()
     one_column = replace(
         task, data=GraphData(x=task.data.x[:, :1], y=task.data.y, edge_index=task.data.edge_index)
     )
-    monkeypatch.setitem(PRESETS, "robust-1", (moved, Recipe("erm", "mlp")))
-    with pytest.warns(InputWarning, match="two or more columns"):
+    monkeypatch.setitem(PRESETS, "robust-1", (intervening, Recipe("erm", "mlp")))
+    with pytest.warns(InputWarning, match="feature columns"):
         found = trainer(one_column).run(0).result.candidates
     assert [one.name for one in found] == ["erm-mlp"]
-    with Processes(1) as pool, pytest.warns(InputWarning, match="two or more columns"):
+    with Processes(1) as pool, pytest.warns(InputWarning, match="feature columns"):
         assert len(trainer(one_column, pool=pool).run(0).result.candidates) == 1
-    monkeypatch.setitem(PRESETS, "robust-1", (moved,))
+    monkeypatch.setitem(PRESETS, "robust-1", (intervening,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
         trainer(one_column).run(0)
 
 
 def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> None:
-    list(trainer().try_all(0, tmp_path / "run" / WORK))
+    list(trainer().try_all(0, tmp_path / "run" / WORK_FOLDER))
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
 
 
-def test_curves_of_epochs_are_refused() -> None:
+def test_ood_curves_are_rejected() -> None:
     with pytest.raises(CanetError, match="every epoch"):
         trainer().run(0, ood_curves=True)
 
@@ -260,7 +260,9 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
         ({"n_jobs": 0}, "jobs is 0"),
     ],
 )
-def test_what_auto_cannot_take_is_an_error(params: dict[str, Any], words: str) -> None:
+def test_arguments_that_auto_does_not_support_are_rejected(
+    params: dict[str, Any], words: str
+) -> None:
     with pytest.raises(CanetError, match=words):
         fitted(**params)
 

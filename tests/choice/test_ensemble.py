@@ -21,7 +21,7 @@ def test_probabilities_are_the_mean_of_the_members() -> None:
     assert torch.allclose(found.double().exp(), plain, atol=1e-7)
 
 
-def test_a_reader_reads_the_graph_with_every_member() -> None:
+def test_an_ensemble_reader_combines_all_members() -> None:
     torch.manual_seed(0)
     settings = METHODS["erm"].settings_type(hidden=4)
     backbones = ("gcn", "mlp", "sage")

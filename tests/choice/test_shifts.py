@@ -1,4 +1,4 @@
-"""Shifts simulated with the training data."""
+"""Simulated shifts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def names(task: ShiftTask) -> list[str]:
 GROUPS = [f"without group {i}" for i in range(1, 5)]
 
 
-def test_without_more_parts_are_groups_and_cover_the_labelled_nodes() -> None:
+def test_without_environments_parts_are_groups_of_all_labelled_nodes() -> None:
     shifts = simulate_shifts(small_task())
     assert [shift.name for shift in shifts] == GROUPS
     held = torch.cat([shift.task.test_ood[HELD_OUT] for shift in shifts])
@@ -28,7 +28,7 @@ def test_without_more_parts_are_groups_and_cover_the_labelled_nodes() -> None:
 
 
 def test_groups_are_styles_and_not_classes() -> None:
-    """The two styles move features more than the classes do, and every class has both."""
+    """The two styles change features more than the classes, and every class has both."""
     for shift in simulate_shifts(small_task()):
         held = shift.task.test_ood[HELD_OUT]
         assert ((held // 3) % 2).unique().numel() == 1
@@ -99,7 +99,7 @@ def test_the_training_part_has_no_other_nodes() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_nothing_but_training_and_validation_labels_is_read(sparse: bool) -> None:
+def test_only_training_and_validation_labels_are_used(sparse: bool) -> None:
     task = small_task()
     x, y = task.data.x.clone(), task.data.y.clone()
     x[INSIDE:] = 1e6
@@ -118,7 +118,7 @@ def test_nothing_but_training_and_validation_labels_is_read(sparse: bool) -> Non
             assert one.task.data.y[nodes].equal(other.task.data.y[nodes])
 
 
-def test_without_validation_nodes_left_some_training_nodes_validate() -> None:
+def test_without_validation_nodes_some_training_nodes_are_used_for_validation() -> None:
     environment = (torch.arange(ALL) >= 120).long()
     task = small_task(environment=environment)
     task = replace(task, train=torch.arange(130), valid=torch.arange(130, 180))

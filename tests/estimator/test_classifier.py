@@ -89,7 +89,9 @@ def test_a_prepared_graph_replaces_the_data_of_every_call(model: canet.NodeClass
 
 
 @pytest.mark.parametrize("nodes", [[4, 0, 9], torch.tensor([4, 0, 9]), np.array([4, 0, 9])])
-def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, nodes: Any) -> None:
+def test_predictions_of_some_nodes_equal_those_of_all(
+    model: canet.NodeClassifier, nodes: Any
+) -> None:
     new = small_user_graph(31, seed=1)
     np.testing.assert_allclose(
         model.predict_proba(new, nodes=nodes), model.predict_proba(new)[[4, 0, 9]], rtol=1e-5
@@ -98,7 +100,7 @@ def test_some_nodes_are_predicted_as_among_all(model: canet.NodeClassifier, node
     assert (model.predict(new, nodes=mask) == model.predict(new)[mask.numpy()]).all()
 
 
-def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
+def test_environments_embeddings_and_novelty_have_one_row_per_node(
     model: canet.NodeClassifier,
 ) -> None:
     new = small_user_graph(31, seed=1)
@@ -113,7 +115,7 @@ def test_environments_embeddings_and_unlikeness_have_a_row_a_node(
         fitted(method="erm").environments(new)
 
 
-def test_nodes_far_from_training_are_unlike_it(model: canet.NodeClassifier) -> None:
+def test_nodes_far_from_training_have_a_high_novelty_score(model: canet.NodeClassifier) -> None:
     near, far = small_user_graph(30, seed=1), small_user_graph(30, seed=1)
     far.x = 3 * torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
     assert model.novelty_score(far).mean() > model.novelty_score(near).mean() + 0.2
@@ -158,7 +160,7 @@ def test_parameters_are_stored_untouched_and_cloned() -> None:
         ({"backbone": 3}, "backbone"),
     ],
 )
-def test_a_misspelt_name_is_an_error_with_the_nearest(params: dict[str, Any], name: str) -> None:
+def test_a_misspelt_name_is_an_error_with_a_suggestion(params: dict[str, Any], name: str) -> None:
     with pytest.raises(CanetError, match=name):
         fitted(**params)
 
@@ -170,7 +172,7 @@ def test_nothing_is_predicted_before_fit() -> None:
         canet.NodeClassifier().save("nowhere")
 
 
-def test_silent_means_silent(capfd: pytest.CaptureFixture[str]) -> None:
+def test_verbose_zero_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     fitted()
     assert capfd.readouterr() == ("", "")
 
@@ -183,7 +185,7 @@ def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifie
         model.predict_proba(new)
 
 
-def test_a_label_that_training_lacked_counts_as_wrong() -> None:
+def test_a_label_unknown_in_training_counts_as_wrong() -> None:
     new = small_user_graph(30, seed=1)
     new.y = np.where(np.arange(30) < 10, "dog", new.y)
     for metric in ("accuracy", "macro_f1"):
@@ -243,7 +245,7 @@ def test_a_seed_is_a_whole_number_and_a_missing_one_is_drawn() -> None:
         fitted(random_state=drawn)
 
 
-def test_graphs_in_one_do_not_see_each_other() -> None:
+def test_graphs_in_one_data_object_are_independent() -> None:
     model = fitted(backbone="transformer")
     first, second = small_user_graph(20, seed=1), small_user_graph(30, seed=2)
     both = Data(
@@ -265,7 +267,7 @@ def test_sparse_features_give_what_dense_ones_give() -> None:
     )
 
 
-def test_undirected_reads_one_way_edges_as_both_ways() -> None:
+def test_undirected_uses_edges_in_both_directions() -> None:
     data, one_way = small_user_graph(), small_user_graph()
     one_way.edge_index = data.edge_index[:, :120]
     data.edge_index = coalesce(data.edge_index)
@@ -274,7 +276,7 @@ def test_undirected_reads_one_way_edges_as_both_ways() -> None:
     np.testing.assert_allclose(model.predict_proba(one_way), expected, rtol=1e-4)
 
 
-def test_one_way_edges_get_a_warning_unless_that_is_meant() -> None:
+def test_one_way_edges_give_a_warning_by_default() -> None:
     data = small_user_graph()
     data.edge_index = torch.stack([torch.arange(59), torch.arange(1, 60)])
     with pytest.warns(UserWarning, match="undirected=True"):
@@ -292,7 +294,7 @@ def test_a_method_that_needs_environments_gets_them_by_name() -> None:
     canet.NodeClassifier(**QUICK | {"method": "irm"}).fit(data, environment=[0, 1] * 30)
 
 
-def test_a_test_mask_is_scored_and_not_learned_from() -> None:
+def test_nodes_of_a_test_mask_are_scored_and_not_trained_on() -> None:
     data = small_user_graph()
     data.test_mask = torch.arange(60) >= 40
     other = small_user_graph()
@@ -332,7 +334,7 @@ def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> 
         np.testing.assert_array_equal(canet.load(folder).novelty_score(new), unlike)
 
 
-def test_a_loaded_model_is_what_was_saved(model: canet.NodeClassifier, tmp_path: Path) -> None:
+def test_a_loaded_model_equals_the_saved_one(model: canet.NodeClassifier, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = canet.load(tmp_path / "model")
     assert loaded.get_params() == model.get_params()

@@ -1,4 +1,4 @@
-"""Columns that move between groups, planted and by chance."""
+"""Columns that shift between groups, planted and by chance."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ PLAIN = Settings()
 
 
 def worlds(n: int = 400) -> tuple[Tensor, Tensor, Tensor]:
-    """Features, classes and worlds: column 0 tells the class, columns 4 and 8 the world."""
+    """Features, classes and worlds: column 0 depends on the class, columns 4 and 8 on the world."""
     random = torch.Generator().manual_seed(0)
     y, world = torch.randint(2, (n,), generator=random), torch.arange(n) % 3
     x = torch.randn(n, 30, generator=random)
@@ -25,9 +25,7 @@ def worlds(n: int = 400) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("given", [False, True])
-def test_columns_that_move_between_groups_are_found_with_and_without_environments(
-    sparse: bool, given: bool
-) -> None:
+def test_shifted_columns_are_found_with_and_without_environments(sparse: bool, given: bool) -> None:
     x, y, world = worlds()
     environment = world if given else NO_ENVIRONMENTS
     found = screen_columns(x.to_sparse_csr() if sparse else x, y, environment, PLAIN)
@@ -41,7 +39,7 @@ def test_columns_that_move_between_groups_are_found_with_and_without_environment
         assert found.spread[4].item() == pytest.approx(means.std().item(), rel=0.05)
 
 
-def test_a_share_that_chance_reaches_is_not_clear() -> None:
+def test_a_share_below_chance_is_not_a_shift() -> None:
     def screen(chance: float) -> ColumnScreen:
         share = torch.tensor([0.1, 0.2, 0.5])
         return ColumnScreen(share, share, torch.tensor(chance), torch.tensor(6), torch.tensor(True))
@@ -50,7 +48,7 @@ def test_a_share_that_chance_reaches_is_not_clear() -> None:
     assert screen(0.3).is_shifted.tolist() == [False, False, True]
 
 
-def test_rare_columns_of_few_nodes_do_not_move_by_chance() -> None:
+def test_rare_columns_of_few_nodes_are_not_shifted() -> None:
     random = torch.Generator().manual_seed(1)
     y, world = torch.arange(120) % 6, torch.randint(3, (120,), generator=random)
     words = (torch.rand(120, 800, generator=random) < 0.03).float()
@@ -69,7 +67,7 @@ def test_groups_are_those_of_the_interventions_that_the_model_was_trained_with()
 
 
 @pytest.mark.parametrize("environment", ["some", "one", "many"])
-def test_environments_that_are_no_groups_are_not_read(environment: str) -> None:
+def test_incomplete_or_too_many_environments_are_not_used_as_groups(environment: str) -> None:
     x, y, world = worlds()
     numbers = {
         "some": world - 1,
@@ -97,19 +95,19 @@ def test_environments_that_are_no_groups_are_not_read(environment: str) -> None:
     ],
     ids=["node", "row", "few", "column", "nothing", "nothing sparse", "class alone"],
 )
-def test_where_there_are_too_few_nodes_or_columns_there_is_no_screen(x: Tensor) -> None:
+def test_no_screen_with_too_few_nodes_or_columns(x: Tensor) -> None:
     y = torch.arange(x.shape[0]) % 2
     assert screen_columns(x, y, NO_ENVIRONMENTS, PLAIN) is None
 
 
-def test_where_no_class_has_several_nodes_in_two_groups_there_is_no_screen() -> None:
+def test_no_screen_if_no_class_has_enough_nodes_in_two_groups() -> None:
     x, _, world = worlds(60)
     assert screen_columns(x, torch.arange(60), world, PLAIN) is None
     assert screen_columns(x, world, world, PLAIN) is None
 
 
 @pytest.mark.parametrize("columns", [3, 5, 10, 20, 50])
-def test_noise_does_not_move_between_groups_that_were_inferred_from_it(columns: int) -> None:
+def test_noise_does_not_shift_between_groups_inferred_from_it(columns: int) -> None:
     random = torch.Generator().manual_seed(columns)
     x, y = torch.randn(600, columns, generator=random), torch.arange(600) % 2
     x[:, 2] *= 3
@@ -122,7 +120,7 @@ def test_noise_does_not_move_between_groups_that_were_inferred_from_it(columns: 
     assert found.share.max() < 0.14
 
 
-def test_a_column_that_moves_has_the_share_between_groups_of_the_others() -> None:
+def test_the_share_of_a_shifted_column_uses_groups_of_the_other_columns() -> None:
     x, y, _ = worlds()
     found = screen_columns(x, y, NO_ENVIRONMENTS, PLAIN)
     assert found is not None
@@ -134,7 +132,7 @@ def test_a_column_that_moves_has_the_share_between_groups_of_the_others() -> Non
         assert found.spread[column] == expected.spread[column]
 
 
-def test_categories_of_one_column_of_noise_do_not_move() -> None:
+def test_categories_of_one_noise_column_do_not_shift() -> None:
     random = torch.Generator().manual_seed(0)
     category = torch.randint(6, (600,), generator=random)
     x = torch.cat([torch.eye(6)[category], 0.1 * torch.randn(600, 3, generator=random)], dim=1)

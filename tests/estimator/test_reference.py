@@ -1,4 +1,4 @@
-"""The sample of the training graph that a model keeps, against plain loops."""
+"""The reference sample of a model, compared with plain loops."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from canet.data.task import ShiftTask
 from canet.data.user_graph import UserGraph
 from canet.estimator.reference import (
     MAX_NODES,
-    ROWS_AT_ONCE,
+    ROWS_PER_CHUNK,
     Reference,
     build_reference,
     homophily,
@@ -41,7 +41,7 @@ def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = Non
 
 
 def tenth_nearest(rows: Tensor, known: Tensor) -> np.ndarray:
-    """Distance of each row to the tenth nearest of some others, after scaling to length one."""
+    """Distance of each row to the tenth nearest of some others, after scaling to unit norm."""
     scaled = [row / np.linalg.norm(row) for row in known.double().numpy()]
     distances = []
     for row in rows.double().numpy():
@@ -51,7 +51,7 @@ def tenth_nearest(rows: Tensor, known: Tensor) -> np.ndarray:
 
 
 @pytest.mark.parametrize("known", [3, 10, 60])
-def test_unlike_training_is_the_rank_of_the_tenth_nearest_distance(known: int) -> None:
+def test_novelty_score_is_the_rank_of_the_tenth_nearest_distance(known: int) -> None:
     torch.manual_seed(0)
     train, valid, new = torch.randn(known, 4), torch.randn(40, 4), torch.randn(30, 4)
     found = reference(train, valid).novelty_score(new)
@@ -61,7 +61,7 @@ def test_unlike_training_is_the_rank_of_the_tenth_nearest_distance(known: int) -
     assert found.tolist() == expected
 
 
-def test_unlike_training_is_zero_next_to_training_and_one_beyond_all_validation_nodes() -> None:
+def test_novelty_score_is_zero_at_training_nodes_and_one_far_away() -> None:
     angle = torch.linspace(0, 1, 20)
     train = torch.stack([angle.cos(), angle.sin()], dim=1)
     there = reference(train, train[::2])
@@ -71,17 +71,17 @@ def test_unlike_training_is_zero_next_to_training_and_one_beyond_all_validation_
     assert there.novelty_score(middle).item() < 0.2
 
 
-def test_unlike_training_does_not_depend_on_lengths_or_on_the_other_nodes() -> None:
+def test_novelty_score_does_not_depend_on_norms_or_on_other_nodes() -> None:
     torch.manual_seed(1)
     there = reference(torch.randn(50, 3), torch.randn(50, 3))
-    new = torch.randn(ROWS_AT_ONCE + 7, 3)
+    new = torch.randn(ROWS_PER_CHUNK + 7, 3)
     found = there.novelty_score(new)
-    assert found.shape == (ROWS_AT_ONCE + 7,)
+    assert found.shape == (ROWS_PER_CHUNK + 7,)
     assert there.novelty_score(100 * new[-20:]).tolist() == found[-20:].tolist()
     assert there.novelty_score(new[:1]).tolist() == found[:1].tolist()
 
 
-def test_nodes_that_are_equally_far_have_the_same_rank_however_many_are_asked_for() -> None:
+def test_novelty_scores_do_not_depend_on_the_number_of_nodes() -> None:
     torch.manual_seed(2)
     few = torch.randn(4, 16).relu()
     for train, valid in ((few.repeat(15, 1), few.repeat(9, 1)), torch.randn(2, 60, 16)):
@@ -92,7 +92,7 @@ def test_nodes_that_are_equally_far_have_the_same_rank_however_many_are_asked_fo
     assert found.sort().values.tolist() == pytest.approx([i / 60 for i in range(60)])
 
 
-def test_unlike_training_of_no_node_or_of_a_node_without_direction_is_defined() -> None:
+def test_novelty_score_is_defined_for_no_nodes_and_for_zero_vectors() -> None:
     there = reference(torch.randn(5, 3), torch.randn(4, 3))
     assert there.novelty_score(torch.empty(0, 3)).shape == (0,)
     assert there.novelty_score(torch.zeros(1, 3)).isfinite().all()
@@ -116,7 +116,7 @@ def test_a_reference_comes_back_from_its_tensors(sparse: bool) -> None:
         assert back.tensors()[name].dtype == tensor.dtype
 
 
-def test_a_sample_has_all_of_few_nodes_and_so_many_of_more() -> None:
+def test_a_sample_has_at_most_the_maximum_number_of_nodes() -> None:
     assert sample_of(torch.tensor([5, 1, 3]), 0).tolist() == [1, 3, 5]
     many = torch.arange(0, 30_000, 3).flip(0)
     sample = sample_of(many, 0)
@@ -149,7 +149,7 @@ def reader(method: Method, task: ShiftTask) -> GraphReader:
 
 
 @pytest.mark.parametrize("sparse", [True, False])
-def test_a_reference_has_what_the_method_says_of_training_and_validation_nodes(
+def test_a_reference_contains_predictions_of_training_and_validation_nodes(
     sparse: bool,
 ) -> None:
     task = tiny_task(sparse=sparse)
@@ -170,7 +170,7 @@ def test_a_reference_has_what_the_method_says_of_training_and_validation_nodes(
     assert found.homophily.item() == pytest.approx(sum(same) / len(same))
 
 
-def test_environments_are_kept_where_there_are_labels_only() -> None:
+def test_environments_are_stored_if_there_are_labels() -> None:
     task = tiny_task()
     del task.data.environment
     assert built(task)[0].environment.tolist() == []

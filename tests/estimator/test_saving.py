@@ -1,4 +1,4 @@
-"""What cannot be loaded says why: a mismatch, a missing file, another version, or a bug of ours."""
+"""Errors of loading a model: unknown settings, another version, or a bug in our code."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 import canet
 from canet.errors import VersionError
 from canet.estimator.reference import Reference
-from canet.store.model_folder import ModelFolder
 from canet.store.checksums import CONTENT
+from canet.store.model_folder import ModelFolder
 from tests.user_graphs import small_user_graph
 
 

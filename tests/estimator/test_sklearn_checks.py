@@ -24,7 +24,7 @@ NOT_FOR_GRAPHS = {
 
 
 class EdgelessClassifier(NodeClassifier):
-    """Takes a table for a graph without edges, and no settings."""
+    """Treats a table as a graph without edges; has no settings."""
 
     def __init__(self, *, epochs: int = 30, class_weight: Any = None, random_state: int = 0):
         super().__init__(

@@ -1,4 +1,4 @@
-"""A small graph whose training nodes carry environment labels."""
+"""A small graph whose training nodes have environment labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make(
 ) -> tuple[M, Batch]:
     """A method in training mode without dropout, in double precision, and seven of ten nodes.
 
-    The same weights and features at each call; `order` permutes the nodes of the batch.
+    Weights and features are the same at each call. `order` permutes the nodes of the batch.
     """
     torch.manual_seed(0)
     chosen = {"hidden": 4, "dropout": 0.0, **settings}
@@ -45,6 +45,6 @@ def make(
 def predict_by_hand(
     method: Method, monkeypatch: pytest.MonkeyPatch, logits: list[list[float]]
 ) -> None:
-    """Let a method predict these logits, whatever it is asked."""
+    """Make a method always predict these logits."""
     fixed = torch.tensor(logits, dtype=torch.double)
     monkeypatch.setattr(method, "predict", lambda batch: fixed)

@@ -11,7 +11,7 @@ def test_weight_is_one_for_the_first_updates_and_then_its_own() -> None:
     assert [annealed(RISK, PENALTY).item() for _ in range(4)] == [5.0, 5.0, 32.0, 32.0]
 
 
-def test_no_first_updates_is_the_weight_at_once() -> None:
+def test_without_annealing_the_weight_is_used_at_once() -> None:
     assert AnnealedPenalty(weight=0.5, steps=0)(RISK, PENALTY).item() == 3.5
 
 
@@ -22,7 +22,7 @@ def test_only_training_counts() -> None:
     assert [annealed(RISK, PENALTY).item() for _ in range(2)] == [5.0, 32.0]
 
 
-def test_restored_count_goes_on_where_it_stopped() -> None:
+def test_restored_count_continues() -> None:
     first, second = AnnealedPenalty(10.0, 3), AnnealedPenalty(10.0, 3)
     for _ in range(2):
         first(RISK, PENALTY)

@@ -82,7 +82,7 @@ def test_without_class_weights_losses_keep_their_bits() -> None:
     assert with_class_weight([1.0, 1.0]).node_losses(logits, y).equal(plain)
 
 
-def test_class_weights_move_with_the_method_and_are_no_part_of_its_weights() -> None:
+def test_class_weights_follow_the_device_and_are_not_saved() -> None:
     method = with_class_weight(WEIGHTS).double()
     assert method.class_weight is not None
     assert method.class_weight.dtype == torch.double
@@ -98,7 +98,7 @@ def test_class_weights_reach_the_training_of_every_method(name: str) -> None:
     assert not all(plain[key].equal(weighted[key]) for key in plain)
 
 
-def test_a_run_folder_holds_the_run_with_the_same_class_weights_alone(tmp_path: Path) -> None:
+def test_class_weights_are_part_of_the_data_digest(tmp_path: Path) -> None:
     def run(weights: list[float] | None) -> Any:
         tensor = None if weights is None else torch.tensor(weights)
         how = {"device": "cpu", "epochs": 1, "class_weight": tensor}

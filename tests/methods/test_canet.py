@@ -60,7 +60,7 @@ def slow_divergence(environments: list[Environment], num_nodes: int, log_prior: 
 
 
 def slow_mixture_prior(method: CaNetMethod) -> Tensor:
-    """log p_0 of every layer, as the mean of the posteriors of the pseudo inputs."""
+    """log p_0 of every layer, as the mean of the posteriors of the pseudo-inputs."""
     assert method.prior is not None
     priors = []
     for layer, estimator in enumerate(method.model.estimators):
@@ -210,7 +210,7 @@ def test_estimator_and_its_prior_learn_at_their_own_rate() -> None:
         assert rate[id(parameter)] == (0.5 if own else 0.01), name
 
 
-def test_estimator_learns_at_the_common_rate_unless_told_otherwise() -> None:
+def test_estimator_has_the_common_learning_rate_by_default() -> None:
     method, _ = make(learning_rate=0.02)
     assert [group["lr"] for group in method.parameter_groups()] == [0.02]
 

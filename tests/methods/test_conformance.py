@@ -1,4 +1,4 @@
-"""What every method owes, on every backbone: one suite over the whole registry."""
+"""Conformance tests of all methods, with every backbone."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def disconnected_task() -> ShiftTask:
 
 
 def with_other_test_nodes(task: ShiftTask) -> ShiftTask:
-    """Garbage labels on all test nodes, garbage features and edges on those out of distribution."""
+    """Random labels for all test nodes, and random features and edges for shifted ones."""
     random = torch.Generator().manual_seed(5)
     data = task.data.clone()
     for nodes in (task.test_id, *task.test_ood.values()):
@@ -72,7 +72,7 @@ def with_other_test_nodes(task: ShiftTask) -> ShiftTask:
 
 
 def test_loss_falls(name: str, backbone: str) -> None:
-    """The supervised loss on the training nodes, whatever else a method's own loss holds."""
+    """The supervised loss on the training nodes, without the other terms of a method."""
     of = trainer(tiny_task(), name, backbone)
     method, batch = fresh(of), of.fields.batch("train")
     method.prepare(of.fields.view())
@@ -107,7 +107,7 @@ def test_same_seed_gives_the_same_bits(name: str, backbone: str) -> None:
 
 
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
-    """To rounding, which SR-GNN's solver of weights enlarges."""
+    """Up to rounding errors, which the solver of SR-GNN amplifies."""
     sparse = tiny_task(sparse=True)
     data = sparse.data.clone()
     data.x = data.x.to_dense()
@@ -126,7 +126,7 @@ def test_weights_survive_a_save_and_load(name: str, backbone: str, tmp_path: Pat
     assert of.scores(loaded) == run.result.scores
 
 
-def test_task_is_left_unchanged(name: str, backbone: str) -> None:
+def test_task_is_not_changed(name: str, backbone: str) -> None:
     task, untouched = tiny_task(), tiny_task()
     trainer(task, name, backbone).run(0)
     assert all(task.data[key].equal(untouched.data[key]) for key in untouched.data.to_dict())
@@ -150,21 +150,23 @@ def test_run_records_the_environment_labels_it_saw(name: str, backbone: str) -> 
     assert result.environments_seen == expected
 
 
-def test_task_without_environments_is_refused_or_not_needed(name: str, backbone: str) -> None:
+def test_task_without_environments_is_rejected_if_the_method_needs_them(
+    name: str, backbone: str
+) -> None:
     task = tiny_task()
     data = task.data.clone()
     del data.environment
     task = replace(task, data=data)
     if METHODS[name].needs_environments:
         free = [name for name, method in METHODS.items() if not method.needs_environments]
-        with pytest.raises(CanetError, match=f"methods that need no labels: {', '.join(free)}"):
+        with pytest.raises(CanetError, match=", ".join(free)):
             trainer(task, name, backbone)
     else:
         assert trainer(task, name, backbone).run(0).result.epochs == EPOCHS
 
 
 def loss_with_fixed_draws(method: Method, batch: Batch) -> Tensor:
-    """A method's own loss, its random choices made on the CPU: devices draw different numbers."""
+    """The loss of a method with random numbers of the CPU, because devices draw different ones."""
     torch.manual_seed(2)
     n, device = batch.y.numel(), batch.y.device
     if isinstance(method, Mixup):
@@ -180,7 +182,7 @@ def loss_with_fixed_draws(method: Method, batch: Batch) -> Tensor:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
-    """Predictions, the method's own loss, and the gradients of both."""
+    """Predictions, the loss of the method, and the gradients of both."""
     sides = []
     for device in ("cpu", "cuda"):
         of = trainer(tiny_task(), name, backbone, device)
@@ -200,7 +202,7 @@ def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_training_on_the_gpu_learns_too(name: str, backbone: str) -> None:
-    """Not to the CPU's bits, for random numbers differ, but it fits the training nodes."""
+    """Random numbers differ from those of the CPU, but the method fits the training nodes."""
     settings = METHODS[name].settings_type(hidden=16, epochs=150, learning_rate=0.02, dropout=0.0)
     run = Trainer(tiny_task(), name, backbone, settings, "cuda").run(0, ood_curves=True)
     assert max(run.history["train"]) > 75

@@ -59,7 +59,7 @@ def test_environments_of_one_node_have_finite_gradients() -> None:
         assert parameter.grad.isfinite().all()
 
 
-def test_same_embeddings_in_each_environment_are_no_distance_apart() -> None:
+def test_same_embeddings_in_each_environment_have_distance_zero() -> None:
     method, _ = make(CORAL)
     z = torch.randn(4, 5, dtype=torch.double).repeat(3, 1)
     environment = torch.arange(3).repeat_interleave(4)

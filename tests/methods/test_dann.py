@@ -33,7 +33,7 @@ def test_strength_follows_the_papers_schedule_over_the_epochs() -> None:
     assert schedule(1) == pytest.approx(1, abs=1e-4)
 
 
-def test_progress_counts_only_training_and_is_saved() -> None:
+def test_only_training_updates_the_count_and_it_is_saved() -> None:
     method, batch = make(DANN)
     method.eval().loss(batch)
     assert method.state_dict()["updates"].item() == 0
@@ -42,7 +42,7 @@ def test_progress_counts_only_training_and_is_saved() -> None:
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_discriminator_descends_and_the_model_ascends_its_loss(backbone: Any) -> None:
+def test_discriminator_minimises_and_the_model_maximises_its_loss(backbone: Any) -> None:
     method, batch = make(DANN, backbone, epochs=10, reversal=1.0)
     method.updates += 3
     strength = schedule(0.3)

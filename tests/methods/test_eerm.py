@@ -70,7 +70,7 @@ def adam(method: EERM, **options: Any) -> torch.optim.Adam:
 
 
 def flipped(editors: Editors, draw: Tensor) -> Tensor:
-    """Edges (source, reader) after the flips $[N, s]$ of one editor."""
+    """Edges (source, destination) after the flips $[N, s]$ of one editor."""
     editor, *edges = editors.flip(draw[None])
     assert not editor.any()
     return torch.stack(edges)
@@ -84,7 +84,7 @@ def edge_list(edge_index: Tensor) -> list[tuple[int, int]]:
 
 
 def slow_probability(weights: list[float], draw: tuple[int, ...]) -> float:
-    """One weight after the other, each against what is left."""
+    """Probability of a draw without replacement, one factor at a time."""
     probability, left = 1.0, sum(weights)
     for m in draw:
         probability *= weights[m] / left
@@ -148,12 +148,12 @@ def test_draws_come_as_often_as_their_probability_says() -> None:
 # Edits
 
 
-def test_flips_remove_edges_that_are_there_and_add_those_that_are_not() -> None:
-    #                                       2 → 0 goes, 2 → 1 comes, 3 → 2 comes, 3 itself: nothing
+def test_flips_remove_existing_edges_and_add_missing_ones() -> None:
+    #                                       removes 2 → 0, adds 2 → 1 and 3 → 2; 3 itself
     editors = literal_editors(torch.tensor([[2, 1], [2, 3], [3, 0], [3, 0]]))
     edited = flipped(editors, torch.zeros(4, 1, dtype=torch.long))
     assert edge_list(edited) == [(0, 1), (0, 3), (1, 0), (1, 1), (2, 1), (3, 1), (3, 2)]
-    #                                       1 → 0 goes, 3 → 1 goes, 0 → 2 comes, 0 → 3 goes
+    #                                       removes 1 → 0, 3 → 1 and 0 → 3, adds 0 → 2
     edited = flipped(editors, torch.ones(4, 1, dtype=torch.long))
     assert edge_list(edited) == [(0, 1), (0, 2), (1, 1), (2, 0), (2, 0)]
 
@@ -204,7 +204,7 @@ def test_graph_without_edges_can_be_edited() -> None:
     assert (edited[0] != edited[1]).all()
 
 
-# The graph that is edited
+# The edited graph
 
 
 def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
@@ -288,7 +288,7 @@ def test_edits_change_what_a_node_reads(direction: str) -> None:
         assert u == v or (int(nodes[u]), int(nodes[v])) not in pairs
 
 
-def test_inductive_editors_never_meet_a_hidden_node() -> None:
+def test_inductive_editors_use_no_hidden_nodes() -> None:
     task = tiny_task(inductive=True)
     task.data.x = task.data.x.double()
     task.data.x[NUM_ID:] = torch.nan
@@ -305,7 +305,7 @@ def test_inductive_editors_never_meet_a_hidden_node() -> None:
     assert torch.stack(edges).max() < nodes.numel()
 
 
-# The two players
+# Steps of model and editors
 
 
 def test_objective_is_the_variance_plus_beta_times_the_mean() -> None:
@@ -342,7 +342,7 @@ def test_update_is_one_step_of_each_player_along_its_own_gradient(
         torch.testing.assert_close(parameter.detach(), then - 0.1 * gradient)
 
 
-def test_each_players_steps_leave_the_other_alone() -> None:
+def test_steps_of_editors_and_model_do_not_change_the_other() -> None:
     method, batch = make(inner_steps=3)
     editors, optimizer = editors_of(method), adam(method, weight_decay=0.1)
     steps: list[set[str]] = []
@@ -352,12 +352,12 @@ def test_each_players_steps_leave_the_other_alone() -> None:
         model = [p.detach().clone() for p in method.parameters()]
         logits = editors.logits.detach().clone()
         step()
-        moved = set()
+        changed = set()
         if any(not p.equal(then) for p, then in zip(method.parameters(), model, strict=True)):
-            moved.add("model")
+            changed.add("model")
         if not editors.logits.equal(logits):
-            moved.add("editors")
-        steps.append(moved)
+            changed.add("editors")
+        steps.append(changed)
 
     optimizer.step = watched  # type: ignore[assignment, method-assign]
     method.update(batch, optimizer)
@@ -409,7 +409,7 @@ def test_editors_learn_at_their_own_rate_without_decay_and_stay_out_of_the_weigh
 
 
 @pytest.mark.parametrize(("train", "far"), [([1, 2], True), (list(range(9)), False)])
-def test_graphs_are_cut_where_training_nodes_reach_less_than_half(
+def test_receptive_field_is_cut_if_it_has_less_than_half_of_the_nodes(
     train: list[int], far: bool
 ) -> None:
     chain = torch.stack([torch.arange(9), torch.arange(1, 10)])

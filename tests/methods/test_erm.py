@@ -60,7 +60,7 @@ def test_loss_is_the_mean_of_the_node_losses() -> None:
     torch.testing.assert_close(method.loss(batch), losses.mean())
 
 
-def test_learning_rate_is_the_settings_own() -> None:
+def test_learning_rate_is_that_of_the_settings() -> None:
     method, _ = make(learning_rate=0.3)
     (group,) = method.parameter_groups()
     assert group["lr"] == 0.3

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def two_worlds(sparse: bool = False) -> TrainingView:
-    """Two classes in three worlds; column 0 tells the class, column 1 the world, 2 is noise."""
+    """Two classes in three worlds; column 0 depends on the class, 1 on the world, 2 is noise."""
     random = np.random.default_rng(0)
     n = 300
     y, world = np.arange(n) % 2, np.arange(n) % 3
@@ -111,7 +111,7 @@ def test_groups_and_spreads_are_those_of_the_same_features_stored_sparse(filled:
         assert one.equal(other)
 
 
-def test_only_what_moves_between_worlds_counts_not_what_tells_the_class() -> None:
+def test_a_column_that_differs_between_classes_only_is_not_shifted() -> None:
     view = two_worlds()
     assert view.environment is not None
     between = spread_between(view.x, view.train, view.y, view.environment[view.train], 3)
@@ -120,7 +120,7 @@ def test_only_what_moves_between_worlds_counts_not_what_tells_the_class() -> Non
     assert (between.share[[0, 2, 3]] < LARGE_EFFECT).all()
 
 
-def test_a_class_in_one_group_alone_tells_nothing() -> None:
+def test_a_class_in_one_group_has_no_spread() -> None:
     x, y = torch.rand(20, 2), torch.arange(20) % 2
     between = spread_between(x, torch.arange(20), y, y, 2)
     assert between.spread.tolist() == [0, 0]
@@ -128,7 +128,7 @@ def test_a_class_in_one_group_alone_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_groups_are_found_among_training_nodes_and_given_to_all_that_are_read(
+def test_groups_of_training_nodes_are_assigned_to_all_nodes_of_the_batch(
     sparse: bool,
 ) -> None:
     view = two_worlds(sparse)
@@ -149,7 +149,7 @@ def test_groups_do_not_depend_on_the_unit_of_the_features(
     large = scale * view.x
     spoilt = replace(view, x=SparseMatrix.from_torch(large.to_sparse_csr()) if sparse else large)
     assert infer_groups(spoilt, 6).equal(infer_groups(view, 6))
-    assert capfd.readouterr() == ("", "")  # LAPACK writes there by itself
+    assert capfd.readouterr() == ("", "")  # LAPACK prints there
 
 
 def test_other_nodes_change_neither_groups_nor_spreads_of_training_nodes() -> None:
@@ -177,7 +177,7 @@ def test_offsets_are_the_same_within_a_group_and_new_in_each_step() -> None:
     width = 5.0 * float(interventions.group_spread.spread[1])
     assert float(drawn.std()) == pytest.approx(width, rel=0.05)
     assert float((drawn.abs() < width).float().mean()) == pytest.approx(0.683, abs=0.02)  # normal
-    assert abs(np.corrcoef(drawn.numpy().T)[np.triu_indices(3, 1)]).max() < 0.1  # each its own
+    assert abs(np.corrcoef(drawn.numpy().T)[np.triu_indices(3, 1)]).max() < 0.1  # independent
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -194,9 +194,9 @@ def test_shifted_features_are_mapped_as_if_they_were_written_out(sparse: bool) -
 
 
 def uneven_task() -> ShiftTask:
-    """Training nodes in no order and three environments of unequal size; columns 2 and 5 move.
+    """Training nodes in random order and three environments; columns 2 and 5 shift.
 
-    The last nodes that training reads are of an environment without training nodes.
+    The last nodes of the batch belong to an environment without training nodes.
     """
     random = torch.Generator().manual_seed(3)
     task = tiny_task(num_classes=2)
@@ -292,7 +292,7 @@ def test_garbage_at_test_nodes_changes_no_bit_of_training(
     assert all(first[name].equal(second[name]) for name in first)
 
 
-def test_a_stopped_run_with_interventions_goes_on_to_the_same_bits(
+def test_a_stopped_run_with_interventions_resumes_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("canet.training.loop.CHECKPOINT_SECONDS", 0.0)
@@ -316,7 +316,7 @@ def test_given_interventions_need_environments() -> None:
     data = task.data.clone()
     del data.environment
     settings = CaNetSettings(hidden=8, epochs=2, interventions="given")
-    with pytest.raises(CanetError, match="interventions=inferred needs none"):
+    with pytest.raises(CanetError, match="interventions=inferred"):
         Trainer(replace(task, data=data), "canet", "gcn", settings, "cpu").run(0)
 
 
@@ -373,7 +373,7 @@ def test_groups_of_many_nodes_are_inferred_from_some(monkeypatch: pytest.MonkeyP
         assert view.environment[group == g].unique().numel() == 1
 
 
-def test_too_few_nodes_for_the_groups_are_refused() -> None:
+def test_too_few_nodes_for_the_groups_are_rejected() -> None:
     settings = CaNetSettings(hidden=8, epochs=2, interventions="inferred", num_groups=50)
     with pytest.raises(CanetError, match="num_groups"):
         Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)

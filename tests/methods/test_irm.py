@@ -16,7 +16,7 @@ def risk(method: IRM, logits: Tensor, environment: int) -> float:
 
 
 def test_slopes_by_hand() -> None:
-    """Cross-entropy's slope at w = 1 is the expected logit less the label's."""
+    """The slope of cross-entropy at w = 1 is the expected logit minus that of the label."""
     method, _ = make(IRM)
     logits = torch.tensor([[2.0, 0.0], [0.0, 0.0], [1.0, 3.0]], dtype=torch.double)
     y, environment = torch.tensor([0, 1, 0]), torch.tensor([0, 1, 2])
@@ -50,7 +50,7 @@ def test_loss_is_the_mean_risk_and_the_weighted_mean_squared_slope() -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_gradient_of_the_penalty_reaches_the_first_layer(backbone: Any) -> None:
-    """The penalty is itself a gradient; what it needs of the GNN is one backward pass."""
+    """The penalty is a gradient; it needs only one backward pass through the GNN."""
     method, batch = make(IRM, backbone, penalty_weight=50.0, anneal_steps=0)
     weight = method.model.phi_in.weight
     method.loss(batch).backward()

@@ -1,4 +1,4 @@
-"""What holds for every method that reads environment labels as such."""
+"""Tests of all methods that need environment labels."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 
 
 def two_losses(name: str, backbone: Any, **changes: Any) -> list[float]:
-    """Losses of two steps: the second has seen what the first left in the buffers."""
+    """Losses of two steps; the second depends on the buffers after the first."""
     method, batch = make(METHODS[name], backbone, **changes)
     adam = torch.optim.Adam(method.parameter_groups())
     return [method.update(batch, adam).item() for _ in range(2)]

@@ -14,7 +14,7 @@ from canet.presets import unsearched
 from canet.training import Trainer
 from canet.training.trainer import seeded
 
-SAMPLE = 300  # nodes whose weights are solved: enough to be awkward, few enough to be quick
+SAMPLE = 300  # number of weights in the tests: a hard problem that is solved quickly
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,8 @@ def squared_discrepancy(beta: Tensor, source: Tensor, target: Tensor) -> float:
 def least_squares(source: Tensor, target: Tensor, y: Tensor, low: float, high: float) -> np.ndarray:
     """The same weights from scipy's trust-region reflective least squares.
 
-    The discrepancy is a sum of squares, $\\|R \\beta - r\\|^2$ with $2 R^\\top R = Q$; the classes'
-    sums are further rows of it, weighed so that they hold to about 1e-7.
+    The discrepancy is a sum of squares, $\\|R \\beta - r\\|^2$ with $2 R^\\top R = Q$; the sums
+    of the classes are additional rows, with a weight such that they hold to about 1e-7.
     """
     discrepancy = Discrepancy.between(source, target)
     values, vectors = np.linalg.eigh(discrepancy.quadratic / 2)
@@ -74,7 +74,7 @@ def test_discrepancy_is_that_of_the_means() -> None:
     assert ours == pytest.approx(squared_discrepancy(beta, source, target))
 
 
-def test_weights_move_to_where_the_target_is() -> None:
+def test_weights_are_larger_near_the_target() -> None:
     source = torch.cat([torch.randn(30, 2), torch.randn(10, 2) + 4]).double()
     target = torch.cat([torch.randn(10, 2), torch.randn(30, 2) + 4]).double()
     weights = mean_matching_weights(source, target, one_class(source), 0.0, 10.0)
@@ -153,7 +153,7 @@ def test_weights_that_are_not_the_optimum_are_never_returned(
 def test_discrepancy_is_that_of_an_independent_solver(
     task: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """Within 1 % of least squares with bounds, on the features and bounds that a run solves."""
+    """Within 1 % of bounded least squares, on the features and bounds of a run."""
     root = None if task == "synthetic" else request.getfixturevalue("data_root")
     solved: list[tuple[Tensor, Tensor, Tensor, float, float]] = []
     monkeypatch.setattr(sr_gnn, "MAX_SAMPLE", SAMPLE)

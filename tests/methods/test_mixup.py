@@ -19,7 +19,7 @@ from canet.nn.operations import multiply
 from canet.util.sparse import components
 
 N, D, C = 9, 5, 3
-# 3 → 3 is a self-loop, 4 → 2 stands twice, 0 and 2 read each other, 7 and 8 are alone.
+# 3 → 3 is a self-loop, 4 → 2 occurs twice, 0 and 2 have edges both ways, 7 and 8 are isolated.
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 4, 4, 5, 2, 6, 6], [1, 2, 3, 3, 4, 2, 2, 0, 0, 2, 5]])
 TRAIN = torch.tensor([4, 0, 2, 8, 3])
 Y = torch.tensor([1, 0, 2, 1, 0])
@@ -55,12 +55,12 @@ def make(backbone: Any, num_layers: int = 2) -> tuple[Mixup, Batch, Tensor]:
 
 
 def readers(node: int) -> list[int]:
-    """Whom a node reads besides itself, as often as the edges stand."""
+    """Neighbours of a node without itself, once per edge."""
     return [s for s, t in EDGES.T.tolist() if t == node and s != node]
 
 
 def convolve(model: GCN, layer: int, node: int, own: Tensor, z: Tensor) -> Tensor:
-    """A layer of GCN or GAT at one node whose own state is `own`; its neighbours' are rows of z."""
+    """A layer of GCN or GAT at a node with state `own`; the states of its neighbours are in z."""
     maps = [model.phi_in, *model.between, model.phi_out]
     weight = maps[layer].weight
     states = [own] + [z[v] for v in readers(node)]
@@ -79,7 +79,7 @@ def convolve(model: GCN, layer: int, node: int, own: Tensor, z: Tensor) -> Tenso
 
 
 def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor) -> Tensor:
-    """The same of a model with residual links, which reads the node's whole graph as it is."""
+    """The same for a model with residual connections, with attention over the original graph."""
     states = z.clone()
     states[node] = own
     branches = model.layers[layer]
@@ -97,7 +97,7 @@ def residual(model: ResidualModel, layer: int, node: int, own: Tensor, z: Tensor
 
 
 def decoupled_loss(method: Mixup, x: Tensor, partner: Tensor, ratio: float) -> Tensor:
-    """The same of a model that propagates mapped features hop by hop, and then maps their mean."""
+    """The same for a decoupled model: propagation, then an MLP on the mean of the hops."""
     model = method.model
     assert isinstance(model, Decoupled)
     matrix = multiply(Graph(EDGES, N, model.operators).block.matrices[model.operator], torch.eye(N))
@@ -181,7 +181,7 @@ def test_node_mixed_with_itself_is_plain_supervision(backbone: str) -> None:
 
 @every_depth
 @every_backbone
-def test_two_nodes_of_a_pair_may_swap_with_their_shares(backbone: str, num_layers: int) -> None:
+def test_swapping_a_pair_and_its_shares_changes_nothing(backbone: str, num_layers: int) -> None:
     method, batch, _ = make(backbone, num_layers)
     swapped = method.mixed_loss(batch, PARTNER.argsort(), 0.7)
     torch.testing.assert_close(method.mixed_loss(batch, PARTNER, 0.3), swapped)
@@ -193,7 +193,7 @@ def test_prediction_is_the_plain_models(backbone: str) -> None:
     assert method.predict(batch).equal(method.model(batch.x, batch.blocks).logits)
 
 
-def test_ratio_and_partners_are_drawn_anew_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ratio_and_partners_are_drawn_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     method, batch, _ = make("gcn")
     drawn: list[tuple[Tensor, float]] = []
     monkeypatch.setattr(method, "mixed_loss", lambda _, *pair: drawn.append(pair))

@@ -13,7 +13,7 @@ def test_each_method_has_its_name_a_summary_and_a_paper() -> None:
         assert issubclass(method.settings_type, Settings)
 
 
-def test_an_unknown_name_is_rejected_with_the_nearest() -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(CanetError, match="'canet'"):
         get_method("cannet")
     with pytest.raises(CanetError, match="'gcn'"):

@@ -41,7 +41,7 @@ def prepared(of: Trainer) -> SRGNN:
 
 def test_moment_discrepancy_by_hand() -> None:
     first, second = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [1.0]])
-    # means 1/2 and 1; central moments of the first: 1/4, 0, 1/16, 0; of the second: none
+    # means 1/2 and 1; central moments of the first: 1/4, 0, 1/16, 0; all zero for the second
     expected = 0.5 / 2 + 0.25 / 4 + 0.0625 / 16
     assert central_moment_discrepancy(first, second, 2.0).item() == pytest.approx(expected)
 
@@ -113,7 +113,7 @@ def test_sample_is_observed_outside_the_training_set_and_as_large(
     assert not torch.isin(sample, train).any()
 
 
-def test_a_graph_of_training_nodes_alone_is_its_own_sample() -> None:
+def test_without_other_nodes_the_sample_is_drawn_from_training_nodes() -> None:
     of = trainer()
     view = of.fields.view()
     method = of._new_method()
@@ -167,6 +167,6 @@ def test_propagated_features_are_means_over_the_hops(backbone: str) -> None:
     )
 
 
-def test_weights_are_no_part_of_the_saved_state() -> None:
+def test_weights_are_not_saved() -> None:
     of = trainer()
     assert prepared(of).state_dict().keys() == of._new_method().state_dict().keys()

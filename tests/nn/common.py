@@ -1,4 +1,4 @@
-"""A small awkward graph, and one of each kind of model, for the tests of this package."""
+"""A small graph with special cases, and one model of each kind."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NUM_FEATURES = 4
 NUM_CLASSES = 3
 HIDDEN = 5
 
-# Directed; 3 → 3 is a self-loop, 4 → 2 stands twice, nothing points to 9, 7 points to nothing,
-# 8 is alone.
+# Directed: 3 → 3 is a self-loop, 4 → 2 occurs twice, 9 has no incoming edges, 7 has no outgoing
+# edges, and 8 is isolated.
 EDGES = torch.tensor(
     [
         [0, 0, 1, 2, 3, 3, 4, 4, 2, 5, 6, 6, 9],
@@ -28,7 +28,7 @@ EDGES = torch.tensor(
 )
 NO_EDGES = torch.empty(2, 0, dtype=torch.long)
 
-# Paper i cites i // 2 and i - 7: two hops from a few papers reach some of the rest, never all.
+# Paper i cites i // 2 and i - 7: two hops from a few papers reach some of the others, but not all.
 NUM_PAPERS = 40
 CITATIONS = torch.tensor(
     [[i, cited] for i in range(1, NUM_PAPERS) for cited in (i // 2, i - 7) if cited >= 0]
@@ -95,7 +95,7 @@ MODELS = CANET_MODELS | PLAIN_MODELS
 
 
 def with_biases(model: GraphModel) -> GraphModel:
-    """The model with random biases and scales, which start the same in some."""
+    """Set biases and scales, which some models initialise with constants, to random values."""
     for name, parameter in model.named_parameters():
         if name.endswith("bias") or name.startswith("norms"):
             torch.nn.init.normal_(parameter)
@@ -115,7 +115,7 @@ def slow_norm(states: Sequence[Tensor], norm: torch.nn.LayerNorm) -> list[Tensor
 def predict(
     model: GraphModel, x: Features, edges: Tensor = EDGES, num_nodes: int = NUM_NODES
 ) -> Prediction:
-    """A forward pass over the whole graph, in the mode that the model is in."""
+    """A forward pass over the whole graph, in the current mode of the model."""
     blocks = Graph(edges, num_nodes, model.operators).whole(model.num_layers).blocks
     prediction: Prediction = model(x, blocks)
     return prediction

@@ -33,7 +33,7 @@ operators = pytest.mark.parametrize("operator", OPERATORS, ids=str)
 
 
 def by_hand(edges: Tensor, num_nodes: int, operator: Operator) -> Tensor:
-    """An operator's matrix edge by edge; row = the node that reads."""
+    """Matrix of an operator, computed edge by edge; rows are destinations."""
     pairs = [tuple(edge) for edge in edges.T.tolist()]
     if operator.direction == "against":
         pairs = [(target, source) for source, target in pairs]
@@ -93,7 +93,7 @@ def test_symmetric_counts_incoming_edges_and_adds_no_self_loops() -> None:
     assert matrix[2, 0] == 0
 
 
-def test_repeated_edges_count_as_often_as_they_stand() -> None:
+def test_repeated_edges_count_once_per_repetition() -> None:
     edges = torch.tensor([[0, 0, 1], [1, 1, 0]])
     assert dense(edges, 2, Operator("sum")).tolist() == [[0, 1], [2, 0]]
     torch.testing.assert_close(
@@ -146,11 +146,11 @@ OPERATOR_SETS = [
 
 @pytest.mark.parametrize("needed", OPERATOR_SETS, ids=str)
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-def test_receptive_field_is_exactly_what_reaches_the_nodes(
+def test_receptive_field_contains_exactly_the_nodes_within_reach(
     needed: list[Operator], num_layers: int
 ) -> None:
     whole = {operator: by_hand(CITATIONS, NUM_PAPERS, operator) for operator in needed}
-    # An entry is an edge even where a degree of zero makes its weight zero.
+    # An edge stays an entry if a degree of zero makes its weight zero.
     reads = sum(by_hand(CITATIONS, NUM_PAPERS, Operator("sum", op.direction)) for op in needed)
     field = Graph(CITATIONS, NUM_PAPERS, needed).receptive_field(SOME_PAPERS, num_layers)
     nodes = field.nodes.tolist()
@@ -210,7 +210,7 @@ def test_logits_on_the_field_are_those_on_the_whole_graph(name: str, num_layers:
 
 
 class DrawsOfNodes:
-    """Exponential numbers of a step, layer and node: the same on any part of the graph."""
+    """Exponential random numbers that depend only on step, layer and node."""
 
     def __init__(self, nodes: Tensor) -> None:
         self.nodes = nodes
@@ -244,7 +244,7 @@ TRAINED = {
 def whole_graph_loss(
     method: Method, x: Tensor, field: ReceptiveField, nodes: Tensor, y: Tensor
 ) -> Tensor:
-    """The method's objective from a pass over all nodes, of which `nodes` are then picked."""
+    """The objective of a method, from a pass over all nodes followed by a selection of `nodes`."""
     prediction = method.model(x, field.blocks)
     loss = method.node_losses(prediction.logits[nodes], y).mean()
     if prediction.environments:

@@ -46,7 +46,7 @@ def features() -> Tensor:
 
 
 def neighbours_of(u: int, direction: str) -> list[int]:
-    """The nodes that u reads, each as often as there is an edge."""
+    """Neighbours of u, once per edge."""
     edges = EDGES.T.tolist()
     if direction == "against":
         return [target for source, target in edges if source == u]
@@ -66,7 +66,7 @@ def convolved(z: list[Tensor], u: int, propagation: str, direction: str) -> Tens
 
 
 def attended(model: CaNet, layer: int, z: list[Tensor], u: int, k: int, direction: str) -> Tensor:
-    """The k-th branch's attention of u over its neighbours and itself."""
+    """Attention of branch k at node u over its neighbours and itself."""
     branches = model.branches[layer]
     weight = branches.weight[k]
     vector = torch.cat([branches.attention_dst[k], branches.attention_src[k]])

@@ -1,8 +1,7 @@
-"""CaNet and its loss beside the paper's equations, written with dense N x N matrices.
+"""CaNet and its loss compared with the paper's equations, written with dense N x N matrices.
 
-The oracle shares the weights with the model and no code: adjacency matrices are dense and count
-repeated edges, operations are torch's plain ones, and gradients are autograd's. It reads the whole
-graph whatever the model reads.
+The oracle shares weights with the model, but no code. It uses dense adjacency matrices that count
+repeated edges, plain torch operations and autograd. It always computes the whole graph.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
 from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
-SLOPE = 0.01  # of LeakyReLU
+SLOPE = 0.01  # negative slope of LeakyReLU
 TAU = 0.7
 REG_WEIGHT = 0.6
 
 
 class Example(NamedTuple):
-    """A graph, and some of its nodes, in no order, to train on."""
+    """A graph and its training nodes, in random order."""
 
     edges: Tensor
     num_nodes: int
@@ -37,9 +36,9 @@ class Example(NamedTuple):
 
 
 def random_example(num_nodes: int = 24, connected: int = 21, num_edges: int = 40) -> Example:
-    """Edges drawn at random between the first nodes; the others have none.
+    """Random edges between the first nodes; the others are isolated.
 
-    Three edges stand twice, one three times, and two nodes have edges to themselves.
+    Some edges are repeated, and two nodes have self-loops.
     """
     edges = torch.randint(connected, (2, num_edges), generator=torch.Generator().manual_seed(1))
     edges = torch.cat([edges, edges[:, :3], edges[:, :1], torch.tensor([[4, 11], [4, 11]])], dim=1)
@@ -54,7 +53,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Variant:
-    """What a CaNet is, in the words of its settings."""
+    """Options of a CaNet."""
 
     backbone: str = "gcn"
     propagation: str = "symmetric"
@@ -103,7 +102,7 @@ class Dense(NamedTuple):
 
 
 def adjacency(example: Example, direction: str) -> Tensor:
-    """$A_{uv}$: how many edges let u read v."""
+    """$A_{uv}$: number of edges from v to u."""
     matrix = torch.zeros(example.num_nodes, example.num_nodes)
     for source, target in example.edges.T.tolist():
         if direction == "along":
@@ -114,19 +113,19 @@ def adjacency(example: Example, direction: str) -> Tensor:
 
 
 def normalised(matrix: Tensor) -> Tensor:
-    """$A_{uv} / \\sqrt{d_u d_v}$, with $d$ the sums of the rows, and 0 where one of them is 0."""
+    """$A_{uv} / \\sqrt{d_u d_v}$, with $d$ the row sums; 0 if one of them is 0."""
     degree = matrix.sum(dim=1)
     product = degree[:, None] * degree[None, :]
     return torch.where(product > 0, matrix / product.clamp(min=1).sqrt(), 0.0)
 
 
 def with_loops(matrix: Tensor) -> Tensor:
-    """Every node reads itself exactly once."""
+    """Replace self-loops by exactly one per node."""
     return matrix - matrix.diag().diag() + torch.eye(len(matrix))
 
 
 def attention(counts: Tensor, mapped: Tensor, b_u: Tensor, b_v: Tensor) -> Tensor:
-    """$w_{uv}$ $[N, N]$: a softmax over v, which counts as often as u reads it."""
+    """$w_{uv}$ $[N, N]$: a softmax over v, with one term per edge."""
     scores = (mapped @ b_u)[:, None] + (mapped @ b_v)[None, :]
     powers = counts * torch.where(scores > 0, scores, SLOPE * scores).exp()
     return powers / powers.sum(dim=1, keepdim=True)
@@ -146,8 +145,8 @@ def dense_forward(
 ) -> Dense:
     """The model on the whole graph.
 
-    `exponentials` $[N, K]$ per layer are the -log u of the Gumbel noise -log(-log u); None is for
-    predicting, where the mixture is the posterior.
+    `exponentials` $[N, K]$ per layer are the -log u of the Gumbel noise -log(-log u); None stands
+    for prediction, where the mixture is the posterior.
     """
     read = adjacency(example, variant.direction)
     propagation = read if variant.propagation == "sum" else normalised(read)
@@ -191,7 +190,7 @@ def dense_forward(
 def dense_loss(dense: Dense, nodes: Tensor, y: Tensor, loss: str) -> Tensor:
     """The supervised loss of the training nodes, and their environments' divergence from uniform.
 
-    Every layer counts, also one that takes its environment from another layer.
+    A layer that uses the environment of another layer counts, too.
     """
     target = torch.eye(NUM_CLASSES)[y]
     logits = dense.logits[nodes]
@@ -224,7 +223,7 @@ def assert_equal(ours: Tensor, theirs: Tensor) -> None:
 def assert_same_environments(
     variant: Variant, prediction: Prediction, dense: Dense, nodes: Tensor
 ) -> None:
-    """Equal posteriors and mixtures of the layers that have an environment of their own."""
+    """Check posteriors and mixtures of the layers that have an estimator."""
     inferred = len(prediction.environments)
     own_layers = 1 if variant.shared_environment else variant.num_layers
     assert inferred == (own_layers if variant.learned_environment else 0)
@@ -241,10 +240,10 @@ def assert_same(
     monkeypatch: pytest.MonkeyPatch,
     of_some_nodes: bool = False,
 ) -> None:
-    """Equal logits, environments, loss, and gradients of all parameters.
+    """Check logits, environments, loss, and gradients of all parameters.
 
-    The model reads the whole graph and trains on every node, or reads the receptive field of some
-    nodes and trains on these. Either way the oracle reads the whole graph.
+    The model trains on all nodes of the graph, or on some nodes with their receptive field. The
+    oracle always computes the whole graph.
     """
     method = make(variant).train(training)
     graph = Graph(example.edges, example.num_nodes, method.model.operators)
@@ -262,7 +261,7 @@ def assert_same(
     calls: list[int] = []
 
     def replay(like: Tensor) -> Tensor:
-        """The numbers drawn for the nodes of the layer that asks; layers ask in turn."""
+        """Return the random numbers of the next layer, for its nodes."""
         layer = len(calls) % max(1, len(method.model.estimators))
         calls.append(layer)
         return exponentials[layer][field.nodes[: len(like)]]
@@ -270,7 +269,7 @@ def assert_same(
     monkeypatch.setattr(environment_module, "draw", replay)
     prediction = method.model(batch.x, batch.blocks)
     loss = method.loss(batch)
-    # The forward pass above and the one in the loss drew once for each estimator.
+    # The forward pass above and the one in the loss drew once per estimator.
     assert len(calls) == (2 * len(method.model.estimators) if training else 0)
 
     weights = dict(method.model.named_parameters())
@@ -284,8 +283,9 @@ def assert_same(
     many = several and not of_some_nodes and example is EXAMPLES["random"]
     for name, mine, other in zip(weights, ours, theirs, strict=True):
         assert_equal(mine, other)
-        # One environment is certain, and its estimator has nothing to learn. A reader's scores of
-        # one sign shift together, which its softmax undoes: among many readers some have both.
+        # A single environment has probability one, so its estimator has no gradient. If all scores
+        # of a destination have the same sign, softmax cancels their common shift; with many
+        # destinations, some have scores of both signs.
         idle = ("attention" in name and not many) or ("estimators" in name and not several)
         assert idle or other.abs().max() > 1e-6, name
 

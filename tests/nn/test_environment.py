@@ -17,7 +17,7 @@ N, H, K = 6, 4, 3
 
 
 def estimate(kind: str, tau: float = 1.0, training: bool = True) -> tuple:
-    """An estimator, its inputs, and what it makes of them."""
+    """An estimator, its inputs and its output."""
     estimator = EnvironmentEstimator(H, K, kind, tau).train(training)
     inputs = torch.randn(2 if kind == "graph" else 1, N, H)
     return estimator, inputs, estimator(read(*inputs))
@@ -99,7 +99,7 @@ def test_predicting_uses_the_posterior_itself_without_noise_or_temperature(kind:
     assert estimator(read(*inputs)).sample.equal(environment.sample)
 
 
-def test_training_draws_anew_for_every_call() -> None:
+def test_training_draws_new_noise_in_every_call() -> None:
     estimator, inputs, environment = estimate("node")
     assert not estimator(read(*inputs)).sample.equal(environment.sample)
 

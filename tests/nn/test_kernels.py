@@ -1,6 +1,6 @@
-"""Fused kernels against the composed operations, which the other tests check.
+"""Fused kernels compared with plain PyTorch code, which other tests check.
 
-On a machine without a GPU Triton's interpreter runs them, program by program: tests/conftest.py.
+On a machine without a GPU, Triton's interpreter runs the kernels; see tests/conftest.py.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ gpu_only = pytest.mark.skipif(INTERPRETED, reason="the interpreter is slow, and 
 
 @pytest.fixture(autouse=True)
 def on_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes the place of a GPU where there is none; being slow, with few rows."""
+    """Without a GPU, use the interpreter of Triton, with few rows because it is slow."""
     if INTERPRETED:
         monkeypatch.setattr(sparse_matrix, "SEGMENT", 16)
         monkeypatch.setattr(fused, "on_gpu", lambda tensor: fused.HAS_TRITON)
 
 
 def pattern_with_a_hub() -> Pattern:
-    """Random edges; node 0 reads everybody, node 1 is read by everybody, 2 is alone.
+    """Random edges; node 0 has edges from all nodes, node 1 to all nodes, and 2 is isolated.
 
     Both hubs have more entries than a segment.
     """
@@ -131,7 +131,7 @@ def test_fused_attention_gives_the_same_bits_twice() -> None:
 def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
     num_rows: int, width: int, dtype: torch.dtype
 ) -> None:
-    """Rows without entries, columns without, places with several, and hubs both ways."""
+    """A matrix with empty rows and columns, duplicate entries, and long rows and columns."""
     random = torch.Generator().manual_seed(2)
     row = torch.randint(0, num_rows - 1, (3 * num_rows,), generator=random)
     col = torch.randint(0, 29, (3 * num_rows,), generator=random)
@@ -155,7 +155,7 @@ def test_ordered_product_and_its_gradient_are_those_of_a_dense_one(
 
 @pytest.mark.parametrize("base_rows", [0, 7, 8, 300])
 def test_a_base_is_added_to_the_first_rows_of_an_ordered_product(base_rows: int) -> None:
-    """The last of eight rows is a hub."""
+    """The last of eight rows is long."""
     random = torch.Generator().manual_seed(2)
     row, col = torch.randint(0, 300, (2, 2000), generator=random)
     row[:700] = 7
@@ -184,7 +184,7 @@ def random_doubles(*shapes: tuple[int, ...]) -> list[Tensor]:
 
 
 def check_beside_double_precision(with_gradients: Gradients, exact: list[Tensor]) -> None:
-    """A fused operation of leaves, and again, is that of double precision to fp32's rounding."""
+    """Check that a fused operation equals double precision up to rounding, and is reproducible."""
     exact = [tensor.requires_grad_() for tensor in exact]
     rounded = [tensor.detach().float().requires_grad_() for tensor in exact]
     for mine, twice, oracle in zip(
@@ -199,7 +199,7 @@ LARGER = (3, 64, 64), (10, 64, 64), (3, 128, 128), (2, 100, 20)
 
 
 def mix(x: Tensor, weight: Tensor, e: Tensor, z: Tensor) -> Tensor:
-    """A layer of mixed branches: with an input each, or with what was gathered and their own."""
+    """A layer of mixed branches, with an input per branch or with gathered states."""
     return mix_each(x, weight, e, z) if x.dim() == 3 else mix_joined(Gathered(x, z), weight, e)
 
 
@@ -241,7 +241,7 @@ def test_fused_layer_is_exact_at_every_magnitude(magnitude: float) -> None:
     check_beside_double_precision(with_gradients, [magnitude * x, weight, e, magnitude * z])
 
 
-def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
+def test_huge_values_of_a_node_do_not_change_others_in_a_fused_layer() -> None:
     x, weight, e, z, direction = (
         tensor.float() for tensor in random_doubles((100, 8), (2, 16, 8), (100, 2), *[(100, 8)] * 2)
     )
@@ -262,7 +262,7 @@ def test_a_huge_node_leaves_the_others_of_a_fused_layer_as_they_were() -> None:
 def fields_and_gradients(
     environment: Environment, directions: list[Tensor], leaves: list[Tensor]
 ) -> list[Tensor]:
-    """Gradients of each field alone, where nothing else has one, of all, and of a plain sum."""
+    """Gradients of each output alone, of all outputs, and of a plain sum."""
     log_posterior, sample, expected_log = environment
     if log_posterior.dtype == torch.float64:
         assert expected_log is None

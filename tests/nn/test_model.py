@@ -51,7 +51,7 @@ def test_awkward_graphs_give_finite_outputs_and_gradients(name: str, edges: Tens
         loss = loss + (environment.sample * environment.log_posterior).sum()
     loss.backward()
     assert prediction.logits.isfinite().all()
-    # Where no two nodes are connected, a backbone may compare none.
+    # Without edges, a backbone may compare no nodes.
     alone = ("query", "key") if edges is NO_EDGES else ()
     for parameter_name, parameter in model.named_parameters():
         assert parameter_name.split(".")[-2] in alone or parameter.grad.isfinite().all()

@@ -113,7 +113,7 @@ def test_attend_sums_the_states_of_neighbours_with_each_branchs_weights() -> Non
 
 
 def test_attend_passes_gradcheck() -> None:
-    # Node 1 reads 0 twice and itself; node 2 reads only itself.
+    # Node 1 has node 0 as neighbour twice, and itself; node 2 only itself.
     pattern = neighbourhood(torch.tensor([[0, 0, 1], [1, 1, 0]]), 3)
     inputs = (
         torch.randn(3, 2, requires_grad=True),

@@ -1,8 +1,8 @@
-"""CaNet-GAT beside the published way to attend, a loop over nodes.
+"""CaNet-GAT compared with the published attention, written as a loop over nodes.
 
-The published softmax subtracts one maximum of the whole graph and adds 1e-8 to every sum; this
-package's subtracts each node's own maximum and adds nothing. With the same weights both predict the
-same, and would not with another slope of LeakyReLU.
+The published softmax subtracts the maximum over the whole graph and adds 1e-8 to every sum. The
+softmax of this package subtracts the maximum of each node and adds nothing. With the same weights,
+predictions are the same. They differ with another slope of LeakyReLU.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from canet.presets import preset
 from canet.training import Trainer
 from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
-SLOPE = 0.01  # torch's default, which the published code uses
-OTHER_SLOPE = 0.2  # of the paper of GAT
-ADDED = 1e-8  # to the sum of a node's exponentials
+SLOPE = 0.01  # default of torch, used by the published code
+OTHER_SLOPE = 0.2  # slope in the GAT paper
+ADDED = 1e-8  # added to the sum of a node's exponentials
 
 
-# The published way --------------------------------------------------------------------------------
+# Published code -----------------------------------------------------------------------------------
 
 
 class Published(NamedTuple):
@@ -41,10 +41,10 @@ class Published(NamedTuple):
 def published(
     model: CaNet, x: Tensor, edges: Tensor, slope: float = SLOPE, added: float = ADDED
 ) -> Published:
-    """A forward pass that predicts, with the weights of a model, node by node.
+    """A forward pass with the weights of a model, in prediction mode, node by node.
 
     A node attends to the targets of its edges and once to itself. The estimator is `graph`, which
-    reads along the edges.
+    propagates along the edges.
     """
     weights = {name: value.numpy() for name, value in model.state_dict().items()}
     incoming, outgoing = neighbours(edges, x.shape[0])
@@ -100,9 +100,9 @@ def attend(
     slope: float,
     added: float,
 ) -> tuple[np.ndarray, float]:
-    """The mixture of K branches' attention, and the smallest sum of a node's weights.
+    """The mixture of the attention of K branches, and the smallest sum of a node's weights.
 
-    Each branch has one maximum, of the scores of all edges and loops.
+    Each branch has one maximum over the scores of all edges and self-loops.
 
     Shapes:
         - mapped $[N, K, H]$, scores and e $[N, K]$ → $[N, H]$
@@ -133,7 +133,7 @@ def predicted(model: CaNet, x: Features, edges: Tensor) -> Tensor:
 
 
 def make(factor: float = 5.0) -> tuple[CaNet, Tensor]:
-    """A model that reads as published, its scores times a factor, and features."""
+    """A model with published attention and scaled scores, and features."""
     model = CaNet(
         NUM_FEATURES,
         NUM_CLASSES,
@@ -178,7 +178,7 @@ def test_published_sum_loses_nodes_whose_scores_are_far_below_the_largest_of_the
 
 
 class Trained(NamedTuple):
-    """A model after a few epochs, in the single precision of training, and what it reads."""
+    """A model after a few epochs in single precision, and its inputs."""
 
     model: CaNet
     x: Tensor
@@ -195,7 +195,7 @@ class Trained(NamedTuple):
 
 @pytest.fixture(scope="module")
 def trained(data_root: Path) -> Trained:
-    """Made once, before a test switches to double precision."""
+    """Trained once, before tests switch to double precision."""
     task = load_task("cora", data_root)
     settings = replace(preset("cora", "canet", "gat"), epochs=20)
     run = Trainer(task, "canet", "gat", settings, device="cpu").run()
@@ -203,7 +203,7 @@ def trained(data_root: Path) -> Trained:
     return Trained(run.method.model, task.data.x, task.data.edge_index)
 
 
-def test_cora_is_attended_as_published_but_for_what_is_added_to_the_sums(trained: Trained) -> None:
+def test_cora_is_attended_as_published_except_for_the_added_constant(trained: Trained) -> None:
     exact = published(*trained.doubled(), added=0)
     torch.testing.assert_close(trained.predicted(), exact.logits, rtol=1e-10, atol=1e-12)
 
@@ -211,17 +211,17 @@ def test_cora_is_attended_as_published_but_for_what_is_added_to_the_sums(trained
 def test_cora_is_predicted_as_published_on_all_nodes(trained: Trained) -> None:
     ours, theirs = trained.predicted(), published(*trained.doubled())
     assert ours.argmax(dim=1).equal(theirs.logits.argmax(dim=1))
-    # What is added takes some millionths of a node's weights, and so of the logits.
+    # The added constant changes weights and logits by a few millionths.
     assert 0 < 1 - theirs.smallest_sum < 1e-5
     bound = 1e-5 * float(ours.abs().max())
     torch.testing.assert_close(ours, theirs.logits, rtol=0, atol=bound)
-    # Single precision, in which the model was trained, stays within the same bound.
+    # Single precision, as in training, is within the same bound.
     torch.set_default_dtype(torch.float32)
     single = predicted(trained.model, SparseMatrix.from_torch(trained.x), trained.edges)
     torch.testing.assert_close(single.double(), theirs.logits, rtol=0, atol=bound)
 
 
-def test_cora_is_not_predicted_alike_with_another_slope(trained: Trained) -> None:
+def test_predictions_on_cora_differ_with_another_slope(trained: Trained) -> None:
     ours, theirs = trained.predicted(), published(*trained.doubled(), slope=OTHER_SLOPE)
     assert (ours - theirs.logits).abs().max() > 0.1
     assert (ours.argmax(dim=1) != theirs.logits.argmax(dim=1)).sum() > 10

@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 from canet.nn import SparseMatrix, sparse_matrix
 from canet.nn.operations import multiply
 
-# Row 1 and columns 1 and 4 are empty; (0, 2) stands twice; entries come in no order.
+# Row 1 and columns 1 and 4 are empty; (0, 2) occurs twice; entries are in random order.
 ROW = torch.tensor([3, 0, 2, 0, 0, 3, 2])
 COL = torch.tensor([0, 2, 3, 0, 2, 3, 0])
 SHAPE = (4, 5)

@@ -1,4 +1,4 @@
-"""What a trained model made of the environments."""
+"""Statistics of inferred environments."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def test_alignment_is_one_for_the_true_environments_under_other_names() -> None:
     assert alignment(torch.ones(6, 1), true) == pytest.approx(0)
 
 
-def test_result_tells_mean_posterior_by_split_and_layer() -> None:
+def test_result_contains_mean_posterior_by_split_and_layer() -> None:
     task = tiny_task()
     settings = METHODS["canet"].settings_type(hidden=8, epochs=2)
     of = Trainer(task, "canet", "gcn", settings, "cpu")
     run = of.run(0)
-    told = run.result.inferred_environments
-    assert told.posterior.keys() == task.splits().keys()
+    found = run.result.inferred_environments
+    assert found.posterior.keys() == task.splits().keys()
     layers = run.method.posteriors(of.fields.batch("valid"))
-    for told_layer, layer in zip(told.posterior["valid"], layers, strict=True):
-        assert told_layer == pytest.approx(layer.mean(dim=0).tolist())
-        assert sum(told_layer) == pytest.approx(1)
-    assert len(told.effective) == len(told.alignment) == 2
+    for found_layer, layer in zip(found.posterior["valid"], layers, strict=True):
+        assert found_layer == pytest.approx(layer.mean(dim=0).tolist())
+        assert sum(found_layer) == pytest.approx(1)
+    assert len(found.effective) == len(found.alignment) == 2
 
 
-def test_methods_that_infer_nothing_say_so() -> None:
+def test_methods_without_environments_have_no_posteriors() -> None:
     settings = METHODS["erm"].settings_type(hidden=8, epochs=2)
     result = Trainer(tiny_task(), "erm", "gcn", settings, "cpu").run(0).result
     assert result.inferred_environments is None

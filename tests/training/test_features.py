@@ -1,4 +1,4 @@
-"""Features are prepared by statistics of their graph, and of nothing else."""
+"""Features are prepared with statistics of their own graph only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ for_sparse = pytest.mark.parametrize("how", FOR_SPARSE)
 
 
 def table() -> Tensor:
-    """Ten nodes; row 1 is zero, columns 3 and 4 do not vary, column 5 has ties."""
+    """Ten nodes; row 1 is zero, columns 3 and 4 are constant, column 5 has ties."""
     x = torch.randn(10, 6, generator=torch.Generator().manual_seed(0)).relu()
     x[:, 3], x[:, 4], x[:, 5] = 0.1, 0.0, (10 * x[:, 5]).round()
     x[1] = 0
@@ -103,7 +103,7 @@ def test_sparse_features_stay_sparse_and_are_prepared_like_dense_ones(
     torch.testing.assert_close(dense(rows_of(prepared, nodes)), dense(prepared)[nodes])
 
 
-def test_raw_features_are_left_as_they_are() -> None:
+def test_raw_features_are_unchanged() -> None:
     x = table()
     assert prepare_features(x, GRAPH, "raw") is x
     assert isinstance(prepare_features(x.to_sparse_csr(), GRAPH, "raw"), SparseMatrix)
@@ -185,7 +185,7 @@ def test_sparse_features_train_like_dense_ones(name: str, how: str) -> None:
 
 
 def test_statistics_of_hidden_nodes_are_not_those_of_training() -> None:
-    """But predictions on the whole graph use those of the whole graph."""
+    """Predictions on the whole graph use statistics of the whole graph."""
     fields = trainer(tiny_task(inductive=True), "centred").fields
     x = fields.view().x
     assert isinstance(x, Tensor)
@@ -208,11 +208,11 @@ def test_interventions_add_to_prepared_features_and_see_their_spread(sparse: boo
     expected = Interventions(of.settings, trainer(before, "raw").fields.view(), torch.device("cpu"))
     torch.testing.assert_close(found.group_spread, expected.group_spread, atol=1e-5, rtol=1e-4)
     torch.manual_seed(0)
-    moved = found(batch).x
-    assert isinstance(moved, ShiftedFeatures)
-    written = dense(batch.x) + moved.member @ moved.offset
+    shifted = found(batch).x
+    assert isinstance(shifted, ShiftedFeatures)
+    written = dense(batch.x) + shifted.member @ shifted.offset
     model = of._new_method().model.eval()
-    torch.testing.assert_close(model.project(moved), model.project(written), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(model.project(shifted), model.project(written), atol=1e-5, rtol=1e-4)
 
 
 # Prediction ---------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
     torch.testing.assert_close(rewired, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_a_classifier_keeps_its_predictions_where_a_graph_is_shifted_and_scaled() -> None:
+def test_predictions_do_not_change_if_features_are_shifted_and_scaled() -> None:
     data = small_user_graph()
     options = {"epochs": 5, "hidden": 8, "device": "cpu", "verbose": 0, "undirected": False}
     model = canet.NodeClassifier("erm", features="standardised", **options).fit(data)

@@ -35,7 +35,7 @@ def numbered(task: ShiftTask) -> ShiftTask:
 
 
 def nodes_in(batch: Batch) -> list[int]:
-    """The nodes that a batch of a numbered task reads, in its order."""
+    """Node ids in a batch of a numbered task, in its order."""
     assert isinstance(batch.x, Tensor)
     return batch.x[:, 0].int().tolist()
 
@@ -69,7 +69,7 @@ def test_no_batch_of_training_time_holds_a_hidden_node(split: str) -> None:
     assert max(seen) < NUM_ID
 
 
-def test_in_distribution_nodes_without_a_split_stay_visible() -> None:
+def test_in_distribution_nodes_without_a_split_are_observed() -> None:
     task = numbered(tiny_task(inductive=True))
     read = nodes_in(fields_of(replace(task, test_id=task.test_id[:1])).batch("train"))
     assert set(read) & set(task.test_id[1:].tolist())
@@ -152,7 +152,7 @@ def in_graphs(task: ShiftTask) -> ShiftTask:
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["components", "given"])
-def test_whole_graphs_are_components_or_those_that_the_task_gives(given: bool) -> None:
+def test_whole_graphs_are_components_or_given_by_the_task(given: bool) -> None:
     task = numbered(in_graphs(tiny_task()))
     if not given:
         del task.data.batch

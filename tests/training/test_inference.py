@@ -1,4 +1,4 @@
-"""A trained method on any graph: a pass for some nodes is the whole pass at these nodes."""
+"""Predictions of a trained method on one graph."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ NODES = torch.tensor([9, 0, 13, 4])
 
 
 def graph(sparse: bool = False, numbered: bool = False, seed: int = 0) -> UserGraph:
-    """Random edges inside two halves, and node 13 without any."""
+    """Random edges inside two halves; node 13 is isolated."""
     random = torch.Generator().manual_seed(seed)
     x = torch.randn(N, D, generator=random).relu()
     half = torch.randint(6, (2, 20), generator=random)
@@ -67,14 +67,14 @@ def test_sparse_and_dense_features_give_the_same(name: str, backbone: str) -> No
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_other_graphs_are_read_as_they_are(backbone: str) -> None:
+def test_single_nodes_and_permuted_graphs_are_predicted(backbone: str) -> None:
     method = make("canet", backbone)
     alone = UserGraph(torch.ones(1, D), torch.empty(2, 0, dtype=torch.long), None)
     assert forward(method, alone).logits.isfinite().all()
     order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
-    own, place = graph(), torch.empty_like(order)
-    place[order] = torch.arange(N)
-    permuted = UserGraph(own.x[order], place[own.edge_index], None)
+    own, position = graph(), torch.empty_like(order)
+    position[order] = torch.arange(N)
+    permuted = UserGraph(own.x[order], position[own.edge_index], None)
     assert_close(forward(method, permuted).logits, forward(method, own).logits[order])
 
 
@@ -88,13 +88,13 @@ def test_a_pass_leaves_no_gradients_and_draws_nothing() -> None:
     assert forward(method, graph()).logits.equal(found.logits)
 
 
-def test_the_embedding_is_what_the_last_map_reads() -> None:
+def test_the_embedding_is_the_input_of_the_last_map() -> None:
     method = make("erm", "gcn")
     found = forward(method, graph())
     assert_close(method.model.phi_out(found.embedding), found.logits)
 
 
-def test_predictions_that_are_not_finite_are_an_error_where_they_are_asked_for() -> None:
+def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() -> None:
     own, method = graph(), make("erm", "gcn")
     torch.nn.init.ones_(method.model.phi_in.weight)
     wild = UserGraph(own.x.clone(), own.edge_index, None)

@@ -1,4 +1,4 @@
-"""The loop: recorded epochs and runs side by side on a GPU, and averaged weights."""
+"""The training loop: captured epochs, several runs on a GPU, and averaged weights."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def assert_same(first: Run, second: Run) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
-def test_a_loss_that_is_computed_to_compile_kernels_leaves_no_trace(name: str) -> None:
+def test_compiling_kernels_does_not_change_the_run(name: str) -> None:
     own = make(name, device="cpu")._loop(0, None, ood_curves=False, lane=0)
     state = own.method.state_dict() | own.method.training_state()
     before = {key: tensor.clone() for key, tensor in state.items()}
@@ -47,7 +47,7 @@ def test_a_loss_that_is_computed_to_compile_kernels_leaves_no_trace(name: str) -
 @needs_gpu
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("name", [n for n, method in METHODS.items() if method.capturable])
-def test_recorded_epochs_give_what_epochs_give(
+def test_captured_epochs_equal_eager_epochs(
     name: str, backbone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded = make(name, backbone).run(1)
@@ -57,7 +57,7 @@ def test_recorded_epochs_give_what_epochs_give(
 
 @needs_gpu
 @pytest.mark.parametrize("name", ["erm", "canet"])
-def test_recorded_epochs_with_every_setting_on_give_what_epochs_give(
+def test_captured_epochs_with_all_settings_equal_eager_epochs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"features": "standardised", "norm": "layer", "residual": True, "ema": 0.9}
@@ -77,7 +77,7 @@ def test_every_metric_can_be_recorded(metric: str, monkeypatch: pytest.MonkeyPat
 
 
 @needs_gpu
-def test_runs_side_by_side_give_what_each_gives_alone() -> None:
+def test_runs_trained_together_equal_single_runs() -> None:
     together = make().run_together(dict.fromkeys(range(3)))
     for seed, run in enumerate(together):
         assert run.config.seed == seed
@@ -86,7 +86,7 @@ def test_runs_side_by_side_give_what_each_gives_alone() -> None:
 
 
 @needs_gpu
-def test_recorded_run_goes_on_from_its_checkpoint(
+def test_captured_run_resumes_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = make().run(0)
@@ -106,7 +106,7 @@ def test_recorded_run_goes_on_from_its_checkpoint(
 
 
 def loop_of(of: Trainer) -> loop.Loop:
-    return of._loop(0, place=None, ood_curves=False, lane=0)
+    return of._loop(0, run_folder=None, ood_curves=False, lane=0)
 
 
 def parameters(method: Method) -> list[Tensor]:
@@ -114,7 +114,7 @@ def parameters(method: Method) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_method_has_the_average_of_its_weights_and_trains_as_without(name: str) -> None:
+def test_averaging_weights_does_not_change_training(name: str) -> None:
     plain = loop_of(make(name, device="cpu"))
     every = []
     for _ in range(12):

@@ -10,7 +10,7 @@ SEEDS = range(5)
 
 
 def draw(seed: int, n: int, classes: int, decimals: int = 6) -> tuple[Tensor, Tensor]:
-    """Logits, with ties if rounded to few decimals, and labels that hold every class."""
+    """Logits, with ties if rounded to few decimals, and labels of all classes."""
     random = torch.Generator().manual_seed(seed)
     logits = torch.randn(n, classes, generator=random).round(decimals=decimals)
     y = torch.randint(classes, (n,), generator=random)
@@ -23,7 +23,7 @@ def percent_f1(y: Tensor, predicted: Tensor) -> float:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_accuracy_is_scikit_learns_in_percent(seed: int) -> None:
+def test_accuracy_equals_scikit_learn(seed: int) -> None:
     logits, y = draw(seed, 173, 4)
     expected = 100 * accuracy_score(y, logits.argmax(dim=1))
     assert accuracy(logits, y).item() == pytest.approx(expected, abs=1e-10)
@@ -31,7 +31,7 @@ def test_accuracy_is_scikit_learns_in_percent(seed: int) -> None:
 
 @pytest.mark.parametrize("decimals", [0, 1, 6], ids=["many-ties", "some-ties", "no-ties"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_roc_auc_is_scikit_learns_in_percent(seed: int, decimals: int) -> None:
+def test_roc_auc_equals_scikit_learn(seed: int, decimals: int) -> None:
     logits, y = draw(seed, 211, 2, decimals)
     expected = 100 * roc_auc_score(y, logits[:, 1] - logits[:, 0])
     assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
@@ -57,14 +57,14 @@ def test_roc_auc_of_one_class_is_not_a_number(label: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_macro_f1_is_scikit_learns_in_percent(seed: int) -> None:
+def test_macro_f1_equals_scikit_learn(seed: int) -> None:
     logits, y = draw(seed, 97, 5)
     assert macro_f1(logits, y).item() == pytest.approx(percent_f1(y, logits.argmax(dim=1)))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("absent_from", ["labels", "predictions", "both"])
-def test_macro_f1_is_scikit_learns_where_a_class_is_absent(seed: int, absent_from: str) -> None:
+def test_macro_f1_equals_scikit_learn_if_a_class_is_absent(seed: int, absent_from: str) -> None:
     logits, y = draw(seed, 60, 4)
     if absent_from in ("labels", "both"):
         y[y == 2] = 0
@@ -80,7 +80,7 @@ def test_macro_f1_is_scikit_learns_where_a_class_is_absent(seed: int, absent_fro
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_scores_are_percent_in_double_precision_and_blind_to_the_nodes_order(name: str) -> None:
+def test_scores_are_doubles_and_independent_of_the_order_of_nodes(name: str) -> None:
     logits, y = draw(1, 50, 2)
     order = torch.from_numpy(np.random.default_rng(0).permutation(50))
     score = METRICS[name](logits, y)

@@ -62,9 +62,9 @@ def test_a_graph_that_was_changed_is_checked_again(change: Callable[[Data], None
     change(data)
     again = prepare_graph(data)
     assert again is not first
-    fresh = prepare_graph(Data(**data.to_dict())).own
-    assert again.own.x.to_dense().equal(fresh.x.to_dense())
-    assert again.own.edge_index.equal(fresh.edge_index)
+    fresh = prepare_graph(Data(**data.to_dict())).user_graph
+    assert again.user_graph.x.to_dense().equal(fresh.x.to_dense())
+    assert again.user_graph.edge_index.equal(fresh.edge_index)
 
 
 def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
@@ -78,9 +78,9 @@ def test_a_change_that_makes_a_graph_unusable_is_found() -> None:
 def test_arrays_of_numpy_are_read_again_each_time() -> None:
     data = small_user_graph()
     data.x = data.x.numpy()
-    first = prepare_graph(data).own.x.clone()
+    first = prepare_graph(data).user_graph.x.clone()
     data.x += 1
-    assert not prepare_graph(data).own.x.equal(first)
+    assert not prepare_graph(data).user_graph.x.equal(first)
 
 
 def test_a_prepared_graph_is_released_with_the_graph() -> None:

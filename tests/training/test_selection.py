@@ -15,7 +15,7 @@ HISTORY = {
 }
 
 
-def test_best_validation_is_the_first_of_equals_and_reads_nothing_else() -> None:
+def test_best_validation_is_the_first_of_equals_and_uses_validation_scores_only() -> None:
     assert BestValidation.epoch(HISTORY) == 1
     assert BestValidation.epoch({"valid": HISTORY["valid"]}) == 1
     assert BestValidation.epoch({"valid": [NAN, 40.0, NAN, 41.0]}) == 3
@@ -25,14 +25,14 @@ def test_last_epoch_is_the_last() -> None:
     assert LastEpoch.epoch(HISTORY) == 4
 
 
-def test_oracle_takes_the_best_mean_ood_score_of_epochs_that_have_all() -> None:
+def test_oracle_takes_the_best_mean_ood_score_of_complete_epochs() -> None:
     assert Oracle.epoch(HISTORY) == 2
     assert Oracle.epoch({"valid": [1, 1, 1], "ood/a": [NAN, 5, 9], "ood/b": [50, 5, 9]}) == 2
 
 
 @pytest.mark.parametrize(
     ("ood", "words"),
-    [({}, "OOD curves"), ({"ood/a": [1.0, 2.0], "ood/b": [NAN, NAN]}, "every class")],
+    [({}, "ood_curves"), ({"ood/a": [1.0, 2.0], "ood/b": [NAN, NAN]}, "all classes")],
 )
 def test_oracle_rejects_a_history_without_ood_scores(
     ood: dict[str, list[float]], words: str
@@ -41,7 +41,7 @@ def test_oracle_rejects_a_history_without_ood_scores(
         Oracle.epoch({"valid": [50.0, 60.0], **ood})
 
 
-def test_only_the_oracle_looks_at_test_data_and_its_name_says_so() -> None:
+def test_only_the_oracle_uses_test_data_and_its_name_states_it() -> None:
     assert Oracle.name == "oracle (looks at test data)"
     names = [rule.name for rule in SELECTION_RULES]
     assert names == ["best validation", "last epoch", "oracle (looks at test data)"]

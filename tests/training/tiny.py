@@ -1,4 +1,4 @@
-"""A hand-made task of 60 nodes, small enough to train in a moment."""
+"""A task of 60 nodes that trains in a moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tiny_task(
 ) -> ShiftTask:
     """Nodes 0-39 in distribution, 40-49 `near`, 50-59 `far`, and edges between all of them.
 
-    Features tell the label with so much noise that no score is perfect.
+    Features depend on the label, with enough noise that no score is perfect.
     """
     random = torch.Generator().manual_seed(7)
     y = torch.randint(num_classes, (NUM_NODES,), generator=random)

@@ -1,4 +1,4 @@
-"""Choose a model under simulated shift: models to try, shifts of the training data, and a rule."""
+"""Choice of a model under simulated shift: candidate models, simulated shifts, and the rule."""
 
 from canet.choice.auto import AutoTrainer
 from canet.choice.ensemble import Ensemble, EnsembleReader, Reader

@@ -1,4 +1,4 @@
-"""`auto`: try the models of a preset under simulated shifts, and average the best ones."""
+"""`auto`: train the models of a preset under simulated shifts, and average the best ones."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from canet.util.seeds import checked_seed
 from canet.util.torch_state import seeded
 
 MAX_MEMBERS = 5
-WORK = ".candidates"
-"""Folder for the trainings of a run that is not finished."""
+WORK_FOLDER = ".candidates"
+"""Folder of the finished trainings of an unfinished run."""
 Logits: TypeAlias = dict[str, Tensor]
 """Name of a split → logits $[n, C]$, on the CPU."""
 
 
-class Tried(NamedTuple):
-    """A model after its trainings: its scores, and the method trained on all training nodes."""
+class TrainedCandidate(NamedTuple):
+    """A candidate with its scores, and its method trained on all training nodes."""
 
     candidate: Candidate
     method: Any
@@ -61,7 +61,7 @@ class _Job(NamedTuple):
     folder: Path | None = None
 
     @property
-    def place(self) -> RunFolder:
+    def run_folder(self) -> RunFolder:
         """The run folder; every job of a pool has one."""
         assert self.folder is not None
         return RunFolder(self.folder)
@@ -137,16 +137,17 @@ class AutoTrainer:
             ood_curves: Must be False: an average of models has no epochs.
             on_progress: Called with (finished trainings, all trainings, last validation score).
         """
-        seed, place = checked_seed(seed), None if folder is None else RunFolder(Path(folder))
+        seed = checked_seed(seed)
+        run_folder = None if folder is None else RunFolder(Path(folder))
         if ood_curves:
             raise InputError("method 'auto' has no scores per epoch: leave out --ood-curves")
         work = None
-        if place:
-            place.begin(self.config(seed), self.trainer(self.task, RECIPES[0]).digest)
-            work = place.path / WORK
-            if place.finished:
+        if run_folder:
+            run_folder.begin(self.config(seed), self.trainer(self.task, RECIPES[0]).digest)
+            work = run_folder.path / WORK_FOLDER
+            if run_folder.finished:
                 shutil.rmtree(work, ignore_errors=True)
-                return Run(self.config(seed), place.read_result(), {}, self.load(place))
+                return Run(self.config(seed), run_folder.read_result(), {}, self.load(run_folder))
         begin, tried = time.monotonic(), list(self.try_all(seed, work, on_progress))
         if not tried:
             raise CanetError("no model could be trained: see the warnings above for the reasons")
@@ -167,8 +168,8 @@ class AutoTrainer:
             versions=versions(),
             candidates=candidates,
         )
-        if place and work:
-            place.finish(ensemble.state_dict(), {}, result)
+        if run_folder and work:
+            run_folder.finish(ensemble.state_dict(), {}, result)
             shutil.rmtree(work, ignore_errors=True)
         return Run(self.config(seed), result, {}, ensemble.to(self.device).eval())
 
@@ -183,7 +184,7 @@ class AutoTrainer:
 
     def try_all(
         self, seed: int, work: Path | None = None, on_progress: Progress | None = None
-    ) -> Iterator[Tried]:
+    ) -> Iterator[TrainedCandidate]:
         """Train the models of the preset in their order, until the time limit."""
         if work is None and self.pool:
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
@@ -216,15 +217,15 @@ class AutoTrainer:
                 weight=0.0,
                 seconds=sum(one.seconds for one in found),
             )
-            yield Tried(candidate, found[0].method, found[0].logits)
+            yield TrainedCandidate(candidate, found[0].method, found[0].logits)
 
-    def load(self, place: RunFolder) -> Ensemble:
-        """The ensemble of a finished run of this task and settings."""
-        place.check_data(self.trainer(self.task, RECIPES[0]).digest)
-        task, candidates = self.task, place.read_result().candidates
+    def load(self, run_folder: RunFolder) -> Ensemble:
+        """Load the ensemble of a finished run of this task and these settings."""
+        run_folder.check_data(self.trainer(self.task, RECIPES[0]).digest)
+        task, candidates = self.task, run_folder.read_result().candidates
         sizes = task.num_features, task.num_classes, task.training_environments().numel()
         ensemble = Ensemble.empty(candidates, sizes).to_empty(device=self.device)
-        place.load_weights(ensemble)
+        run_folder.load_weights(ensemble)
         return ensemble.eval()
 
     def scores(self, ensemble: Ensemble) -> dict[str, float]:
@@ -281,15 +282,15 @@ class AutoTrainer:
 
     def _trained_in(self, pool: Pool, jobs: Iterator[_Job]) -> Iterator[_Job]:
         """Yield the jobs in their order, each as soon as the pool has trained it."""
-        alone = copy(self)
-        alone.pool = None
+        without_pool = copy(self)
+        without_pool.pool = None
         waiting: list[_Job] = []
-        over: set[Path | None] = set()
+        trained: set[Path | None] = set()
 
         def start(job: _Job) -> Future[dict[str, bytes]]:
             waiting.append(job)
-            if not job.place.finished:
-                return pool.submit(alone.train_elsewhere, job)
+            if not job.run_folder.finished:
+                return pool.submit(without_pool.train_and_pack, job)
             finished: Future[dict[str, bytes]] = Future()
             finished.set_result({})
             return finished
@@ -298,23 +299,23 @@ class AutoTrainer:
             try:
                 files = future.result()
             except BrokenExecutor:  # perhaps because of another job
-                files = pool.submit(alone.train_elsewhere, job).result()
+                files = pool.submit(without_pool.train_and_pack, job).result()
             if files:
-                job.place.write_finished(files)
-            over.add(job.folder)
-            while waiting and waiting[0].folder in over:
+                job.run_folder.write_finished(files)
+            trained.add(job.folder)
+            while waiting and waiting[0].folder in trained:
                 yield waiting.pop(0)
 
-    def train_elsewhere(self, job: _Job) -> dict[str, bytes]:
-        """Train on a machine that need not share our disk, and return the files of the run folder.
+    def train_and_pack(self, job: _Job) -> dict[str, bytes]:
+        """Train in a temporary folder and return its files, for machines that do not share a disk.
 
         Empty if the training failed: it will fail in this process too, with the reason.
         """
         with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-            place = RunFolder(Path(folder) / job.place.path.name)
-            if self._train(job._replace(folder=place.path)).failure:
+            run_folder = RunFolder(Path(folder) / job.run_folder.path.name)
+            if self._train(job._replace(folder=run_folder.path)).failure:
                 return {}
-            return {name: (place.path / name).read_bytes() for name in place.files}
+            return {name: (run_folder.path / name).read_bytes() for name in run_folder.files}
 
     def _train(self, job: _Job) -> _Training:
         """Train a model, without the held-out part of a shift."""
@@ -336,7 +337,7 @@ class AutoTrainer:
             method = run.method.cpu()
         held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
         if not math.isfinite(held_out):
-            return _Training(failure="its output on a held-out part is not finite")
+            return _Training(failure="its predictions on a held-out part are not finite")
         return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
 
 

@@ -1,4 +1,4 @@
-"""An ensemble: methods whose probabilities are averaged, and how it reads a graph."""
+"""An ensemble of methods whose probabilities are averaged, and its predictions on a graph."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canet.training.prepared import PreparedGraph
 
 
 class Ensemble(nn.Module):
-    """Trained methods and the weight of each; weights sum to one."""
+    """Trained methods and their weights, which sum to one."""
 
     members: Any  # a list of Method
     weights: Tensor
@@ -29,7 +29,7 @@ class Ensemble(nn.Module):
 
     @classmethod
     def empty(cls, candidates: Sequence[Candidate], sizes: tuple[int, int, int]) -> Ensemble:
-        """The ensemble of the candidates with a weight, without memory for their parameters.
+        """Return the ensemble of the candidates with a positive weight, on the meta device.
 
         `sizes` are the numbers of features, classes and environment labels.
         """
@@ -48,29 +48,29 @@ class Ensemble(nn.Module):
         return count
 
     def combine(self, logits: Sequence[Tensor]) -> Tensor:
-        r"""$\log \sum_m w_m\, \mathrm{softmax}(f_m)$ $[n, C]$ of each member's logits $[n, C]$."""
+        r"""Return $\log \sum_m w_m\, \mathrm{softmax}(f_m)$ for logits $f_m$ $[n, C]$."""
         parts = [f.double().log_softmax(dim=1) for f in logits]
         weights = self.weights.to(parts[0].device).log()
         return (torch.stack(parts) + weights.view(-1, 1, 1)).logsumexp(dim=0).float()
 
 
 class EnsembleReader:
-    """An ensemble on one graph, as :class:`GraphReader` is a method on one."""
+    """An ensemble on one graph, with the interface of :class:`GraphReader`."""
 
     def __init__(self, method: Ensemble, prepared: PreparedGraph, y: Any = None) -> None:
-        self.method, self.own, self.y = method, prepared.own, y
+        self.method, self.user_graph, self.y = method, prepared.user_graph, y
         self.readers = [GraphReader(member, prepared) for member in method.members]
 
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
-        """A pass of every member; the embedding is theirs side by side, each of length one."""
+        """Predict with every member and combine the predictions."""
         return self.combine([reader.read(nodes, x) for reader in self.readers])
 
     def combine(self, found: Sequence[Prediction]) -> Prediction:
-        """What the members predict, as one prediction."""
+        """Average the probabilities, and concatenate the embeddings, each scaled to unit norm."""
         units = [nn.functional.normalize(one.embedding, dim=1) for one in found]
         logits = self.method.combine([one.logits for one in found])
         return Prediction(logits.cpu(), torch.cat(units, dim=1))
 
 
 Reader: TypeAlias = GraphReader | EnsembleReader
-"""A trained method, or several, on one graph."""
+"""A trained method or ensemble on one graph."""

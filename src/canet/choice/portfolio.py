@@ -1,4 +1,4 @@
-"""Portfolios: fixed lists of models to try, the most useful first."""
+"""Presets of `auto`: fixed lists of models to train, in order of importance."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from canet.settings import override
 
 @dataclass(frozen=True)
 class Recipe:
-    """A model to try: a method and a backbone with settings of its own."""
+    """A model: a method, a backbone and settings that differ from the shared ones."""
 
     method: str
     backbone: str
-    own: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Such as `erm-sage norm=layer`."""
-        values = (f"{name}={value}" for name, value in self.own.items())
+        """Name such as `erm-sage norm=layer`."""
+        values = (f"{name}={value}" for name, value in self.changes.items())
         return " ".join([f"{self.method}-{self.backbone}", *values])
 
     def settings(self, shared: AutoSettings) -> Settings:
-        """All its settings; those that it says nothing of are shared."""
+        """Return all settings of the model; those not in `changes` are the shared ones."""
         names = {f.name for f in fields(Settings)}
-        given = {name: value for name, value in asdict(shared).items() if name in names}
-        return override(get_method(self.method).settings_type(), {**given, **self.own})
+        common = {name: value for name, value in asdict(shared).items() if name in names}
+        return override(get_method(self.method).settings_type(), {**common, **self.changes})
 
 
 NORM = {"norm": "layer"}
-LINKED = {"norm": "layer", "residual": True}
+RESIDUAL = {"norm": "layer", "residual": True}
 STANDARDISED = {"features": "standardised"}
 CANET = {"dropout": 0.2}
 RECIPES = (
     Recipe("erm", "sage", {**NORM, **STANDARDISED}),
-    Recipe("erm", "gcn", LINKED),
+    Recipe("erm", "gcn", RESIDUAL),
     Recipe("erm", "mlp"),
-    Recipe("erm", "gcn", {**LINKED, **STANDARDISED}),
+    Recipe("erm", "gcn", {**RESIDUAL, **STANDARDISED}),
     Recipe("erm", "sage", NORM),
     Recipe("canet", "gcn", {**CANET, "interventions": "inferred"}),
     Recipe("erm", "decoupled"),

@@ -1,4 +1,4 @@
-"""Shifts simulated with the training data: groups of its nodes that a model is not trained on."""
+"""Simulated shifts: parts of the training data that are held out."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from canet.util.sparse import select_rows, to_scipy
 
 NUM_GROUPS = 4
 NUM_COMPONENTS = 16
-"""Principal components of the features that groups are inferred from."""
+"""Number of principal components from which groups are inferred."""
 MAX_ROWS = 20_000
-"""Labelled nodes that components and groups are computed from."""
+"""Largest number of labelled nodes from which components and groups are computed."""
 MAX_SHIFTS = 5
 MIN_NODES = 10
-"""Labelled nodes that a group needs to be held out, and that must remain."""
+"""Smallest number of labelled nodes in a held-out part, and in the rest."""
 VALIDATION_SHARE = 0.2
 LATEST = {"latest quarter": 0.75, "latest half": 0.5}
 HELD_OUT = "held out"
 
 
 Part = tuple[str, Tensor]
-"""Name of a part, and the mask $[N]$ of its nodes."""
+"""Name of a part and mask $[N]$ of its nodes."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class SimulatedShift:
     """A part of the training data that is held out.
 
     Args:
-        name: Such as `without DE`.
-        task: Trains on the rest; its shifted test set is the part. That is a graph of its own, as
-            a later graph will be: no edge joins it and the rest.
+        name: Name such as `without DE`.
+        task: Task whose shifted test set is the held-out part; the rest is for training. Edges
+            between both are removed, so that the part is a separate graph, like a future one.
     """
 
     name: str
@@ -47,15 +47,15 @@ class SimulatedShift:
 
 
 def simulate_shifts(task: ShiftTask) -> list[SimulatedShift]:
-    """Shifts made of a task's training and validation nodes; nothing else of it is read.
+    """Simulate shifts with the training and validation nodes of a task; no other labels are used.
 
-    Each environment is held out in turn where environments are given, else the latest nodes where
-    times are, else each graph where there are several; and, always, each of four groups of nodes
-    whose features differ in the same way from those of their class.
+    The held-out parts are the environments, if there are any; otherwise the latest nodes, if there
+    are times; otherwise the graphs, if there are several. In addition, each of four groups of nodes
+    is held out. These groups are clusters of the features, relative to the mean of each class.
     """
     task = training_part(task)
-    given = (list(_held_out(task, parts)) for parts in (_environments, _latest, _graphs))
-    return next(filter(None, given), []) + list(_held_out(task, _groups))
+    known = (list(_held_out(task, parts)) for parts in (_environments, _latest, _graphs))
+    return next(filter(None, known), []) + list(_held_out(task, _groups))
 
 
 def _held_out(
@@ -67,7 +67,7 @@ def _held_out(
 
 
 def training_part(task: ShiftTask) -> ShiftTask:
-    """The task on the nodes that exist at training time alone, without its shifted test sets."""
+    """Return the task with in-distribution nodes only, without its shifted test sets."""
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)
     number[inside] = torch.arange(inside.numel())
@@ -92,7 +92,7 @@ def training_part(task: ShiftTask) -> ShiftTask:
 
 
 def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
-    """The task without the nodes of a mask $[N]$; None where too few are in or out of it."""
+    """Hold out the nodes in a mask $[N]$; None if too few nodes are inside or outside."""
     labelled = torch.cat([task.train, task.valid])
     held = labelled[mask[labelled]]
     train, valid = task.train[~mask[task.train]], task.valid[~mask[task.valid]]
@@ -111,7 +111,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
     columns["edge_index"] = edges[:, mask[edges[0]] == mask[edges[1]]]
     if (graph := columns.get("batch")) is not None:
         columns["batch"] = torch.where(mask, graph + int(graph.max()) + 1, graph)
-    alone = replace(
+    separated = replace(
         task,
         data=GraphData(**columns),
         train=train,
@@ -121,7 +121,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
         in_distribution=~mask,
         checked=True,
     )
-    return SimulatedShift(f"without {name}", alone)
+    return SimulatedShift(f"without {name}", separated)
 
 
 def _environments(task: ShiftTask) -> Iterator[Part]:
@@ -147,10 +147,10 @@ def _graphs(task: ShiftTask) -> Iterator[Part]:
 
 
 def _groups(task: ShiftTask) -> Iterator[Part]:
-    """Groups by k-means on the features, less the mean of each node's class.
+    """Groups by k-means on the features minus the mean of each node's class.
 
-    Without the last, a group would mostly be a class. A node without label is of the class whose
-    mean is nearest.
+    Without this subtraction, most groups would be classes. A node without a label gets the class
+    with the nearest mean.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics.pairwise import euclidean_distances
@@ -174,7 +174,10 @@ def _groups(task: ShiftTask) -> Iterator[Part]:
 
 
 def _components(x: Tensor, rows: np.ndarray) -> np.ndarray:
-    """Principal components of features $[N, D]$, computed from some rows; few columns stay."""
+    """Project features $[N, D]$ on the principal components of some rows.
+
+    Features with few columns or rows are not projected.
+    """
     from sklearn.decomposition import PCA
 
     values: Any = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
@@ -186,7 +189,7 @@ def _components(x: Tensor, rows: np.ndarray) -> np.ndarray:
 
 
 def _each(group: Tensor, ids: Tensor, names: list[str]) -> Iterator[Part]:
-    """Each group by its id, or several at once where there are many."""
+    """Each group, or several groups together if there are more than `MAX_SHIFTS`."""
     if ids.numel() > 1:
         for i in range(min(MAX_SHIFTS, ids.numel())):
             yield listed(names[i::MAX_SHIFTS]), torch.isin(group, ids[i::MAX_SHIFTS])

@@ -23,9 +23,9 @@ from canet.util.processes import open_pool
 from canet.util.progress import Display
 
 
-def settings_of(model: Any, given: dict[str, Any]) -> Settings:
-    """Return the settings of the method of a classifier, with the given ones; check them."""
-    changes = given | {"patience": model.patience}
+def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
+    """Return the checked settings of a classifier: defaults of the method with some changes."""
+    changes = changes | {"patience": model.patience}
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
     if model.method != Auto.name:
         get_backbone(model.backbone or "gcn")
@@ -87,16 +87,16 @@ def _choose(
         return trainer.run(seed, folder, on_progress=report)
 
 
-def class_weights(given: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
+def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
     """Return the weight of each class $[C]$ for the class ids $[n]$ of the training nodes."""
-    if given is None:
+    if class_weight is None:
         return None
     try:
-        weights = compute_class_weight(given, classes=classes, y=classes[y.numpy()])
+        weights = compute_class_weight(class_weight, classes=classes, y=classes[y.numpy()])
         tensor = torch.tensor(weights, dtype=torch.float32)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"class_weight {str(given)[:60]!r} is not valid ({error}): pass 'balanced' or "
+            f"class_weight {str(class_weight)[:60]!r} is not valid ({error}): pass 'balanced' or "
             "{class: weight}"
         ) from error
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():

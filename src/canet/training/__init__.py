@@ -1,4 +1,4 @@
-"""Training: the loop, metrics and selection rules."""
+"""Training: trainer, training loop, metrics and selection rules."""
 
 from canet.training.metrics import METRICS
 from canet.training.selection import SELECTION_RULES

@@ -1,4 +1,4 @@
-"""What a trained model made of the environments: how many it uses, and are they the true ones."""
+"""Statistics of inferred environments: how many are used, and do they match the true ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canet.training.fields import TaskFields
 
 @torch.no_grad()
 def inferred_environments(method: Method, fields: TaskFields) -> InferredEnvironments | None:
-    """The environments that a method infers, for its result; None for a method that infers none."""
+    """Return statistics of the environments that a method infers; None if it infers none."""
     method.eval()
     by_split: dict[str, list[Tensor]] = {}
     for batch, splits in fields.by_pass():
@@ -32,13 +32,20 @@ def inferred_environments(method: Method, fields: TaskFields) -> InferredEnviron
 
 
 def effective_number(posterior: Tensor) -> float:
-    """Exponential of the entropy of the mean of posteriors $[n, K]$: 1 if all use one, up to K."""
+    """Return the exponential of the entropy of the mean posterior, for posteriors $[n, K]$.
+
+    It is 1 if all nodes are in one environment, and K if all K are used equally.
+    """
     mean = posterior.double().mean(dim=0)
     return float(torch.special.entr(mean).sum().exp())
 
 
 def alignment(posterior: Tensor, true: Tensor) -> float:
-    """Adjusted mutual information of posteriors' modes $[n, K]$ and labels $[n]$: 0 by chance."""
+    """Return the adjusted mutual information of inferred and true environments; 0 by chance.
+
+    Shapes:
+        - posterior $[n, K]$, whose mode is compared; true $[n]$
+    """
     from sklearn.metrics import adjusted_mutual_info_score
 
     return float(adjusted_mutual_info_score(true.cpu(), posterior.argmax(dim=1).cpu()))

@@ -1,6 +1,4 @@
-"""Features as a model reads them: prepared by statistics of each graph alone, none of which is kept
-in the model.
-"""
+"""Preparation of features with statistics of each graph. The model stores no statistics."""
 
 from __future__ import annotations
 
@@ -12,33 +10,33 @@ from canet.methods.base import Preparation
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.sparse_matrix import Pattern
 
-SAME = torch.finfo(torch.float32).eps
-"""Deviation of a column, as a share of its mean, up to which all its values count as the same."""
+MIN_DEVIATION = torch.finfo(torch.float32).eps
+"""Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
 
 
 def prepare_features(x: Tensor, graph: Tensor | None, how: Preparation) -> Features:
-    r"""Features $[N, D]$, dense or sparse CSR, prepared graph by graph:
+    r"""Prepare features $[N, D]$ separately for each graph:
 
-    - `raw`: as they are;
+    - `raw`: unchanged;
     - `rows`: $x_{vj} / \sum_i |x_{vi}|$;
     - `centred`: $x_{vj} - m_{gj}$, with m the mean over the nodes of v's graph g;
-    - `standardised`: $(x_{vj} - m_{gj}) / s_{gj}$, with s their standard deviation, or 1 where all
-      values are the same;
+    - `standardised`: $(x_{vj} - m_{gj}) / s_{gj}$, with s their standard deviation, or 1 for a
+      constant column;
     - `quantile`: $\Phi^{-1}((r_{vj} - \frac12) / n_g)$, with r the rank of $x_{vj}$ among the $n_g$
-      nodes of the graph, equal values sharing the mean of their ranks.
+      nodes of the graph. Equal values share the mean of their ranks.
 
-    Sparse features stay sparse: what is subtracted is an offset of each graph.
+    Sparse features stay sparse: the means are stored as one offset per graph.
 
     Args:
-        x: The features.
-        graph: Number $[N]$ of each node's graph; None: all nodes are one graph.
-        how: What to do.
+        x: Features, dense or sparse CSR.
+        graph: Graph number $[N]$ of each node. None: all nodes are in one graph.
+        how: The preparation.
     """
     rows = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
     if how == "raw":
         return rows
     if how == "rows":
-        return _over_sums(rows)
+        return _divide_by_row_sum(rows)
     number = torch.zeros(x.shape[0], dtype=torch.long)
     if graph is not None:
         number = graph.unique(return_inverse=True)[1]
@@ -47,8 +45,8 @@ def prepare_features(x: Tensor, graph: Tensor | None, how: Preparation) -> Featu
     return _centred(rows, number, scaled=how == "standardised")
 
 
-def _over_sums(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
-    """Each row divided by the sum of its absolute values; rows of zeros stay."""
+def _divide_by_row_sum(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
+    """Divide each row by the sum of its absolute values; rows of zeros do not change."""
     if isinstance(x, Tensor):
         total = x.abs().sum(dim=1, dtype=torch.double)
         return (x / torch.where(total > 0, total, 1.0)[:, None]).float()
@@ -58,11 +56,11 @@ def _over_sums(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
 
 
 def _centred(x: Tensor | SparseMatrix, number: Tensor, scaled: bool) -> Features:
-    """Features less the means of their graphs $[N]$, and divided by their deviations."""
+    """Subtract the mean of each graph $[N]$ and, if `scaled`, divide by the standard deviation."""
     mean, deviation = _moments(x, number)
     scale = torch.ones_like(mean)
     if scaled:
-        scale = torch.where(deviation > SAME * mean.abs(), 1 / deviation, 1.0)
+        scale = torch.where(deviation > MIN_DEVIATION * mean.abs(), 1 / deviation, 1.0)
     if isinstance(x, Tensor):
         return ((x - mean[number]) * scale[number]).float()
     pattern = x.pattern
@@ -73,7 +71,7 @@ def _centred(x: Tensor | SparseMatrix, number: Tensor, scaled: bool) -> Features
 
 
 def _moments(x: Tensor | SparseMatrix, number: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation $[G, D]$ of the columns in each graph, in double precision."""
+    """Return mean and standard deviation $[G, D]$ of the columns in each graph, as doubles."""
     size = torch.bincount(number)[:, None].double()
     shape = (len(size), x.shape[1])
     if isinstance(x, Tensor):
@@ -81,27 +79,27 @@ def _moments(x: Tensor | SparseMatrix, number: Tensor) -> tuple[Tensor, Tensor]:
         mean = zeros.index_add(0, number, x.double()) / size
         squares = zeros.index_add(0, number, (x - mean[number]).square())
     else:
-        place = number[x.pattern.row] * shape[1] + x.pattern.col
+        cell = number[x.pattern.row] * shape[1] + x.pattern.col
 
         def total(values: Tensor | None = None) -> Tensor:
-            """Sums of values of the entries, or their numbers."""
-            return torch.bincount(place, values, minlength=shape[0] * shape[1]).view(shape)
+            """Sum the values of the entries per graph and column, or count the entries."""
+            return torch.bincount(cell, values, minlength=shape[0] * shape[1]).view(shape)
 
         mean = total(x.value.double()) / size
         zeros = (size - total()) * mean.square()
-        squares = total((x.value - mean.flatten()[place]).square()) + zeros
+        squares = total((x.value - mean.flatten()[cell]).square()) + zeros
     return mean, (squares / size).sqrt()
 
 
 def _normal_scores(x: Tensor | SparseMatrix, number: Tensor) -> Tensor:
-    """The normal quantiles of ranks within each graph."""
+    """Map the ranks within each graph to normal quantiles."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
     if not isinstance(x, Tensor):
         raise InputError(
-            "features=quantile needs dense features: convert x with .to_dense(), or choose "
-            "features=standardised, which keeps them sparse"
+            "features=quantile requires dense features: convert x with .to_dense(), or use "
+            "features=standardised"
         )
     scores = torch.empty_like(x)
     for nodes in number.argsort(stable=True).split(torch.bincount(number).tolist()):

@@ -1,4 +1,4 @@
-"""A task on a device: each split's receptive field, features and labels, built once and kept."""
+"""Batches of a task on a device: receptive field, features and labels of each split."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.features import prepare_features
 
-AT_TRAINING_TIME = ("train", "valid", "test_id")
+TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
 
 
 class TaskFields:
-    """The batches of a task for models with given operators and depth.
+    """The batches of a task, for models with given operators and depth.
 
-    Training, validation and the in-distribution test read the graph of training time, which under
-    `inductive` has no out-of-distribution nodes; the shifted test sets read the whole graph.
+    Training, validation and the in-distribution test use the training graph, which contains no
+    out-of-distribution nodes if the task is `inductive`. The shifted test sets use the whole graph.
+    Batches, graphs and prepared features are built once.
 
     Args:
-        task: The task, left unchanged.
-        operators: What the model reads of a graph; its blocks must hold it.
+        task: The task; it is not changed.
+        operators: Operators of the model, which the blocks must contain.
         num_layers: Depth of the receptive fields.
-        device: Where the batches are kept.
-        features: How features are prepared.
+        device: Device of the batches.
+        features: Preparation of the features.
     """
 
     def __init__(
@@ -53,15 +54,15 @@ class TaskFields:
         self._features: dict[bool, Features] = {}
 
     def batch(self, split: str) -> Batch:
-        """The batch of a split, by its name in `task.splits()`."""
+        """Return the batch of a split, by its name in `task.splits()`."""
         if split not in self._batches:
             self._batches[split] = self._build(split)
         return self._batches[split]
 
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
-        """Batches that hold every split, and the rows of each split in them.
+        """Return batches that contain all splits, and the rows of each split in its batch.
 
-        Test sets that read the same graph share a batch, since their receptive fields overlap.
+        Test sets on the same graph share a batch, because their receptive fields overlap.
         """
         if not self._passes:
             for split in ("train", "valid"):
@@ -69,12 +70,12 @@ class TaskFields:
             rest = [split for split in self.nodes if split not in ("train", "valid")]
             for hidden in (True, False):
                 if splits := [split for split in rest if self._hidden(split) == hidden]:
-                    self._passes.append(self._together(splits))
+                    self._passes.append(self._joint_batch(splits))
         return self._passes
 
     @torch.no_grad()
     def logits(self, method: Method) -> dict[str, tuple[Tensor, Tensor]]:
-        """Logits $[n, C]$ and labels $[n]$ of every split, by its name."""
+        """Return logits $[n, C]$ and labels $[n]$ of every split, by its name."""
         found: dict[str, tuple[Tensor, Tensor]] = {}
         for batch, splits in self.by_pass():
             logits = method.predict(batch)
@@ -82,7 +83,7 @@ class TaskFields:
         return found
 
     def view(self) -> TrainingView:
-        """What a method may see of the task besides the training batch."""
+        """Return the part of the task that a method may use in training."""
         return TrainingView(
             x=self._prepared(hidden=self.task.inductive),
             edge_index=self.task.training_edges(),
@@ -96,15 +97,15 @@ class TaskFields:
         )
 
     def graph(self) -> Graph:
-        """The whole graph of the task, normalised once; prediction reads it too."""
+        """Return the whole graph of the task, normalised."""
         return self._graph(hidden=False)
 
     def _hidden(self, split: str) -> bool:
-        """Whether a split reads the graph without the nodes that training must not see."""
-        return self.task.inductive and split in AT_TRAINING_TIME
+        """Whether a split uses the graph without out-of-distribution nodes."""
+        return self.task.inductive and split in TRAINING_GRAPH_SPLITS
 
-    def _together(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
-        """One batch for splits that read the same graph, and the rows of each in it."""
+    def _joint_batch(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
+        """Return one batch for splits on the same graph, and the rows of each split in it."""
         nodes, rows = torch.cat([self.nodes[s] for s in splits]).unique(return_inverse=True)
         x, blocks = self._read(nodes, self._hidden(splits[0]))
         batch = Batch(x, blocks, self.task.data.y[nodes].to(self._device))
@@ -124,7 +125,7 @@ class TaskFields:
         return Batch(x, blocks, self.task.data.y[nodes].to(self._device), environment)
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
-        """Features and blocks of some nodes, in the graph with or without hidden nodes."""
+        """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""
         field = self._field(nodes, hidden)
         x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
         return x, field.to(self._device).blocks
@@ -141,18 +142,18 @@ class TaskFields:
         return self._graphs[hidden]
 
     def _prepared(self, hidden: bool) -> Features:
-        """The features of all nodes, by statistics without those of hidden nodes."""
+        """Return prepared features of all nodes; hidden nodes do not influence the others."""
         if hidden not in self._features:
             how = self._preparation
-            graph = None if how == "raw" else self._graphs_of_features(hidden)
+            graph = None if how == "raw" else self._preparation_groups(hidden)
             self._features[hidden] = prepare_features(self.task.data.x, graph, how)
         return self._features[hidden]
 
-    def _graphs_of_features(self, hidden: bool) -> Tensor:
-        """Number of the graph whose statistics prepare a node's features; hidden nodes have one.
+    def _preparation_groups(self, hidden: bool) -> Tensor:
+        """Return the graph number of each node for the preparation of features.
 
-        Where the task gives none, what is connected to in-distribution nodes is one graph and the
-        rest another: they are of training and of new data.
+        If the task has no graph numbers, the nodes connected to in-distribution nodes are one graph
+        (training data) and the others another (new data). Hidden nodes are a separate graph.
         """
         number: Tensor | None = self.task.data.get("batch")
         if number is None:
@@ -163,11 +164,14 @@ class TaskFields:
         return torch.where(self.task.in_distribution, number, number.max() + 1)
 
     def _numbers(self, hidden: bool) -> Tensor | None:
-        """Number of each node's graph where the task gives it; hidden nodes have one each."""
+        """Return the graph number of each node, if the task has them.
+
+        Each hidden node is a graph of its own.
+        """
         if "batch" not in self.task.data:
             return None
         number: Tensor = self.task.data.batch
         if not hidden:
             return number
-        own = number.max() + 1 + torch.arange(self.task.num_nodes)
-        return torch.where(self.task.in_distribution, number, own)
+        unique = number.max() + 1 + torch.arange(self.task.num_nodes)
+        return torch.where(self.task.in_distribution, number, unique)

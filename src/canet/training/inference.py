@@ -1,4 +1,4 @@
-"""A trained method on a graph, which may be another one than that of its training."""
+"""Predictions of a trained method on one graph."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from canet.training.prepared import PreparedGraph
 
 
 class GraphReader:
-    """A trained method on one graph, which is normalised and sorted once for all passes.
+    """A trained method on one graph, which is normalised once for all predictions.
 
     Args:
-        method: The method; passes are made on its device.
-        prepared: The graph.
-        y: Its labels as the user gave them, where there are some.
+        method: The method; its device is used.
+        prepared: The training graph or another graph.
+        y: Labels of the graph as passed by the user, or None.
     """
 
     def __init__(self, method: Method, prepared: PreparedGraph, y: Any = None) -> None:
-        self.method, self.own, self.y = method, prepared.own, y
-        self._graph_of_features = prepared.own.graph
+        self.method, self.user_graph, self.y = method, prepared.user_graph, y
+        self._feature_graph = prepared.user_graph.graph
         self._graph = prepared.graph(method.model.operators)
 
     @torch.no_grad()
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
-        """A pass for some nodes $[n]$ by their ids, or for all; logits and embedding on the CPU.
+        """Predict all nodes, or the nodes with ids $[n]$; logits and embedding are on the CPU.
 
-        For some nodes only their receptive field is read. `x` $[N, D]$ replaces the features of
-        the graph, and is prepared as they are: by statistics of all nodes of a graph.
+        For some nodes, only their receptive field is computed. `x` $[N, D]$ replaces the features
+        of the graph and is prepared in the same way.
         """
         model = self.method.model
         rows = self.features if x is None else self._prepared(x)
@@ -48,17 +48,19 @@ class GraphReader:
         found = model(rows.to(self._device), blocks)
         if not found.logits.isfinite().all():
             raise InputError(
-                "predictions are not finite: features are far outside the range of training; scale "
-                "them as they were scaled there"
+                "the predictions are not finite, because features are far outside the range of the "
+                "training data: scale them in the same way as for training"
             )
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
-        """The same nodes with other edges $[2, E]$, in graphs with these numbers $[N]$; features
-        stay as they are.
+        """Return a reader of the same nodes with other edges $[2, E]$ and graph numbers $[N]$.
+
+        The preparation of the features still uses the previous graph numbers.
         """
-        other = GraphReader(self.method, PreparedGraph(UserGraph(self.own.x, edge_index, graph)))
-        other._graph_of_features = self._graph_of_features
+        changed = UserGraph(self.user_graph.x, edge_index, graph)
+        other = GraphReader(self.method, PreparedGraph(changed))
+        other._feature_graph = self._feature_graph
         return other
 
     @property
@@ -67,8 +69,8 @@ class GraphReader:
 
     @cached_property
     def features(self) -> Features:
-        """The features of the graph as the model reads them."""
-        return self._prepared(self.own.x)
+        """The features of the graph, prepared for the model."""
+        return self._prepared(self.user_graph.x)
 
     def _prepared(self, x: Tensor) -> Features:
-        return prepare_features(x, self._graph_of_features, self.method.settings.features)
+        return prepare_features(x, self._feature_graph, self.method.settings.features)

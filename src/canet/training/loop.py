@@ -1,9 +1,9 @@
 """The training loop of one run.
 
-An epoch is a training step and a validation score. It never waits for the device and depends on no
-Python number that changes. On a GPU an epoch is therefore recorded once as a CUDA graph and then
-replayed: on a small graph, launching the kernels one by one takes many times longer than running
-them. Each run has its own stream and random generator, so that several runs can share a GPU.
+An epoch is a training step and a validation score. It never waits for the device and does not
+depend on Python numbers that change. On a GPU, an epoch is therefore captured once as a CUDA graph
+and then replayed: on a small graph, launching kernels one by one takes many times longer than
+running them. Each run has its own stream and random generator, so several runs can share a GPU.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from canet.store.tensors import (
 from canet.util.signals import received_signal
 
 CHECKPOINT_SECONDS = 30.0
-CHECKPOINT_COST = 0.6  # 2 % of that: if writing takes longer, the next checkpoint comes later
-EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, where reading a number waits for the device
-EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and the state of the optimiser
+CHECKPOINT_COST = 0.6  # seconds, 2 % of that; if writing takes longer, checkpoints are rarer
+EPOCHS_BETWEEN_CHECKS = 20  # on a GPU, because copying a number to the CPU waits for the device
+EPOCHS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimizer
 
 _compiled: set[str] = set()
 """The methods, by their `repr`, whose kernels this process has compiled."""
@@ -85,7 +85,7 @@ class Loop:
             name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
             for name in ["loss", *curves]
         }
-        # With `ema` the method holds the averaged weights between epochs, and steps start from these.
+        # With `ema`, the method has averaged weights between epochs, and steps start from these.
         self.current = [p.detach().clone() for p in method.parameters()] if settings.ema else []
         self.best = Snapshot(method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
@@ -307,12 +307,12 @@ class Checkpoints:
             self._last = time.perf_counter()
         return passed > self._pause
 
-    def save(self, loops: Sequence[Loop], places: Sequence[RunFolder | None]) -> None:
+    def save(self, loops: Sequence[Loop], folders: Sequence[RunFolder | None]) -> None:
         """Write a checkpoint of every run that has not ended."""
         begin = time.perf_counter()
-        for loop, place in zip(loops, places, strict=True):
-            if place and not loop.ended and loop.epoch:
-                place.save_checkpoint(loop.tensors())
+        for loop, folder in zip(loops, folders, strict=True):
+            if folder and not loop.ended and loop.epoch:
+                folder.save_checkpoint(loop.tensors())
         self._last = time.perf_counter()
         self._pause = CHECKPOINT_SECONDS * max(1.0, (self._last - begin) / CHECKPOINT_COST)
 
@@ -332,7 +332,7 @@ def compile_kernels(loop: Loop) -> None:
         return
     from canet.nn.kernels.launch import compiled_ahead
 
-    # Not with the generator of the run: this draws no random number of it.
+    # Outside `_own_stream`, so that the random generator of the run does not advance.
     with torch.cuda.stream(loop.stream), unchanged(loop), compiled_ahead():
         loop.method.train()
         loop.method.loss(loop.method.intervene(loop.batch)).backward()
@@ -356,9 +356,9 @@ def unchanged(loop: Loop) -> Iterator[None]:
 
 
 def train_loops(
-    loops: Sequence[Loop], places: Sequence[RunFolder | None], on_progress: Progress | None
+    loops: Sequence[Loop], folders: Sequence[RunFolder | None], on_progress: Progress | None
 ) -> None:
-    """Train several runs side by side, each to its last epoch or until its patience ends.
+    """Train several runs side by side, each to its last epoch or until early stopping.
 
     After a signal to stop, training ends between two epochs with a checkpoint.
     """
@@ -369,7 +369,7 @@ def train_loops(
         if received_signal() is not None:
             for loop in running:
                 loop.check()
-            checkpoints.save(loops, places)
+            checkpoints.save(loops, folders)
             raise KeyboardInterrupt
         for loop in running:
             loop.advance()
@@ -378,7 +378,7 @@ def train_loops(
             for loop in running:
                 loop.check(on_progress if loop is first else None)
         if checkpoints.due:
-            checkpoints.save(loops, places)
+            checkpoints.save(loops, folders)
     for loop in loops:
         loop.check()
         if not torch.isfinite(loop.best_score):
@@ -392,7 +392,7 @@ def train_loops(
 
 @cache
 def _stream(device: torch.device, lane: int) -> torch.cuda.Stream:
-    """Return a stream that later runs use again: libraries keep workspaces for each stream."""
+    """Return a cached stream, because libraries allocate a workspace for each new stream."""
     return torch.cuda.Stream(device)
 
 

@@ -1,4 +1,4 @@
-"""Graphs of the user, checked and normalised once, and kept as long as the user keeps them."""
+"""Cache of user graphs, which are checked and normalised once."""
 
 from __future__ import annotations
 
@@ -13,53 +13,54 @@ from canet.data.user_graph import UserGraph, read_user_graph
 from canet.nn import Graph, Operator
 from canet.util.torch_state import single_precision
 
-READ = ("x", "edge_index", "batch", "num_nodes", "node_id")
-"""The columns that checks read."""
+COLUMNS = ("x", "edge_index", "batch", "num_nodes", "node_id")
+"""Columns of a graph that its checks use."""
 
 
 class PreparedGraph:
-    """A checked graph, and its matrices for each kind of model that has read it."""
+    """A checked graph, with its normalised matrices for each set of operators."""
 
-    def __init__(self, own: UserGraph) -> None:
-        self.own = own
+    def __init__(self, user_graph: UserGraph) -> None:
+        self.user_graph = user_graph
         self.graphs: dict[tuple[Operator, ...], Graph] = {}
 
     def graph(self, operators: Sequence[Operator]) -> Graph:
-        """The graph with a model's operators, normalised when they are first asked for."""
+        """Return the graph with the operators of a model; it is normalised on first use."""
         key = tuple(operators)
         if key not in self.graphs:
-            own = self.own
+            user = self.user_graph
             with single_precision():
-                self.graphs[key] = Graph(own.edge_index, own.num_nodes, operators, own.graph)
+                self.graphs[key] = Graph(user.edge_index, user.num_nodes, operators, user.graph)
         return self.graphs[key]
 
 
-_kept: dict[tuple[int, bool], tuple[list[Any], PreparedGraph]] = {}
-"""By identity of the user's object, which PyG's is not hashable by, and `undirected`."""
+_cache: dict[tuple[int, bool], tuple[list[Any], PreparedGraph]] = {}
+"""(id of the user's object, `undirected`) → version and graph. PyG objects are not hashable."""
 
 
 def prepare_graph(data: Any, graph: Any = None, undirected: bool = False) -> PreparedGraph:
-    """Check a graph; arguments as `read_user_graph`.
+    """Check a graph and cache the result; arguments as for `read_user_graph`.
 
-    The same object made of tensors is checked again only after a tensor was replaced or changed in
-    place. Torch does not see changes through an array of numpy that shares memory with a tensor.
+    A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
+    through a numpy array that shares memory with a tensor are not detected. Other graphs are not
+    cached.
     """
     version = None if graph is not None or not is_graph(data) else _version(data)
     if version is None:
         return PreparedGraph(read_user_graph(data, graph, undirected))
     key = id(data), undirected
-    before, prepared = _kept.get(key, ([], None))
-    if prepared is None or not _same(before, version):
+    cached_version, prepared = _cache.get(key, ([], None))
+    if prepared is None or not _same(cached_version, version):
         if prepared is None:
-            finalize(data, _kept.pop, key, None).atexit = False
+            finalize(data, _cache.pop, key, None).atexit = False
         prepared = PreparedGraph(read_user_graph(data, None, undirected))
-        _kept[key] = version, prepared
+        _cache[key] = version, prepared
     return prepared
 
 
 def _version(data: AnyGraph) -> list[Any] | None:
-    """The columns that are read and how often each was changed; None where nobody counts that."""
-    columns = [data.get(name) for name in READ]
+    """Return the columns and the version counters of their tensors; None if there is no counter."""
+    columns = [data.get(name) for name in COLUMNS]
     tensors = [column for column in columns[:3] if column is not None]
     if not all(isinstance(t, Tensor) and not t.is_inference() for t in tensors):
         return None
@@ -67,6 +68,6 @@ def _version(data: AnyGraph) -> list[Any] | None:
     return [*columns, tuple(part._version for part in parts)]
 
 
-def _same(before: list[Any], now: list[Any]) -> bool:
-    """Whether columns are the same objects, with the same counts."""
-    return all(a is b for a, b in zip(before[:-1], now[:-1], strict=True)) and before[-1] == now[-1]
+def _same(old: list[Any], new: list[Any]) -> bool:
+    """Whether two versions have the same objects and counters."""
+    return all(a is b for a, b in zip(old[:-1], new[:-1], strict=True)) and old[-1] == new[-1]

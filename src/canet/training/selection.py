@@ -1,4 +1,4 @@
-"""Selection rules: which epoch of a finished run its result is taken from."""
+"""Selection rules: the epoch of a finished run whose scores are reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ History = Mapping[str, Sequence[float]]
 
 
 class BestValidation:
-    """The epoch with the best validation score, the first of equals: the paper's rule."""
+    """The first epoch with the best validation score. This is the rule of the paper."""
 
     name: ClassVar[str] = "best validation"
 
@@ -23,7 +23,7 @@ class BestValidation:
 
 
 class LastEpoch:
-    """The last epoch, with no selection at all."""
+    """The last epoch, without selection."""
 
     name: ClassVar[str] = "last epoch"
 
@@ -33,7 +33,7 @@ class LastEpoch:
 
 
 class Oracle:
-    """The epoch with the best mean OOD score: it looks at test data, so it is no result."""
+    """The epoch with the best mean OOD score. It uses test data, so it is not a valid result."""
 
     name: ClassVar[str] = "oracle (looks at test data)"
 
@@ -42,13 +42,14 @@ class Oracle:
         curves = [curve for name, curve in history.items() if name.startswith("ood/")]
         if not curves:
             raise CanetError(
-                f"selection '{Oracle.name}' needs OOD scores of every epoch: train with OOD curves"
+                f"selection '{Oracle.name}' requires OOD scores of every epoch: train with "
+                "ood_curves=True (--ood-curves)"
             )
         mean = np.mean(curves, axis=0)
         if np.isnan(mean).all():
             raise CanetError(
-                f"selection '{Oracle.name}' found no epoch where every OOD set has a score: "
-                f"check that each holds every class"
+                f"selection '{Oracle.name}' found no epoch with a score for every OOD set: check "
+                "that every OOD set contains all classes"
             )
         return int(np.nanargmax(mean))
 

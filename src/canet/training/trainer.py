@@ -59,14 +59,14 @@ class Trainer:
     """Trains one method with one set of settings on one task, for any number of seeds.
 
     Args:
-        task: The task, left unchanged.
+        task: The task; it is not changed.
         method: Name of a method, or a subclass of :class:`Method`.
         backbone: Name of a backbone, or a :class:`Backbone`.
         settings: Settings of the method; None: its defaults.
         device: `auto`, `cpu` or `cuda`.
         epochs: Number of epochs, instead of the one in `settings`.
         fields: Batches of another trainer on the same task and device, to share them. That trainer
-            must prepare features in the same way and read at least as many operators and layers.
+            must prepare features in the same way and have at least the same operators and layers.
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
@@ -89,8 +89,8 @@ class Trainer:
     ) -> None:
         if not isinstance(task, ShiftTask):
             raise InputError(
-                f"task is a {type(task).__name__}, not a ShiftTask: pass what canet.load_task "
-                "returns"
+                f"task is a {type(task).__name__}, not a ShiftTask: pass the result of "
+                "canet.load_task"
             )
         self.task = task
         self.method_type = _method_type(method)
@@ -181,42 +181,48 @@ class Trainer:
             folders: Seed → folder of its run, or None.
             ood_curves, on_progress: As in `run`; the progress is that of one of the runs.
         """
-        places = {
+        run_folders = {
             checked_seed(seed): None if path is None else RunFolder(Path(path))
             for seed, path in folders.items()
         }
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
-        for seed, place in places.items():
-            if place:
-                place.begin(self.config(seed, ood_curves), self.digest)
-        open_seeds = [seed for seed, place in places.items() if not (place and place.finished)]
+        for seed, run_folder in run_folders.items():
+            if run_folder:
+                run_folder.begin(self.config(seed, ood_curves), self.digest)
+        open_seeds = [
+            seed
+            for seed, run_folder in run_folders.items()
+            if not (run_folder and run_folder.finished)
+        ]
         finished: dict[int, Run] = {}
         batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
         for seeds in filter(None, batches):
             with deferred():  # a run after its last epoch is written before a signal takes effect
-                finished |= self._train({s: places[s] for s in seeds}, ood_curves, on_progress)
-        return [finished.get(seed) or self._read(seed, ood_curves, places) for seed in places]
+                finished |= self._train({s: run_folders[s] for s in seeds}, ood_curves, on_progress)
+        return [
+            finished.get(seed) or self._read(seed, ood_curves, run_folders) for seed in run_folders
+        ]
 
     def _train(
         self,
-        places: Mapping[int, RunFolder | None],
+        run_folders: Mapping[int, RunFolder | None],
         ood_curves: bool,
         on_progress: Progress | None,
     ) -> dict[int, Run]:
         """Train runs side by side; of several, none may draw random numbers on the CPU."""
         with seeded(0, self.device, self.threads):
             loops = {
-                seed: self._loop(seed, place, ood_curves, lane)
-                for lane, (seed, place) in enumerate(places.items())
+                seed: self._loop(seed, run_folder, ood_curves, lane)
+                for lane, (seed, run_folder) in enumerate(run_folders.items())
             }
-            train_loops(list(loops.values()), list(places.values()), on_progress)
+            train_loops(list(loops.values()), list(run_folders.values()), on_progress)
             return {
-                seed: self._finish(seed, loop, places[seed], ood_curves, len(loops))
+                seed: self._finish(seed, loop, run_folders[seed], ood_curves, len(loops))
                 for seed, loop in loops.items()
             }
 
-    def _loop(self, seed: int, place: RunFolder | None, ood_curves: bool, lane: int) -> Loop:
+    def _loop(self, seed: int, run_folder: RunFolder | None, ood_curves: bool, lane: int) -> Loop:
         """Return the loop of a run before its first epoch, or at its last checkpoint."""
         torch.manual_seed(seed)
         method = self._new_method().to(self.device)
@@ -224,8 +230,8 @@ class Trainer:
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
         batch, report = self.fields.batch("train"), self._epoch_report(seed)
         loop = Loop(method, self.settings, batch, self.score, curves, lane, report)
-        if place:
-            resume(loop, place)
+        if run_folder:
+            resume(loop, run_folder)
         return loop
 
     def _epoch_report(self, seed: int) -> EpochReport | None:
@@ -241,7 +247,7 @@ class Trainer:
         return report
 
     def _finish(
-        self, seed: int, loop: Loop, place: RunFolder | None, ood_curves: bool, at_once: int
+        self, seed: int, loop: Loop, run_folder: RunFolder | None, ood_curves: bool, at_once: int
     ) -> Run:
         """Score the selected epoch, and write the run."""
         history = {name: loop.curve(name) for name in loop.history}
@@ -270,16 +276,16 @@ class Trainer:
             result.scores["valid"],
             result.selected_epoch,
         )
-        if place:
-            place.finish(loop.best.tensors, history, result)
+        if run_folder:
+            run_folder.finish(loop.best.tensors, history, result)
         return Run(self.config(seed, ood_curves), result, history, loop.method)
 
-    def load(self, place: RunFolder) -> Method:
+    def load(self, run_folder: RunFolder) -> Method:
         """Load the trained method of a finished run of this task, method and settings."""
-        place.check_data(self.digest)
+        run_folder.check_data(self.digest)
         with seeded(0, self.device):
             method = self._new_method().to(self.device)
-        place.load_weights(method)
+        run_folder.load_weights(method)
         return method.eval()
 
     def scores(self, method: Method) -> dict[str, float]:
@@ -326,12 +332,14 @@ class Trainer:
             self.class_weight,
         )
 
-    def _read(self, seed: int, ood_curves: bool, places: Mapping[int, RunFolder | None]) -> Run:
+    def _read(
+        self, seed: int, ood_curves: bool, run_folders: Mapping[int, RunFolder | None]
+    ) -> Run:
         """Read a finished run from its folder."""
-        place = places[seed]
-        assert place is not None
-        config, result = self.config(seed, ood_curves), place.read_result()
-        return Run(config, result, place.read_metrics(), self.load(place))
+        run_folder = run_folders[seed]
+        assert run_folder is not None
+        config, result = self.config(seed, ood_curves), run_folder.read_result()
+        return Run(config, result, run_folder.read_metrics(), self.load(run_folder))
 
 
 def _method_type(method: str | type[Method]) -> type[Method]:
@@ -340,10 +348,10 @@ def _method_type(method: str | type[Method]) -> type[Method]:
     return get_method(method)
 
 
-def resume(loop: Loop, place: RunFolder) -> None:
+def resume(loop: Loop, run_folder: RunFolder) -> None:
     """Restore the newest usable checkpoint, with a warning about those that cannot be used."""
     rejected: list[Path] = []
-    for path in place.checkpoints:
+    for path in run_folder.checkpoints:
         try:
             loop.restore(read_checkpoint(path))
         except CanetError:

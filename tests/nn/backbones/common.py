@@ -1,4 +1,4 @@
-"""What the tests of backbones share: which nodes are computed, and how."""
+"""Shared helpers of the tests of backbones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from canet.nn.layer import LayerInput
 from tests.nn.common import EDGES, NUM_NODES
 
 ALL = list(range(NUM_NODES))
-SOME = [3, 8, 5, 9]  # a self-loop, no neighbours at all, two neighbours, none along the edges
+SOME = [3, 8, 5, 9]  # a self-loop, an isolated node, two neighbours, no incoming edges
 
 directions = pytest.mark.parametrize("direction", ["along", "against"])
 fields = pytest.mark.parametrize("nodes", [ALL, SOME], ids=["whole graph", "field"])

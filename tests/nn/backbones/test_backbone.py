@@ -20,7 +20,7 @@ RESIDUAL = {
     for name, backbone in BACKBONES.items()
     if backbone.model is None or not backbone.model.has_residual_links
 }
-"""Backbones and whether their plain model has a residual link only where it is asked for."""
+"""Backbones, and whether their plain model has a residual connection only with `residual`."""
 
 
 @directions

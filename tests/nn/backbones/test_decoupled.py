@@ -26,7 +26,7 @@ K = 3
 
 
 def read_by(u: int, direction: str) -> list[int]:
-    """The nodes that u reads, each as often as there is an edge."""
+    """Neighbours of u, once per edge."""
     edges = (EDGES if direction == "along" else EDGES.flip(0)).T.tolist()
     return [source for source, target in edges if target == u]
 
@@ -79,7 +79,7 @@ def test_layer_follows_its_equation(direction: str, nodes: list[int]) -> None:
 def test_layer_passes_gradcheck() -> None:
     branches = HopBranches(3, 2)
     z, e = torch.randn(NUM_NODES, 3).requires_grad_(), torch.rand(NUM_NODES, 2).requires_grad_()
-    # It nudges its inputs in place, and so the parameters.
+    # gradcheck perturbs its inputs in place, so pass the parameters themselves.
     assert gradcheck(lambda *_: layer(branches, z, e, ALL), (z, e, *branches.parameters()))
 
 
@@ -113,7 +113,7 @@ def test_training_drops_features_and_hidden_units_and_nothing_between_hops(
     assert widths == [NUM_FEATURES, HIDDEN, HIDDEN]
 
 
-def test_a_residual_link_is_there_in_any_case() -> None:
+def test_decoupled_always_has_a_residual_connection() -> None:
     model = BACKBONES["decoupled"].plain(NUM_FEATURES, NUM_CLASSES, residual=True)
     assert isinstance(model, Decoupled)
 

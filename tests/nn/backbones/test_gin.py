@@ -57,7 +57,7 @@ def test_layer_follows_its_equation(direction: str, nodes: list[int]) -> None:
 def test_layer_passes_gradcheck(direction: str, nodes: list[int]) -> None:
     branches = randomised(IsomorphismBranches(3, 2, direction))
     z, e = torch.randn(NUM_NODES, 3).requires_grad_(), torch.rand(len(nodes), 2).requires_grad_()
-    # It nudges its inputs in place, and so the parameters.
+    # gradcheck perturbs its inputs in place, so pass the parameters themselves.
     assert gradcheck(lambda *_: layer(branches, z, e, nodes), (z, e, *branches.parameters()))
 
 

@@ -25,11 +25,11 @@ def test_layer_is_that_of_a_loop_over_nodes_and_branches() -> None:
 def test_layer_passes_gradcheck() -> None:
     branches = LinearBranches(3, 2)
     z, e = torch.randn(NUM_NODES, 3).requires_grad_(), torch.rand(NUM_NODES, 2).requires_grad_()
-    # It nudges its inputs in place, and so the parameters.
+    # gradcheck perturbs its inputs in place, so pass the parameters themselves.
     assert gradcheck(lambda *_: apply(branches, z, e), (z, e, *branches.parameters()))
 
 
-def test_no_edge_is_read() -> None:
+def test_edges_are_not_used() -> None:
     x = torch.randn(NUM_NODES, NUM_FEATURES)
     plain = BACKBONES["mlp"].plain(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN)
     canet = CaNet(NUM_FEATURES, NUM_CLASSES, hidden=HIDDEN, backbone="mlp", estimator="node").eval()

@@ -32,13 +32,13 @@ from tests.nn.common import (
 Field = tuple[Tensor, Block]
 
 K = 3
-COMPONENT = [0, 0, 0, 0, 0, 1, 1, 1, 2, 1]  # of each node of the awkward graph
-GIVEN = [2, 2, 0, 0, 2, 1, 1, 1, 0, 1]  # cuts the first component, and joins the last to a part
-SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 9, 40)  # of components; 3 and 4, 5 and 7 are padded together
+COMPONENT = [0, 0, 0, 0, 0, 1, 1, 1, 2, 1]  # component of each node of the small graph
+GIVEN = [2, 2, 0, 0, 2, 1, 1, 1, 0, 1]  # splits the first component and joins the last to a part
+SIZES = (1, 1, 2, 2, 3, 4, 5, 7, 9, 40)  # sizes of components; 3 and 4, 5 and 7 are padded together
 NUM_MANY = sum(SIZES)
 
 ids_of_graphs = pytest.mark.parametrize("ids", [COMPONENT, GIVEN], ids=["components", "given"])
-# Less and more than the nodes of most components: both orders of products.
+# Smaller and larger than most components, for both orders of products.
 widths = pytest.mark.parametrize("hidden", [4, 64])
 
 
@@ -64,13 +64,13 @@ models = pytest.mark.parametrize("make", [plain, canet])
 
 
 def links(num_nodes: int) -> Tensor:
-    """Edges that connect so many nodes, i → i // 2 and i → i - 1."""
+    """Edges of a connected graph, i → i // 2 and i → i - 1."""
     pairs = [[i, j] for i in range(1, num_nodes) for j in (i // 2, i - 1)]
     return torch.tensor(pairs, dtype=torch.long).view(-1, 2).T
 
 
 def many_components() -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Edges of a graph of unequal components, and the nodes of each, in no order."""
+    """Edges of a graph with components of different sizes, and their nodes, in random order."""
     parts = torch.randperm(NUM_MANY).split(SIZES)
     return torch.cat([nodes[links(len(nodes))] for nodes in parts], dim=1), parts
 
@@ -95,7 +95,7 @@ def unit(linear: torch.nn.Linear, state: Tensor) -> Tensor:
 def slow_node(
     branches: TransformerBranches, z: Tensor, u: int, own: Tensor, shares: Tensor, ids: list[int]
 ) -> Tensor:
-    """What node u becomes, whose state as a reader is `own`."""
+    """New state of node u, whose own state is `own`."""
     edges = (EDGES if branches.direction == "along" else EDGES.flip(0)).T.tolist()
     degree = [sum(target == v for _, target in edges) for v in ALL]
     convolved = torch.zeros(branches.hidden)
@@ -157,7 +157,7 @@ def test_layer_follows_its_equation(direction: str, nodes: list[int], ids: list[
 def test_layer_passes_gradcheck(hidden: int, nodes: list[int], ids: list[int]) -> None:
     branches, z = TransformerBranches(hidden, 2), torch.randn(NUM_NODES, hidden).requires_grad_()
     e, field = torch.rand(len(nodes), 2).requires_grad_(), field_of(nodes, ids)
-    # It nudges its inputs in place, and so the parameters.
+    # gradcheck perturbs its inputs in place, so pass the parameters themselves.
     assert gradcheck(lambda *_: layer(branches, z, e, field), (z, e, *branches.parameters()))
 
 
@@ -167,7 +167,7 @@ def test_attention_follows_its_formula_in_graphs_of_all_sizes(hidden: int) -> No
     graph = graph[torch.randperm(NUM_MANY)]
     readers = torch.randperm(NUM_MANY)[:40]
     z, own = torch.randn(NUM_MANY, hidden), torch.randn(40, hidden)
-    # Whoever is alone reads its own state.
+    # A single node attends to itself.
     alone = torch.tensor(SIZES)[graph[readers]] == 1
     own[alone] = z[readers[alone]]
     query = F.normalize(torch.randn(40, hidden))
@@ -225,7 +225,7 @@ def test_each_component_is_computed_as_if_it_were_alone(hidden: int, direction: 
 
 
 @models
-def test_no_component_reads_another(make: Any) -> None:
+def test_components_are_independent(make: Any) -> None:
     (edges, parts), model = many_components(), make().eval()
     x = torch.randn(NUM_MANY, NUM_FEATURES).requires_grad_()
     logits = predict(model, x, edges, NUM_MANY).logits
@@ -264,10 +264,10 @@ def test_a_node_reads_its_neighbours_and_its_graph(
             assert derivatives[u, :, v].any() == reads, (u, v)
 
 
-def test_a_node_alone_attends_to_itself() -> None:
+def test_a_single_node_attends_to_itself() -> None:
     z, key = torch.randn(4, HIDDEN), F.normalize(torch.randn(4, HIDDEN))
     each, one = Graphs(torch.arange(4), torch.arange(4)), torch.tensor([0])
-    # Where a query is opposite to its key, the formula is 0 / 0.
+    # If a query is opposite to its key, the formula is 0 / 0.
     assert attend_globally(each, -key, key, z, z).equal(z)
     assert attend_globally(Graphs(one, one), -key[:1], key[:1], z[:1], z[:1]).equal(z[:1])
 
@@ -313,7 +313,7 @@ def test_logits_on_the_field_are_those_on_the_whole_graph(
 
 @models
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_a_node_named_twice_is_predicted_twice_and_read_once(make: Any, num_layers: int) -> None:
+def test_a_repeated_node_is_predicted_twice_and_read_once(make: Any, num_layers: int) -> None:
     (edges, parts), model = many_components(), make(num_layers).eval()
     x, nodes = torch.randn(NUM_MANY, NUM_FEATURES), torch.cat([parts[6], parts[6][:2], parts[6]])
     graph = Graph(edges, NUM_MANY, model.operators)
@@ -332,7 +332,7 @@ def test_a_width_of_one_is_rejected_with_the_reason() -> None:
 
 @fields
 @pytest.mark.parametrize("predicted", [0, 4])
-def test_a_copy_reads_what_its_node_reads(nodes: list[int], predicted: int) -> None:
+def test_a_copy_reads_the_neighbours_of_its_node(nodes: list[int], predicted: int) -> None:
     branches = TransformerBranches(HIDDEN, K)
     order, block = field_of(nodes)
     z, e = torch.randn(NUM_NODES, HIDDEN)[order], torch.rand(len(nodes), K)
@@ -343,7 +343,7 @@ def test_a_copy_reads_what_its_node_reads(nodes: list[int], predicted: int) -> N
 
 
 @directions
-def test_a_copy_of_another_state_reads_the_graph_as_it_is_and_nobody_reads_it(
+def test_a_copy_reads_the_original_graph_and_is_not_read(
     direction: str,
 ) -> None:
     branches, nodes = TransformerBranches(HIDDEN, K, direction), [3, 5, 9, 8]
