@@ -1,1 +1,1 @@
-"""Speed and memory beside a plain implementation of the equations, as ratios on one machine."""
+"""Speed and memory compared with a plain implementation of the equations, on one machine."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: how fast it is, and how much memory it needs."""
+"""`python -m benchmarks`: measure speed and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.harness import run_bench
-from benchmarks.own_graph import GRAPHS, STAGES, measure_alone
+from benchmarks.user_graph import GRAPHS, STAGES, measure_in_process
 from canet.cli.main import main
 from canet.cli.options import DataRoot, Device, Quiet, names
 from canet.data import file_status
@@ -22,19 +22,22 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 def bench(
     context: typer.Context,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="All tasks and growth, or a few minutes' worth.")
+        bool,
+        typer.Option(
+            "--full/--quick", help="Measure all tasks and growth, or a few cases in a few minutes."
+        ),
     ] = False,
     tasks: Annotated[str | None, typer.Option(help="Only these tasks, such as cora,arxiv.")] = None,
     growth: Annotated[
-        bool, typer.Option("--growth", help="Only how cost grows with the graph and the model.")
+        bool, typer.Option("--growth", help="Measure only how the cost grows with graph and model.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0, max=3600, help="About how long to time each contender.")
+        float | None, typer.Option(min=0, max=3600, help="Approximate time for each contender.")
     ] = None,
     device: Device = "auto",
     data_root: DataRoot = None,
     out: Annotated[
-        Path, typer.Option(help="JSON file for the measurements; pictures go next to it.")
+        Path, typer.Option(help="JSON file for the measurements; pictures are written next to it.")
     ] = Path("bench.json"),
     quiet: Quiet = False,
 ) -> None:
@@ -42,10 +45,10 @@ def bench(
     if context.invoked_subcommand:
         sources = map(context.get_parameter_source, context.params)
         if any(source and source.name == "COMMANDLINE" for source in sources):
-            raise CanetError(f"options of {context.invoked_subcommand} come after its name")
+            raise CanetError(f"put the options of {context.invoked_subcommand} after its name")
         return
     if growth and (full or tasks):
-        raise CanetError("--growth measures nothing else: leave out --full and --tasks")
+        raise CanetError("--growth cannot be combined with --full or --tasks: omit them")
     what = "--growth" if growth else "--full" if full else "--quick"
     command = ["python", "-m", "benchmarks", what, "--device", device]
     command += ["--tasks", tasks] if tasks else []
@@ -63,24 +66,24 @@ def bench(
     )
 
 
-@app.command("own_graph")
-def own_graph(
+@app.command("user_graph")
+def user_graph(
     graphs: Annotated[
         str | None, typer.Option(help="Only these graphs, such as 'cora,table 10⁵'.")
     ] = None,
     device: Device = "cpu",
     diagnosis: Annotated[bool, typer.Option(help="Also time a diagnosis.")] = True,
 ) -> None:
-    """Seconds of each stage that a user of NodeClassifier waits for, and the memory it takes."""
+    """Measure the time of each step of a user of NodeClassifier, and the peak memory."""
     chosen = names(graphs) or GRAPHS
     for name in chosen:
         check_name("graph", name, GRAPHS)
     print("| seconds | " + " | ".join(STAGES) + " |\n|---|" + "--:|" * len(STAGES))
     for name in chosen:
         if name == "cora" and any(file.state != "present" for file in file_status("cora")):
-            print("| cora | skipped: its files are not below CANET_DATA_ROOT |")
+            print("| cora | skipped: its files are not in CANET_DATA_ROOT |")
             continue
-        found = measure_alone(name, device, diagnosis)
+        found = measure_in_process(name, device, diagnosis)
         cells = [f"{found[stage]:.2f}" if stage in found else "–" for stage in STAGES]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 

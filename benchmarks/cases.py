@@ -1,4 +1,4 @@
-"""What is measured: tasks, backbones and numbers of environments, and how each task is loaded."""
+"""The measured cases: tasks, backbones and numbers of environments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ARXIV_FEATURES = 128
 
 @dataclass(frozen=True)
 class Case:
-    """A task, a backbone and settings: those published, but for a variant and the number K."""
+    """A task, a backbone and the published settings, except for a variant and the number K."""
 
     task: str
     backbone: str
@@ -54,18 +54,18 @@ class Case:
 
     @property
     def reads_both_ways(self) -> bool:
-        """Whether CaNet's estimator reads along the edges and its branches against them."""
+        """Whether the estimator reads along the edges and the branches against them."""
         return self.backbone == "gat" and self.settings().direction == "against"
 
     def erm_settings(self) -> InterventionSettings:
-        """The same width, depth, direction and optimiser without environments."""
+        """Settings of ERM with the same width, depth, direction and optimiser."""
         own = asdict(self.settings())
         shared = fields(InterventionSettings)
         return InterventionSettings(**{field.name: own[field.name] for field in shared})
 
 
 def cases(full: bool, only: Sequence[str] = ()) -> list[Case]:
-    """The cases of a quick or a full benchmark, of all its tasks or of some."""
+    """The cases of a quick or a full benchmark, on all its tasks or on some."""
     for name in only:
         check_name("task", name, TASKS)
     chosen = []
@@ -80,12 +80,12 @@ def cases(full: bool, only: Sequence[str] = ()) -> list[Case]:
 
 @lru_cache(maxsize=1)
 def load_case_task(name: str, data_root: Path | None) -> ShiftTask:
-    """The task of a case; Arxiv's graph comes with random features, which cost the same."""
+    """The task of a case; Arxiv has random features, which cost the same."""
     return _arxiv_graph(data_root) if name == "arxiv" else load_task(name, data_root)
 
 
 def _arxiv_graph(data_root: Path | None) -> ShiftTask:
-    """The Arxiv task without its features file: real graph, labels and splits."""
+    """The Arxiv task with real graph, labels and splits, but random features."""
     dataset = Arxiv()
     graph = dataset.read_graph(data_root)
     random = torch.Generator().manual_seed(0)

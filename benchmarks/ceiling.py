@@ -1,4 +1,4 @@
-"""What the machine can do at best, and the least that an epoch must do: the distance between them.
+"""Rates of the machine, and the minimum work of an epoch.
 
 Counting rule. Every array that an operation needs is read from memory once and every array that it
 makes is written once, as if caches were perfect within an operation and empty between two: a
@@ -49,7 +49,7 @@ class Ceiling(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Floating-point operations and bytes of a forward pass, and gradients that it has."""
+    """Floating-point operations and bytes of a forward pass, and its number of gradients."""
 
     flops: float
     bytes: float
@@ -57,7 +57,7 @@ class Operation(NamedTuple):
 
 
 def measure_ceiling(device: torch.device) -> Ceiling:
-    """Rate of a large copy, read and written, and of a large fp32 matrix product."""
+    """Measure the rate of a large copy (read and write) and of a large fp32 matrix product."""
     source = torch.ones(COPY_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
     seconds = _shortest(lambda: target.copy_(source), device)
@@ -69,7 +69,7 @@ def measure_ceiling(device: torch.device) -> Ceiling:
 
 
 def epoch_cost(model: GraphModel, train: Batch, valid: Batch) -> list[Operation]:
-    """The operations of an epoch, gradients multiplied out."""
+    """The operations of an epoch, including those for gradients."""
     step = [
         Operation(op.flops * (1 + op.gradients), op.bytes * (1 + op.gradients), 0)
         for op in forward_cost(model, train)
@@ -80,7 +80,7 @@ def epoch_cost(model: GraphModel, train: Batch, valid: Batch) -> list[Operation]
 
 
 def forward_cost(model: GraphModel, batch: Batch) -> list[Operation]:
-    """The operations of a forward pass over a batch, of CaNet or of a backbone."""
+    """The operations of a forward pass of CaNet or a backbone over a batch."""
     hidden, features = model.phi_in.weight.shape
     layers = _canet_layers(model, batch) if isinstance(model, CaNet) else _layers(model, batch)
     output = _map(batch.y.numel(), hidden, model.phi_out.out_features)
@@ -88,7 +88,7 @@ def forward_cost(model: GraphModel, batch: Batch) -> list[Operation]:
 
 
 def _layers(model: GraphModel, batch: Batch) -> list[Operation]:
-    """A propagation in each layer, and a map in each between the first and the last."""
+    """A propagation in each layer, and a linear map in each layer except the first and the last."""
     hidden, (operator,) = model.phi_in.out_features, model.operators
     operations = []
     for layer, block in enumerate(batch.blocks):
@@ -106,7 +106,7 @@ def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
         branches = model.branches[layer]
         assert isinstance(branches, Branches)
         for operator in model.operators:
-            # An estimator with a propagation of its own maps to k columns before.
+            # An estimator with its own propagation maps to k columns first.
             width = hidden if operator in branches.operators else k
             operations.append(_propagation(block, operator, width, k))
         if layer < len(model.estimators):
@@ -117,7 +117,7 @@ def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
             else:
                 operations.append(_map(block.num_src, hidden, 2 * k))
         weight = branches.get_parameter("weight")
-        width = weight.numel() // hidden  # of all branches' inputs side by side
+        width = weight.numel() // hidden  # of the concatenated inputs of all branches
         read = n * (width if branches.gather_operator is None else width // k)
         moved = 4 * (read + n * k + weight.numel() + n * hidden)
         operations.append(Operation(2 * n * width * hidden, moved))
@@ -125,7 +125,7 @@ def _canet_layers(model: CaNet, batch: Batch) -> list[Operation]:
 
 
 def _propagation(block: Block, operator: Operator, width: int, branches: int) -> Operation:
-    """Attention of all branches, or a sparse product of their common columns."""
+    """Attention of all branches, or one sparse product that all branches share."""
     entries = block.matrices[operator].pattern.nnz
     if operator.kind == "attention":
         flops = entries * branches * (2 * width + OPERATIONS_PER_SCORE)
@@ -138,7 +138,7 @@ def _propagation(block: Block, operator: Operator, width: int, branches: int) ->
 
 
 def floor_seconds(operations: Sequence[Operation], ceiling: Ceiling) -> float:
-    """The least time that the operations take, one after the other."""
+    """The minimum time of the operations, one after the other."""
     return sum(
         max(op.bytes / ceiling.bytes_per_second, op.flops / ceiling.flops_per_second)
         for op in operations
@@ -146,7 +146,7 @@ def floor_seconds(operations: Sequence[Operation], ceiling: Ceiling) -> float:
 
 
 def _input_map(batch: Batch, hidden: int, features: int) -> Operation:
-    """The map of the features, of which only the weights have a gradient."""
+    """The linear map of the features; only its weights have a gradient."""
     assert not isinstance(batch.x, ShiftedFeatures)
     if isinstance(batch.x, SparseMatrix):
         entries, size = batch.x.pattern.nnz, 8
@@ -161,7 +161,7 @@ def _map(rows: int, width: int, out: int) -> Operation:
 
 
 def _shortest(work: Callable[[], object], device: torch.device) -> float:
-    """Shortest time of a few repeats, after one that warms up."""
+    """Shortest time of a few repeats, after a warm-up."""
     times = []
     for _ in range(REPEATS + 1):
         begin = time.perf_counter()

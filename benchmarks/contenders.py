@@ -1,14 +1,14 @@
-"""What is measured: the plain equations, ERM on our engine, CaNet on our engine, with and without
-interventions.
+"""The measured contenders: the plain equations, and ERM and CaNet of this package.
 
-Where CaNet's estimator reads nodes that ERM does not, ERM is also measured on all that CaNet reads:
-the one ratio tells what the method costs, the other what its layers do.
+CaNet is measured with and without interventions. If its estimator reads nodes that ERM does not
+read, ERM is also measured on all nodes that CaNet reads: the first ratio is the cost of the method,
+the second the cost of its layers.
 
-An epoch is a training step and the validation score. The plain one is timed epoch by epoch, and a
-GPU is waited for after each. Our engine on a GPU replays a recorded epoch and looks at numbers
-only now and then, so it is timed as its users see it: the clock between two looks, divided by the
-epochs between. What comes before the first look (recording, filling caches) is warm-up for the
-time of an epoch, and part of the time of a run, which is told apart.
+An epoch is a training step and the validation score. The plain implementation is timed epoch by
+epoch, with a synchronisation of the GPU after each. On a GPU the package replays recorded epochs
+and checks scores only once in a while, so its time per epoch is the time between two checks divided
+by the number of epochs. The time before the first check (recording, filling caches) counts as
+warm-up. It is part of the time of a whole run, which is measured separately.
 """
 
 from __future__ import annotations
@@ -34,37 +34,39 @@ SAME_NODES = "erm on the same nodes"
 INTERVENING = "canet with interventions"
 CONTENDERS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
 PUBLISHED_EPOCHS = 500
-LOOKS = 3  # on a GPU, of the run that warms up: recorded before the first, timed after
-FEWEST = {"cpu": 3, "cuda": 60}
-MOST = {"cpu": 50, "cuda": PUBLISHED_EPOCHS - EPOCHS_BETWEEN_CHECKS}
-MIN_PLAIN, MAX_PLAIN = 2, 100
+WARM_UP_CHECKS = 3  # of the warm-up run on a GPU: recorded before the first, timed after it
+MIN_EPOCHS = {"cpu": 3, "cuda": 60}
+MAX_EPOCHS = {"cpu": 50, "cuda": PUBLISHED_EPOCHS - EPOCHS_BETWEEN_CHECKS}
+MIN_PLAIN_EPOCHS, MAX_PLAIN_EPOCHS = 2, 100
 
 
 class Clock:
-    """The progress of a run as times per epoch."""
+    """Progress callback that records the time per epoch."""
 
     def __init__(self) -> None:
-        self._moments: list[tuple[int, float]] = []
+        self._calls: list[tuple[int, float]] = []
 
     def __call__(self, done: int, total: int, score: float) -> None:
-        self._moments.append((done, time.perf_counter()))
+        self._calls.append((done, time.perf_counter()))
 
     def times(self) -> list[float]:
-        """Seconds per epoch between two calls; what came before the first is warm-up."""
-        pairs = zip(self._moments, self._moments[1:], strict=False)
+        """Seconds per epoch between two calls; the time before the first call is warm-up."""
+        pairs = zip(self._calls, self._calls[1:], strict=False)
         return [(b - a) / (after - before) for (before, a), (after, b) in pairs]
 
 
 def measure(
     case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Times per epoch and peak memory of a contender, or that it died for memory.
+    """Measure the times per epoch and the peak memory of a contender.
+
+    If it runs out of memory, the result has `died` instead of times.
 
     Args:
-        case, contender: What is measured.
-        task: The case's task.
-        device: Where.
-        seconds: About how long to measure, warm-up aside.
+        case, contender: The case and the contender.
+        task: The task of the case.
+        device: The device.
+        seconds: Approximate time of the measurement, without warm-up.
     """
     meter = Meter(device)
     try:
@@ -91,7 +93,7 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
         return time.perf_counter() - begin
 
     epoch()
-    while len(times) < MIN_PLAIN or (sum(times) < seconds and len(times) < MAX_PLAIN):
+    while len(times) < MIN_PLAIN_EPOCHS or (sum(times) < seconds and len(times) < MAX_PLAIN_EPOCHS):
         times.append(epoch())
     return {"times": times}
 
@@ -104,13 +106,13 @@ def _trainer(
     epochs: int,
     fields: TaskFields | None = None,
 ) -> Trainer:
-    of_canet = contender in ("canet", INTERVENING)
-    settings: Settings = case.settings() if of_canet else case.erm_settings()
+    is_canet = contender in ("canet", INTERVENING)
+    settings: Settings = case.settings() if is_canet else case.erm_settings()
     if contender == INTERVENING:
         settings = replace(case.settings(), interventions="inferred")
     if contender == SAME_NODES and fields is None:
         fields = _trainer(case, "canet", task, device, epochs).fields
-    method = "canet" if of_canet else "erm"
+    method = "canet" if is_canet else "erm"
     threads = torch.get_num_threads()
     return Trainer(
         task, method, case.backbone, settings, device.type, epochs, fields, threads=threads
@@ -120,17 +122,17 @@ def _trainer(
 def _engine(
     case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """A short run that warms up and tells how long an epoch takes, then the one that counts.
+    """Do a short warm-up run that estimates the time per epoch, then the measured run.
 
-    The process keeps freed memory, as those of the command line do.
+    The process keeps freed memory, as the processes of the command line do.
     """
     keep_freed_memory()
     between = EPOCHS_BETWEEN_CHECKS if device.type == "cuda" else 1
-    short = _trainer(case, contender, task, device, LOOKS * between)
+    short = _trainer(case, contender, task, device, WARM_UP_CHECKS * between)
     clock = Clock()
     short.run(on_progress=clock)
     wanted = round(seconds / min(clock.times()))
-    epochs = max(FEWEST[device.type], min(MOST[device.type], wanted)) // between * between
+    epochs = max(MIN_EPOCHS[device.type], min(MAX_EPOCHS[device.type], wanted)) // between * between
     trainer = _trainer(case, contender, task, device, epochs + between, short.fields)
     clock = Clock()
     begin = time.perf_counter()

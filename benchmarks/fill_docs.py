@@ -75,7 +75,7 @@ def _replace(text: str, name: str, content: str) -> str:
     begin, end = f"<!-- {name} -->", f"<!-- end {name} -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
     if not pattern.search(text):
-        raise CanetError(f"the page has no part '{begin} … {end}': put one in")
+        raise CanetError(f"the page has no part '{begin} … {end}': add it")
     return pattern.sub(lambda _: f"{begin}\n{content}\n{end}", text)
 
 

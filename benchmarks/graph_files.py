@@ -1,4 +1,4 @@
-"""How long a graph takes to read as CSV and as Parquet: `python -m benchmarks.graph_files`."""
+"""Time to read a graph from CSV and from Parquet: `python -m benchmarks.graph_files`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = 16
 
 
 def write_graph(root: Path, num_nodes: int, num_edges: int) -> None:
-    """The same random graph as CSV and as Parquet."""
+    """Write the same random graph as CSV and as Parquet."""
     random = np.random.default_rng(0)
     ids = random.permutation(num_nodes)
     numbers = {f"x{i}": random.normal(size=num_nodes) for i in range(COLUMNS - 2)}
@@ -37,7 +37,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         write_graph(Path(folder), 100, 100)
-        canet.read_graph(Path(folder) / "csv", label="label")  # imports what is needed
+        canet.read_graph(Path(folder) / "csv", label="label")  # imports the libraries
         write_graph(Path(folder), given.nodes, given.edges)
         seconds = {}
         for kind in ("parquet", "csv"):

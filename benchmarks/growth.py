@@ -1,7 +1,7 @@
-"""How the cost of CaNet's epoch grows with nodes, edges, K, layers and hidden size.
+"""Growth of the cost of an epoch of CaNet with nodes, edges, K, layers and hidden size.
 
-Graphs are random, and every node is one to train on and to validate, so that a size is the size
-of what is computed. One number grows at a time, the others stay at the base.
+The graphs are random, and all nodes are used for training and validation. One number varies at a
+time; the others have their base value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from canet.training.metrics import accuracy
 from canet.util.torch_state import seeded
 
 NUM_FEATURES, NUM_CLASSES = 64, 10
-LOOKS = 4
+CHECKS = 4
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,25 @@ AXIS_NAMES = {
 
 
 def points(device: str) -> list[tuple[str, int]]:
-    """The measured places: an axis and the value on it."""
+    """The measured points: axis and value."""
     return [(axis, value) for axis, values in AXES[device].items() for value in values]
 
 
 def measure_point(backbone: str, axis: str, value: int, device: torch.device) -> dict[str, Any]:
-    """The cost of a place; a process measures the base, which every axis has, once."""
+    """Cost of a point; the base size, which is on every axis, is measured once per process."""
     return measure_size(replace(BASES[device.type], **{axis: value}), backbone, device)
 
 
 @cache
 def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, Any]:
-    """Times per epoch and peak memory on a random graph, or that it died for memory."""
+    """Times per epoch and peak memory on a random graph; `died` if it runs out of memory."""
     meter = Meter(device)
     between = EPOCHS_BETWEEN_CHECKS if device.type == "cuda" else 1
     settings = CaNetSettings(
         hidden=size.hidden,
         num_layers=size.layers,
         num_environments=size.k,
-        epochs=LOOKS * between,
+        epochs=CHECKS * between,
     )
     clock = Clock()
     measured: dict[str, Any] = {}
@@ -104,7 +104,7 @@ def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, A
 
 
 def random_batch(size: Size, method: CaNetMethod, device: torch.device) -> Batch:
-    """All nodes of a random graph, its matrices built where they are used."""
+    """All nodes of a random graph that is built on the device."""
     edge_index = torch.randint(size.nodes, (2, size.edges), device=device)
     graph = Graph(edge_index, size.nodes, method.model.operators)
     x = torch.randn(size.nodes, NUM_FEATURES, device=device)

@@ -1,4 +1,4 @@
-"""Run the measurements, keep them in one JSON, show them as tables and pictures."""
+"""Run the measurements, write them to a JSON file, and show tables and pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from canet.util.files import write_json
 from canet.util.progress import Display
 
 SECONDS = {"cpu": 10.0, "cuda": 2.0}
-ROUNDS = 2  # of a full benchmark on a CPU, whose speed drifts with its other work
+ROUNDS = 2  # of a full benchmark on a CPU, because its speed varies over time
 EXTRAPOLATE_FROM = (1, 2, 3)
 
 
@@ -38,21 +38,21 @@ def run_bench(
     data_root: Path | None = None,
     quiet: bool = False,
 ) -> None:
-    """Measure, keep the results in `out` and pictures beside it, and show tables.
+    """Measure, write the results to `out` and pictures next to it, and print tables.
 
-    Speeds of two starts cannot be compared, so nothing is gone on with. What a start measured that
-    was stopped stays in a file of its own beside `out`, which only a whole benchmark replaces.
+    An interrupted benchmark is not resumed, because speeds of two starts cannot be compared. Its
+    measurements stay in a separate file next to `out`; only a complete benchmark replaces `out`.
 
     Args:
         out: JSON file.
-        command: What the results say they came from.
-        full: All tasks and growth; else what takes a few minutes on two cores.
+        command: The command that the results record.
+        full: All tasks and growth; else a few cases, in a few minutes on two cores.
         tasks: Only these tasks, and no growth.
         growth: Only growth.
         device: `auto`, `cpu` or `cuda`.
-        seconds: About how long each contender is measured.
+        seconds: Approximate time for each contender.
         data_root: Folder of raw data.
-        quiet: Neither progress nor tables.
+        quiet: Whether to print neither progress nor tables.
     """
     chosen = [] if growth else cases(full, tasks)
     kind = pick_device(device).type
@@ -61,7 +61,7 @@ def run_bench(
     if growth or (full and not tasks):
         batches += growth_batches(kind)
     with (
-        harness.kept_when_stopped(),
+        harness.report_when_interrupted(),
         Display(sum(map(len, batches)), unit="measurements", quiet=quiet) as display,
     ):
         for batch in batches:
@@ -75,18 +75,18 @@ def run_bench(
         draw_growth(harness.results, out.parent, f"{out.stem}-growth")
     if not quiet:
         show(harness.results)
-        print(f"Kept in {out}, with pictures beside it.")
+        print(f"Written: {out}, with pictures next to it.")
 
 
 class Harness:
-    """The measurements so far, on disk after each: in a file of this start until they are whole.
+    """The measurements so far, written to a separate file after each until they are complete.
 
     Args:
-        out: JSON file that they end up in.
+        out: JSON file for the complete measurements.
         device: `cpu` or `cuda`.
-        seconds: About how long each contender is measured.
+        seconds: Approximate time for each contender.
         data_root: Folder of raw data.
-        command: What the results say they came from.
+        command: The command that the results record.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Harness:
         self.results = Results(device, command, f"{start:%Y-%m-%d}")
 
     def measure(self, jobs: list[Job], display: Display) -> None:
-        """Do jobs in one process and take in each result as it comes."""
+        """Run jobs in one process and record each result."""
         for job, measured in measure_jobs(jobs, self.order):
             self.results.add(job, measured)
             write_json(self.unfinished, self.results.content)
@@ -108,8 +108,8 @@ class Harness:
             display.update(self.done, text=_line(job, measured))
 
     @contextmanager
-    def kept_when_stopped(self) -> Iterator[None]:
-        """Say where the measurements are if the block is interrupted."""
+    def report_when_interrupted(self) -> Iterator[None]:
+        """Print the path of the measurements if the block is interrupted."""
         try:
             yield
         except KeyboardInterrupt:
@@ -118,11 +118,11 @@ class Harness:
             raise
 
     def finish(self) -> None:
-        """Put the measurements where they were asked for."""
+        """Move the complete measurements to `out`."""
         self.unfinished.replace(self.out)
 
     def needed_to_extrapolate(self) -> list[Job]:
-        """Smaller K of plain cases that died for memory, which tell how much they needed."""
+        """Plain cases with smaller K, to extrapolate the memory of cases that ran out of it."""
         return [
             {"kind": "case", "case": asdict(case), "contender": "plain"}
             for died in self.results.cases
@@ -133,10 +133,10 @@ class Harness:
 
 
 def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[Job]]:
-    """The contenders of each case in turn, by process.
+    """The jobs of each case, grouped by process.
 
-    What ERM costs does not depend on K, so it is measured once; and on the same nodes as CaNet
-    only where its own are others.
+    The cost of ERM does not depend on K, so it is measured once. ERM on the nodes of CaNet is
+    measured only if these differ from its own nodes.
     """
     jobs = {
         task: [
@@ -154,7 +154,7 @@ def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[J
 
 
 def growth_batches(device: str) -> list[list[Job]]:
-    """Every place of every axis, for both backbones."""
+    """All points of all axes, for both backbones."""
     jobs = [
         {"kind": "growth", "backbone": backbone, "axis": axis, "value": value}
         for backbone in ("gcn", "gat")
@@ -164,7 +164,7 @@ def growth_batches(device: str) -> list[list[Job]]:
 
 
 def _processes(jobs: list[Job], device: str) -> list[list[Job]]:
-    """One process for all on a GPU; one each on a CPU, where a process keeps what it freed."""
+    """One process for all jobs on a GPU; one per job on a CPU, where freed memory is kept."""
     return [jobs] if device == "cuda" else [[job] for job in jobs]
 
 
@@ -178,4 +178,4 @@ def _line(job: Job, measured: dict[str, Any]) -> str:
     if "died" in measured:
         return f"{label}: {measured['died']}"
     fastest = min(measured["times"])
-    return f"{label}: {1000 * fastest:.1f} ms at best, {measured['peak_mb']:.0f} MB"
+    return f"{label}: {1000 * fastest:.1f} ms (fastest), {measured['peak_mb']:.0f} MB"

@@ -1,4 +1,4 @@
-"""Tables of a run's measurements, for the terminal and for Markdown."""
+"""Tables of measurements, for the terminal and for Markdown."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from benchmarks.results import Quartiles, Results
 from benchmarks.targets import Check, checks
 from canet.util.console import print_table
 
-VERDICTS = {True: "met", False: "not met"}
+OUTCOMES = {True: "met", False: "not met"}
 
 
 class Tabular(NamedTuple):
-    """A title, the names of columns, and rows of text."""
+    """A title, column heads, and rows of text."""
 
     title: str
     columns: list[str]
     rows: list[list[str]]
 
     def markdown(self) -> str:
-        """As a Markdown table, its first column flush left and the others flush right."""
+        """A Markdown table; all columns except the first are aligned right."""
         lines = [self.columns, ["---", *["--:"] * (len(self.columns) - 1)], *self.rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def show(results: Results) -> None:
-    """Every table that has rows, on standard output."""
+    """Print all tables that have rows."""
     for table in (
         epochs(results),
         interventions(results),
@@ -43,14 +43,14 @@ def show(results: Results) -> None:
 
 def machine(results: Results) -> str:
     """Hardware, versions and date in one line."""
-    about = results.hardware
-    if not about:
+    hardware = results.hardware
+    if not hardware:
         return results.content["date"]
-    threads = f"{about['cpu']}, {about['threads']} threads, {about['memory_gb']:g} GB"
-    place = f"{about['gpu']} ({threads})" if about["gpu"] else threads
-    versions = about["versions"]
+    threads = f"{hardware['cpu']}, {hardware['threads']} threads, {hardware['memory_gb']:g} GB"
+    device = f"{hardware['gpu']} ({threads})" if hardware["gpu"] else threads
+    versions = hardware["versions"]
     return (
-        f"{place}; torch {versions['torch']}, canet {versions['canet']}; {results.content['date']}"
+        f"{device}; torch {versions['torch']}, canet {versions['canet']}; {results.content['date']}"
     )
 
 
@@ -61,7 +61,7 @@ def epochs(results: Results) -> Tabular:
             case.label,
             *(_time(results, case, contender) for contender in ("plain", "erm", "canet")),
             _number(results.ratio(case)),
-            _number(results.beside_erm(case)),
+            _number(results.vs_erm(case)),
             _number(results.run_seconds(case)),
         ]
         for case in results.cases
@@ -72,7 +72,7 @@ def epochs(results: Results) -> Tabular:
 
 
 def interventions(results: Results) -> Tabular:
-    """Milliseconds per epoch of CaNet without and with interventions, where both were measured."""
+    """Milliseconds per epoch of CaNet without and with interventions, if both were measured."""
     rows = [
         [
             case.label,
@@ -88,32 +88,32 @@ def interventions(results: Results) -> Tabular:
 
 
 def memory(results: Results) -> Tabular:
-    """Peak memory in MB: in all, and above the level before a model was built."""
+    """Peak memory in MB: total, and increase since before the model was built."""
     rows = []
     for case in results.cases:
         used = [_memory(results, case, contender) for contender in ("plain", "erm", "canet")]
         rows.append([case.label, *used, _number(results.memory_ratio(case))])
     columns = ["case", "plain MB", "ERM MB", "CaNet MB", "plain ÷ CaNet"]
-    return Tabular("Peak memory (above the level before)", columns, rows)
+    return Tabular("Peak memory (increase since before the model was built)", columns, rows)
 
 
 def ceiling(results: Results) -> Tabular:
-    """What an epoch of CaNet must move and do, and how near to the machine's best it is."""
+    """Minimum memory traffic and operations of an epoch of CaNet, and fraction of the ceiling."""
     rows = []
     for case in results.cases:
         cost, fraction = results.cost(case), results.fraction_of_ceiling(case)
         if cost and fraction is not None:
             moved, done = sum(op.bytes for op in cost), sum(op.flops for op in cost)
             work = [f"{moved / 1e6:,.1f}", f"{done / 1e9:.2f}", f"{fraction:.0%}"]
-            rows.append([case.label, *work, _number(results.least_beside_erm(case))])
-    title = "Least work of an epoch"
+            rows.append([case.label, *work, _number(results.minimum_vs_erm(case))])
+    title = "Minimum work of an epoch"
     if "ceiling" in results.content:
         rates = results.content["ceiling"]
         title += (
             f"; ceiling: {rates['bytes_per_second'] / 1e9:,.1f} GB/s copied, "
             f"{rates['flops_per_second'] / 1e12:.2f} TFLOP/s in fp32 matmul"
         )
-    columns = ["case", "MB moved", "GFLOP", "fraction of ceiling", "least time ÷ ERM's"]
+    columns = ["case", "MB moved", "GFLOP", "fraction of ceiling", "minimum time ÷ that of ERM"]
     return Tabular(title, columns, rows)
 
 
@@ -134,16 +134,16 @@ def growth(results: Results) -> Tabular:
 
 
 def targets(results: Results) -> Tabular:
-    """Every target that was measured, whether met or not, and how many were not measured."""
+    """All measured targets, and the number of those that were not measured."""
     every = checks(results)
     rows = [
-        [check.name, _bound(check), _measured(check), VERDICTS[check.met]]
+        [check.name, _bound(check), _measured(check), OUTCOMES[check.met]]
         for check in every
         if check.met is not None
     ]
     rest = len(every) - len(rows)
-    title = "What must hold" + (f" ({rest} other targets not measured)" if rest else "")
-    return Tabular(title, ["target", "bound", "measured", "verdict"], rows)
+    title = "Targets" + (f" ({rest} other targets not measured)" if rest else "")
+    return Tabular(title, ["target", "bound", "measured", "result"], rows)
 
 
 def _bound(check: Check) -> str:
@@ -156,7 +156,7 @@ def _measured(check: Check) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -165,7 +165,7 @@ def _number(value: float | None) -> str:
 def _time(results: Results, case: Case, contender: str) -> str:
     measured: Quartiles | None = results.spread(case, contender)
     if measured is None:
-        return "died" if "died" in results.of(case, contender) else "–"
+        return "failed" if "died" in results.of(case, contender) else "–"
     median, lower, upper = (_number(1000 * seconds) for seconds in measured)
     return f"{median} [{lower}, {upper}]"
 
@@ -175,8 +175,8 @@ def _memory(results: Results, case: Case, contender: str) -> str:
     if not measured:
         return "–"
     if "died" in measured:
-        cap = f" at a cap of {measured['cap_mb']:,.0f}" if "cap_mb" in measured else ""
+        limit = f" at a limit of {measured['cap_mb']:,.0f}" if "cap_mb" in measured else ""
         needed, extrapolated = results.needed_mb(case)
-        need = f"; ≈ {needed:,.0f}" if contender == "plain" and extrapolated else ""
-        return f"died: {measured['died']}{cap}{need}"
+        need = f"; needs ≈ {needed:,.0f}" if contender == "plain" and extrapolated else ""
+        return f"{measured['died']}{limit}{need}"
     return f"{measured['peak_mb']:,.0f} ({measured['peak_mb'] - measured['level_mb']:,.0f})"

@@ -1,4 +1,4 @@
-"""Peak memory of a stretch of work, and a cap on it so that the machine survives a glutton."""
+"""Peak memory of a measurement, and a memory limit that protects the machine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MARGIN_MB = 1024  # left to the rest of the machine
 
 
 class Meter:
-    """Memory from its making on: allocated on the GPU, or resident in this process.
+    """Peak memory since its creation: allocated on the GPU, or resident in this process.
 
-    `level_mb` is what was in use at the start, before a model was built.
+    `level_mb` is the memory in use at creation, before a model is built.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -28,7 +28,7 @@ class Meter:
             torch.cuda.reset_peak_memory_stats(device)
             self.level_mb = torch.cuda.memory_allocated(device) / 2**20
         else:
-            _forget_peak()
+            _reset_peak()
             self.level_mb = _field_mb(STATUS, "VmRSS") or self.peak_mb()
 
     def peak_mb(self) -> float:
@@ -38,30 +38,30 @@ class Meter:
 
 
 def cap_memory() -> float | None:
-    """Limit this process to what the machine has to spare; MB that it may still take.
+    """Limit this process to the available memory; return the MB that it may still allocate.
 
-    A process over the limit gets a refusal that it can report, where otherwise the system would
-    swap or kill. The limit is one of address space, the only one that needs no privileges.
+    Above the limit, an allocation fails with an error. Without it, the system would swap or kill
+    the process. The limit is on address space, the only limit that needs no privileges.
     """
     spare, mapped = _field_mb(AVAILABLE, "MemAvailable"), _field_mb(STATUS, "VmSize")
     if spare is None or mapped is None:
         return None
     allowance = max(0.0, spare - MARGIN_MB)
     limit = int((mapped + allowance) * 2**20)
-    import resource  # where there is /proc, there is this
+    import resource  # exists on every system with /proc
 
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     return allowance
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory was refused."""
+    """Whether an error is a failed allocation."""
     signs = ("out of memory", "allocate memory", "bad_alloc")
     return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
-def _forget_peak() -> None:
-    """Start the kernel's high-water mark anew; where that is impossible it stays what it was."""
+def _reset_peak() -> None:
+    """Reset the peak memory that the kernel records, if the system allows it."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
@@ -69,7 +69,7 @@ def _forget_peak() -> None:
 
 
 def _field_mb(path: Path, name: str) -> float | None:
-    """A field of a file of the kernel's, in MB; None where there is no such file."""
+    """A field of a file of the kernel in MB; None if the file does not exist."""
     if not path.exists():
         return None
     line = next(line for line in path.read_text().splitlines() if line.startswith(f"{name}:"))

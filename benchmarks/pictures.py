@@ -1,4 +1,4 @@
-"""Pictures of a run's measurements: ratios beside their bounds, and growth on two log axes."""
+"""Pictures of measurements: ratios with their targets, and growth on log-log axes."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from canet.report.figures import MARKERS, new_figure, save_figure, share_legend,
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 COLUMNS = 3
-"""Panels of growth side by side."""
+"""Number of panels in a row."""
 
 
 def draw_ratios(runs: Sequence[Results], folder: Path, name: str) -> None:
-    """How many times faster, and leaner, our engine is: a dot each beside what must hold."""
+    """Draw the speed-up and memory ratio of each case, with its target."""
     figure = new_figure(1, len(runs), width=6.5, height=4.2)
-    ours = METHODS["canet"].colour.light
+    colour = METHODS["canet"].colour.light
     for axes, results in zip(figure.subplots(1, len(runs), squeeze=False)[0], runs, strict=True):
         shown = [c for c in checks(results) if c.at_least and c.measured is not None]
         shown.reverse()
-        places = range(len(shown))
+        rows = range(len(shown))
         measured = [c.measured or 0.0 for c in shown]
         bounds = [c.bound for c in shown]
-        axes.hlines(places, bounds, measured, color=ours, linewidth=1.2, alpha=0.5)
-        axes.plot(bounds, places, "|", color="black", markersize=11, label="what must hold")
-        axes.plot(measured, places, "o", color=ours, markersize=7, label="measured")
-        for place, check, value in zip(places, shown, measured, strict=True):
+        axes.hlines(rows, bounds, measured, color=colour, linewidth=1.2, alpha=0.5)
+        axes.plot(bounds, rows, "|", color="black", markersize=11, label="target")
+        axes.plot(measured, rows, "o", color=colour, markersize=7, label="measured")
+        for row, check, value in zip(rows, shown, measured, strict=True):
             axes.annotate(
                 f"{value:.3g}×",
-                (max(value, check.bound), place),
+                (max(value, check.bound), row),
                 xytext=(8, 0),
                 textcoords="offset points",
                 va="center",
             )
         labels = [c.name.replace(": plain ÷ CaNet, epoch", "") for c in shown]
         labels = [label.replace(": plain ÷ CaNet, peak", "\npeak") for label in labels]
-        axes.set_yticks(list(places), labels)
+        axes.set_yticks(list(rows), labels)
         axes.set_xscale("log")
         axes.set_xlim(min([1.0, *measured]), 1.6 * max([10.0, *measured]))
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -56,7 +56,7 @@ def draw_ratios(runs: Sequence[Results], folder: Path, name: str) -> None:
 
 
 def draw_growth(results: Results, folder: Path, name: str) -> None:
-    """Milliseconds per epoch along each axis, a panel each, with the fitted slopes in its title."""
+    """Draw the milliseconds per epoch along each axis, with the fitted slopes in the title."""
     lines = results.growth()
     axis_names = list(dict.fromkeys(line.axis for line in lines))
     columns = min(COLUMNS, len(axis_names))
@@ -75,7 +75,7 @@ def draw_growth(results: Results, folder: Path, name: str) -> None:
 
 
 def _draw_axis(axes: Any, lines: Sequence[Growth]) -> None:
-    """The lines of all backbones along one axis."""
+    """Draw the lines of all backbones along one axis."""
     for marker, line in zip(MARKERS, lines, strict=False):
         backbone = BACKBONES[line.backbone]
         axes.loglog(

@@ -1,9 +1,9 @@
-"""CaNet as a researcher would write it from the equations: the yardstick of our speed.
+"""CaNet written directly from the equations: the baseline of the speed measurements.
 
-Correct and idiomatic, with the costs that come of themselves: every pass computes the whole graph,
-test nodes included, from dense features; degrees are counted and self loops added in every forward
-pass; each of the K branches is computed for every node and kept; attention gathers both ends of
-every edge for every branch; scoring brings the logits of all nodes to the host.
+It is correct and idiomatic, but not optimised. Each pass computes the whole graph, including test
+nodes, from dense features. Each forward pass counts degrees and adds self-loops. All K branches are
+computed for all nodes and kept. Attention gathers both ends of each edge for each branch. Scoring
+copies the logits of all nodes to the host.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def attend(h: Tensor, edge_index: Tensor, attention: Tensor) -> Tensor:
 
 
 class PlainLayer(nn.Module):
-    """An environment estimator and K branches that it mixes."""
+    """An environment estimator and K branches, weighted by its output."""
 
     def __init__(self, settings: CaNetSettings, backbone: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class PlainLayer(nn.Module):
             nn.init.xavier_uniform_(self.attention, gain=math.sqrt(2))
 
     def forward(self, z: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
-        """States $[N, H]$ → the next ones, and each node's divergence $[N]$ from the prior."""
+        """States $[N, H]$ → new states, and the divergence of each node $[N]$ from the prior."""
         along = edge_index
         if self.settings.direction == "against":
             edge_index = edge_index.flip(0)
@@ -95,7 +95,7 @@ class PlainLayer(nn.Module):
 
 
 class PlainCaNet(nn.Module):
-    """The model of the paper for `gcn` or `gat` branches, with our settings."""
+    """The model of the paper with `gcn` or `gat` branches."""
 
     def __init__(
         self, num_features: int, num_classes: int, settings: CaNetSettings, backbone: str
@@ -124,9 +124,9 @@ class PlainTraining:
 
     Args:
         task: The task.
-        settings: As for our engine; `prior` is always uniform.
+        settings: Settings of CaNet; `prior` is always uniform.
         backbone: `gcn` or `gat`.
-        device: Where to compute.
+        device: The device.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class PlainTraining:
         )
 
     def epoch(self) -> float:
-        """A training step, then the validation score in percent."""
+        """Do a training step, then return the validation score."""
         self.model.train()
         self.optimizer.zero_grad()
         logits, divergence = self.model(self.x, self.edge_index)

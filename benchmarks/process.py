@@ -1,4 +1,4 @@
-"""Measure in another process: one job after the other, and why it ended where it did."""
+"""Measure in another process, one job after the other."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from canet.util.processes import Processes, worker_exit_reason
 
 
 def measure_jobs(jobs: list[Job], order: Order) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Each job with its result, in order, from one process.
+    """Yield each job with its result, in order, from one process.
 
-    A job during which its process ends is reported as `died`, and another process does the rest.
+    If the process ends during a job, the job is reported as `died` and a new process does the rest.
     """
     with Processes(1, threads=None) as pool:
         for job in jobs:

@@ -1,4 +1,4 @@
-"""The measurements of one run on one machine: how they are kept, and what follows from them."""
+"""The measurements of one benchmark on one machine, and the ratios computed from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canet.util.files import read_json
 
 
 class Quartiles(NamedTuple):
-    """Median of times per epoch, and their quartiles."""
+    """Median and quartiles of times per epoch."""
 
     median: float
     lower: float
@@ -35,10 +35,10 @@ class Growth(NamedTuple):
 
 
 class Results:
-    """One run of the benchmark; `content` is what is written as JSON.
+    """One benchmark; `content` is the content of its JSON file.
 
-    Each case holds, for every contender, its times per epoch of all rounds and its peak memory,
-    or `died` with the reason.
+    Each case has, for each contender, the times per epoch of all rounds and the peak memory, or
+    `died` with the reason.
     """
 
     def __init__(self, device: str, command: str, date: str) -> None:
@@ -58,9 +58,9 @@ class Results:
         return results
 
     def with_later(self, later: Results) -> Results:
-        """These results with those of a later run on the same machine.
+        """Merge the results of a later benchmark on the same machine.
 
-        A case that both measured is taken from the later run, so that ratios stay within a run.
+        A case that both measured is taken from the later one, so that ratios stay within one.
         """
         both = Results(self.device, later.content["command"], later.content["date"])
         again = [entry["case"] for entry in later.content["cases"]]
@@ -84,7 +84,7 @@ class Results:
         return [Case(**entry["case"]) for entry in self.content["cases"]]
 
     def add(self, job: dict[str, Any], measured: dict[str, Any]) -> None:
-        """Take in the result of a job."""
+        """Add the result of a job."""
         if job["kind"] == "ceiling":
             self.content |= measured
         elif job["kind"] == "growth":
@@ -107,7 +107,7 @@ class Results:
         entry[contender] = measured
 
     def of(self, case: Case, contender: str) -> dict[str, Any]:
-        """What was measured of a contender; nothing if it was not."""
+        """The measurements of a contender; empty if it was not measured."""
         measured: dict[str, Any] = self._entry(case).get(contender, {})
         return measured
 
@@ -120,8 +120,8 @@ class Results:
         """Plain ÷ CaNet, seconds per epoch."""
         return _ratio(self.spread(case, "plain"), self.spread(case, "canet"))
 
-    def beside_erm(self, case: Case, contender: str = "erm") -> float | None:
-        """CaNet ÷ ERM, seconds per epoch; ERM may be that on the same nodes."""
+    def vs_erm(self, case: Case, contender: str = "erm") -> float | None:
+        """CaNet ÷ ERM, seconds per epoch; `contender` may be ERM on the same nodes."""
         return _ratio(self.spread(case, "canet"), self.spread(case, contender))
 
     def intervening(self, case: Case) -> float | None:
@@ -135,8 +135,8 @@ class Results:
     def needed_mb(self, case: Case) -> tuple[float | None, bool]:
         """Peak memory of the plain implementation, and whether it is extrapolated.
 
-        Where it died, a straight line in K through the smaller K that lived: all that grows with K
-        is stored once per branch.
+        If it ran out of memory, the value is a straight line through smaller K: everything that
+        grows with K is stored once per branch.
         """
         plain = self.of(case, "plain")
         if "died" not in plain:
@@ -144,9 +144,9 @@ class Results:
         known = {
             k: peak
             for k in range(1, case.k)
-            if (lived := self.of(Case(case.task, case.backbone, k, case.variant), "plain"))
-            and "died" not in lived
-            and (peak := lived["peak_mb"])
+            if (smaller := self.of(Case(case.task, case.backbone, k, case.variant), "plain"))
+            and "died" not in smaller
+            and (peak := smaller["peak_mb"])
         }
         if len(known) < 2:
             return plain.get("peak_mb"), False
@@ -156,8 +156,8 @@ class Results:
     def memory_ratio(self, case: Case) -> float | None:
         """Plain ÷ CaNet, peak memory."""
         needed, _ = self.needed_mb(case)
-        ours = self.of(case, "canet").get("peak_mb")
-        return needed / ours if needed and ours else None
+        canet = self.of(case, "canet").get("peak_mb")
+        return needed / canet if needed and canet else None
 
     def run_seconds(self, case: Case) -> float | None:
         """Seconds of a whole run of CaNet with the published number of epochs."""
@@ -168,28 +168,28 @@ class Results:
         return float(measured["run_seconds"] + missing * per_epoch.median)
 
     def cost(self, case: Case, contender: str = "canet") -> list[Operation]:
-        """What an epoch must do."""
+        """The minimum operations of an epoch."""
         return [Operation(*pair) for pair in self.of(case, contender).get("cost", [])]
 
-    def least_seconds(self, case: Case, contender: str = "canet") -> float | None:
-        """The least time of an epoch."""
+    def minimum_seconds(self, case: Case, contender: str = "canet") -> float | None:
+        """The minimum time of an epoch."""
         cost = self.cost(case, contender)
         if not cost or "ceiling" not in self.content:
             return None
         return floor_seconds(cost, Ceiling(**self.content["ceiling"]))
 
-    def least_beside_erm(self, case: Case) -> float | None:
-        """CaNet ÷ ERM, least time of an epoch."""
-        ours, other = self.least_seconds(case), self.least_seconds(case, "erm")
-        return ours / other if ours and other else None
+    def minimum_vs_erm(self, case: Case) -> float | None:
+        """CaNet ÷ ERM, minimum time of an epoch."""
+        canet, erm = self.minimum_seconds(case), self.minimum_seconds(case, "erm")
+        return canet / erm if canet and erm else None
 
     def fraction_of_ceiling(self, case: Case) -> float | None:
-        """The least time of an epoch ÷ its measured time."""
-        measured, least = self.spread(case, "canet"), self.least_seconds(case)
-        return least / measured.median if measured and least else None
+        """Minimum time of an epoch ÷ its measured time."""
+        measured, minimum = self.spread(case, "canet"), self.minimum_seconds(case)
+        return minimum / measured.median if measured and minimum else None
 
     def growth(self) -> list[Growth]:
-        """Cost along each axis, for each backbone; places that died are left out."""
+        """Cost along each axis, for each backbone; points without a measurement are left out."""
         lines: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for point in self.content["growth"]:
             if "died" not in point:
@@ -217,5 +217,7 @@ def spread(times: list[float]) -> Quartiles:
     return Quartiles(median, lower, upper)
 
 
-def _ratio(over: Quartiles | None, under: Quartiles | None) -> float | None:
-    return over.median / under.median if over and under else None
+def _ratio(numerator: Quartiles | None, denominator: Quartiles | None) -> float | None:
+    if numerator is None or denominator is None:
+        return None
+    return numerator.median / denominator.median

@@ -1,4 +1,4 @@
-"""What must hold: every target with its bounds, checked against the measurements of a run."""
+"""The performance targets, checked against measurements."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from benchmarks.cases import PUBLISHED_K, Case, cases
 from benchmarks.contenders import PUBLISHED_EPOCHS, SAME_NODES
 from benchmarks.results import Results
 
-GLUTTON = Case("arxiv", "gat", 10)
+LARGEST = Case("arxiv", "gat", 10)
 
 
 class Check(NamedTuple):
-    """A target and what was measured; None where it was not."""
+    """A target and the measured value; None if it was not measured."""
 
     name: str
     measured: float | None
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 
 def checks(results: Results) -> list[Check]:
-    """Every target that applies to the device of a run."""
+    """All targets for the device of the measurements."""
     return [
         *_speed(results),
         *_memory(results),
@@ -41,7 +41,7 @@ def checks(results: Results) -> list[Check]:
 
 
 def _published() -> list[Case]:
-    """Every case with the published K, of the tasks that are not made up."""
+    """All cases with the published K, except the synthetic task."""
     return [c for c in cases(full=True) if c.k == PUBLISHED_K and c.task != "synthetic"]
 
 
@@ -58,13 +58,13 @@ def _speed(results: Results) -> Iterator[Check]:
 
 
 def _memory(results: Results) -> Iterator[Check]:
-    _, extrapolated = results.needed_mb(GLUTTON)
+    _, extrapolated = results.needed_mb(LARGEST)
     note = "plain extrapolated from smaller K" if extrapolated else ""
-    name = f"{GLUTTON.label}: plain ÷ CaNet, peak memory"
-    yield Check(name, results.memory_ratio(GLUTTON), 10.0, at_least=True, note=note)
+    name = f"{LARGEST.label}: plain ÷ CaNet, peak memory"
+    yield Check(name, results.memory_ratio(LARGEST), 10.0, at_least=True, note=note)
     if results.device == "cpu":
-        ours = results.of(GLUTTON, "canet").get("peak_mb")
-        yield Check(f"{GLUTTON.label}: peak memory", ours, 2000.0, at_least=False, unit=" MB")
+        canet = results.of(LARGEST, "canet").get("peak_mb")
+        yield Check(f"{LARGEST.label}: peak memory", canet, 2000.0, at_least=False, unit=" MB")
 
 
 def _growth_in_k(results: Results) -> Iterator[Check]:
@@ -75,9 +75,9 @@ def _growth_in_k(results: Results) -> Iterator[Check]:
         yield Check(name, results.in_k(ten, one), 1.5 if on_gpu else 5.0, at_least=False)
     for case in _published():
         name, bound = f"{case.label}: CaNet ÷ ERM, epoch", 2.0 if on_gpu else 4.0
-        same = results.beside_erm(case, SAME_NODES)
-        note = f"{same:.3g}× beside ERM on the same nodes" if same else ""
-        yield Check(name, results.beside_erm(case), bound, at_least=False, note=note)
+        same = results.vs_erm(case, SAME_NODES)
+        note = f"{same:.3g}× compared with ERM on the same nodes" if same else ""
+        yield Check(name, results.vs_erm(case), bound, at_least=False, note=note)
 
 
 def _interventions(results: Results) -> Iterator[Check]:

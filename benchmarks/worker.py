@@ -1,6 +1,6 @@
-"""What a measuring process does: one job of a benchmark.
+"""One job of a benchmark, run in a worker process.
 
-On a CPU each contender has a process to itself, because the memory that counts is the process's.
+On a CPU each contender has its own process, because memory is measured per process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Job = dict[str, Any]
 
 
 class Order(NamedTuple):
-    """What all jobs have in common: where to compute, for how long, and from what data."""
+    """Options that all jobs share: device, time and data."""
 
     device: str
     seconds: float
@@ -34,12 +34,12 @@ class Order(NamedTuple):
 
 @cache
 def _allowance() -> float | None:
-    """MB that this process may take; it is capped with its first job."""
+    """MB that this process may allocate; the limit is set with its first job."""
     return cap_memory()
 
 
 def work(job: Job, order: Order) -> dict[str, Any]:
-    """Measure one thing."""
+    """Run one measurement."""
     warnings.filterwarnings("ignore", message="Sparse")
     device = torch.device(order.device)
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Our own studies, beyond the paper. They run from a clone and are not in the wheel."""
+"""Studies that are not in the paper. They run from a clone and are not in the wheel."""
 
 from canet.paper import Experiment
 from experiments.backbones import Backbones

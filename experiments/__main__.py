@@ -1,4 +1,4 @@
-"""`python -m experiments NAME --out FOLDER`: run one of our own studies."""
+"""`python -m experiments NAME --out FOLDER`: run a study that is not in the paper."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(
     data_root: DataRoot = None,
     quiet: Quiet = False,
 ) -> None:
-    """One of our own studies: run its jobs, then write its tables and figures."""
+    """Run the jobs of a study, then write its tables and figures."""
     scope = Scope(quick, names(methods), names(tasks), data_root)
     if reproduce(EXPERIMENTS, name, out, scope, jobs, device, retry, archive, quiet, ray):
         raise typer.Exit(1)

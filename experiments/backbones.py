@@ -1,4 +1,4 @@
-"""Beyond the paper: five backbones with the same settings, plain and as CaNet's branches."""
+"""A study of five backbones with the same settings, with ERM and CaNet."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from canet.store.summary import OOD_MEAN
 TRANSFORMER = "transformer"
 COMPARED = ("gcn", "gat", "sage", "gin", TRANSFORMER)
 COLUMNS = 4
-"""Panels of the figure side by side."""
+"""Number of panels in a row of the figure."""
 DIFFERENCES = (
-    "Mean and standard deviation over draws of the difference of OOD scores in percentage points."
+    "Difference of OOD scores in percentage points, paired by draw: mean ± standard deviation."
 )
 
 
@@ -40,7 +40,7 @@ class TaskProtocol(NamedTuple):
 
 
 class Backbones(Experiment):
-    """Methods on five backbones, and how far global attention is above the others."""
+    """Methods on five backbones, and the difference between global attention and the others."""
 
     name = "backbones"
     title = "Backbones"
@@ -116,44 +116,51 @@ class Backbones(Experiment):
         ]
         notes = [
             *self.notes(),
-            "All backbones have the same settings: the defaults and the task's loss; nothing was "
-            "searched.",
+            "All backbones have the same settings: the defaults and the loss of the task. No "
+            "settings were searched.",
         ]
-        about, columns = "every backbone with the same settings", ["task", "backbone", *heads]
-        return self.table("", about, columns, rows, notes).ranked()
+        subtitle, columns = "all backbones with the same settings", ["task", "backbone", *heads]
+        return self.table("", subtitle, columns, rows, notes).ranked()
 
     def _attention(self, finished: FinishedRuns) -> Table:
-        """How far the Transformer is above each other backbone, draw by draw."""
+        """Score of the Transformer minus that of each other backbone, paired by draw."""
         others = [name for name in COMPARED if name != TRANSFORMER]
         rows = [
             [case.label, method_label(method)]
-            + [self._above(finished, case, method, TRANSFORMER, method, other) for other in others]
+            + [
+                self._difference(finished, case, method, TRANSFORMER, method, other)
+                for other in others
+            ]
             for case in self._cases()
             for method in self.chosen_methods
         ]
         notes = [
             DIFFERENCES,
-            "CaNet-Transformer is CaNet-GCN with half of each sum over neighbours replaced by "
-            "attention over the whole graph.",
+            "CaNet-Transformer is CaNet-GCN in which attention over the whole graph replaces "
+            "half of each sum over neighbours.",
         ]
-        columns = ["task", "method", *(f"above {backbone_label(other)}" for other in others)]
-        about = "the Transformer above the others under shift"
-        return self.table("attention", about, columns, rows, notes)
+        columns = [
+            "task",
+            "method",
+            *(f"Transformer − {backbone_label(other)}" for other in others),
+        ]
+        subtitle = "Transformer minus other backbones, under shift"
+        return self.table("attention", subtitle, columns, rows, notes)
 
     def _methods(self, finished: FinishedRuns) -> Table:
-        """How far each method is above the first, draw by draw."""
+        """Score of each method minus that of the first, paired by draw."""
         first, *others = self.chosen_methods
         rows = [
             [case.label, method_label(method)]
-            + [self._above(finished, case, method, name, first, name) for name in COMPARED]
+            + [self._difference(finished, case, method, name, first, name) for name in COMPARED]
             for case in self._cases()
             for method in others
         ]
         columns = ["task", "method", *(backbone_label(backbone) for backbone in COMPARED)]
-        about = f"above {method_label(first)} under shift"
-        return self.table("methods", about, columns, rows, [DIFFERENCES])
+        subtitle = f"methods minus {method_label(first)}, under shift"
+        return self.table("methods", subtitle, columns, rows, [DIFFERENCES])
 
-    def _above(self, finished: FinishedRuns, case: TaskProtocol, *models: str) -> Score:
-        """How far a method and backbone is above another method and backbone, draw by draw."""
-        ours, other = self._jobs(case, *models[:2]), self._jobs(case, *models[2:])
-        return difference(finished, ours, other, OOD_MEAN)
+    def _difference(self, finished: FinishedRuns, case: TaskProtocol, *models: str) -> Score:
+        """Score of one method and backbone minus that of another, paired by draw."""
+        first, second = self._jobs(case, *models[:2]), self._jobs(case, *models[2:])
+        return difference(finished, first, second, OOD_MEAN)

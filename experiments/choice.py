@@ -3,7 +3,8 @@
     python -m experiments.choice FILE [--part I/N] [--tasks NAME,…] [--parts KIND,…]
 
 tries all models of the preset `robust` on each task and draw, and adds a JSON object for each to
-FILE, as JSON lines; what is there already is left out. `--part 2/15` does a fifteenth.
+FILE, as JSON lines; cases that are already in FILE are skipped. `--part 2/15` does the second of 15
+parts.
 `python -m experiments.choice FILE... --table` prints the tables of the page.
 """
 
@@ -24,7 +25,7 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from canet.choice.auto import AutoTrainer, Tried, with_weights
+from canet.choice.auto import AutoTrainer, TrainedCandidate, with_weights
 from canet.choice.ensemble import Ensemble
 from canet.choice.portfolio import PRESETS
 from canet.choice.shifts import HELD_OUT, hold_out, training_part
@@ -44,8 +45,8 @@ DRAWS = range(3)
 ERM, CANET, AUTO = "erm-gcn", "CaNet as published", "auto"
 CITATION = ("cora", "citeseer", "pubmed")
 TRANSFERS = ("webkb", "airports", "election", "twitch", "fb100")
-DECIDED_ON = ("citeseer", "webkb", "election", "twitch")
-"""Tasks that the portfolio and the rule were chosen by."""
+DEVELOPMENT_TASKS = ("citeseer", "webkb", "election", "twitch")
+"""Tasks by which the portfolio and the rating were chosen."""
 COUNTS: dict[str, Callable[[int], int]] = {
     "the best": lambda n: 1,
     "best 3": lambda n: 3,
@@ -55,7 +56,7 @@ COUNTS: dict[str, Callable[[int], int]] = {
 
 
 class Case(NamedTuple):
-    """What to train on, and the seed of data and training."""
+    """A task, and the seed of data and training."""
 
     task: str
     protocol: str
@@ -76,7 +77,7 @@ def cases() -> Iterator[Case]:
 
 
 def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
-    """Try all models on one case; scores of every model, and of every way to choose."""
+    """Train all models on one case; return the scores of all models and of all selection rules."""
     begin = time.monotonic()
     task = load_task(
         case.task, data_seed=case.draw, protocol=case.protocol, generator=case.generator
@@ -115,7 +116,7 @@ def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def _by_kind(shifts: Mapping[str, float]) -> dict[str, float]:
-    """Mean score on the parts that are given (environments, graphs), and on those inferred."""
+    """Mean score on the given parts (environments, graphs), and on the inferred groups."""
     kinds: dict[str, list[float]] = defaultdict(list)
     for name, score in shifts.items():
         kinds["groups" if name.startswith("without group ") else "given"].append(score)
@@ -123,7 +124,7 @@ def _by_kind(shifts: Mapping[str, float]) -> dict[str, float]:
 
 
 def _other_kind(auto: AutoTrainer, kind: str, seed: int) -> dict[str, float]:
-    """Mean score of each model on parts that are chosen in another way."""
+    """Mean score of each model on parts that are held out by another criterion."""
     part = training_part(auto.task)
     shifts = [hold_out(part, mask, name) for name, mask in OTHER_PARTS[kind](part)]
     found = {}
@@ -134,8 +135,8 @@ def _other_kind(auto: AutoTrainer, kind: str, seed: int) -> dict[str, float]:
     return found
 
 
-def _scores(task: ShiftTask, members: Sequence[Tried]) -> dict[str, float]:
-    """Scores of the mean of some models on the shifted test sets."""
+def _scores(task: ShiftTask, members: Sequence[TrainedCandidate]) -> dict[str, float]:
+    """Scores of the average of some models on the shifted test sets."""
     ensemble = Ensemble([], [1 / len(members)] * len(members))
     metric, found = METRICS[task.metric], {}
     for name, nodes in task.test_ood.items():
@@ -152,7 +153,7 @@ def _degrees(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
 
 
 def _communities(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
-    """The communities that Louvain's method finds, joined to four parts of similar size."""
+    """The communities of the Louvain method, merged into four parts of similar size."""
     graph = nx.Graph(task.data.edge_index.t().tolist())
     graph.add_nodes_from(range(task.num_nodes))
     part, sizes = torch.zeros(task.num_nodes, dtype=torch.long), [0] * 4
@@ -168,7 +169,7 @@ def _parts(number: Tensor, count: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def _features(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:
-    """Groups with similar features, whatever the classes."""
+    """Clusters of nodes with similar features, independent of the class."""
     x = task.data.x
     rows = to_scipy(x) if x.layout == torch.sparse_csr else x.numpy()
     known = rows[torch.cat([task.train, task.valid]).numpy()]
@@ -195,8 +196,8 @@ def tables(cases: Sequence[Mapping[str, Any]]) -> str:
     ]
     halves = {
         "all": scores,
-        "decided on": {t: s for t, s in scores.items() if t[0] in DECIDED_ON},
-        "the others": {t: s for t, s in scores.items() if t[0] not in DECIDED_ON},
+        "decided on": {t: s for t, s in scores.items() if t[0] in DEVELOPMENT_TASKS},
+        "the others": {t: s for t, s in scores.items() if t[0] not in DEVELOPMENT_TASKS},
     }
     shown = [ERM, CANET, _best_everywhere(scores), AUTO, HINDSIGHT]
     parts.append(_table(["", *shown], [_means(name, half, shown) for name, half in halves.items()]))
@@ -224,7 +225,7 @@ def _source(case: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _by_transfer(cases: Sequence[Mapping[str, Any]]) -> dict[Transfer, dict[str, float]]:
-    """Transfer → score of every model and way to choose, the mean over draws."""
+    """Transfer → score of each model and selection rule, mean over draws."""
     found: dict[Transfer, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for case in cases:
         for name, sets in {**case["models"], **case["ways"]}.items():
@@ -243,7 +244,7 @@ def _best_everywhere(scores: Mapping[Transfer, Mapping[str, float]]) -> str:
 
 
 def _ways(scores: Mapping[Transfer, Mapping[str, float]]) -> list[str]:
-    """Other ways to choose that every transfer has."""
+    """Other selection rules that all transfers have."""
     first = next(iter(scores.values()))
     common = [name for name in first if all(name in own for own in scores.values())]
     repeated = {"rating, best 5", "groups, all", "validation, all"}
@@ -260,7 +261,7 @@ def _means(
 def _regret_row(
     name: str, halves: Mapping[str, Mapping[Transfer, Mapping[str, float]]]
 ) -> list[str]:
-    """How far below the best model in hindsight: the mean, the 90 % quantile and the worst."""
+    """Points below the best model in hindsight: mean, 90 % quantile and maximum."""
     row = [name]
     for half in halves.values():
         lost = percent(np.array([own[HINDSIGHT] - own[name] for own in half.values()]))

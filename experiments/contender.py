@@ -1,4 +1,4 @@
-"""A method in a comparison, as our studies vary it."""
+"""A method in a comparison of a study."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 
 
 class Contender(NamedTuple):
-    """A method in one form: with other features, or with changed settings."""
+    """A method with given features and changed settings."""
 
     label: str
     method: str
@@ -16,5 +16,5 @@ class Contender(NamedTuple):
     changes: dict[str, Any] = {}  # noqa: RUF012 (a named tuple's default, never written to)
 
 
-ERM_BLIND = Contender("ERM, blind", "erm", WITHOUT_SPURIOUS)
-ERM_CENTRED = Contender("ERM, centred", "erm", CENTRED_PER_GRAPH)
+ERM_WITHOUT_SPURIOUS = Contender("ERM, without the spurious columns", "erm", WITHOUT_SPURIOUS)
+ERM_CENTRED_PER_GRAPH = Contender("ERM, centred per graph", "erm", CENTRED_PER_GRAPH)

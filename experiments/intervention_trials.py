@@ -1,13 +1,13 @@
-"""Other forms of interventions, tried and not kept, and how the width was chosen.
+"""Trials of other forms of interventions, and of their width.
 
     python -m experiments.intervention_trials FILE [--part I/N] [--form NAME] [--generator NAME]
 
 writes one JSON object per run to FILE, as JSON lines: CaNet-GCN with its published settings on
-Cora, Citeseer and Pubmed with each generator under `disjoint`. `--part 2/15` runs a fifteenth.
+Cora, Citeseer and Pubmed with each generator under `disjoint`. `--part 2/15` runs one of 15 parts.
 `python -m experiments.intervention_trials FILE... --table` prints the tables of the page.
 """
 # mypy: disable-error-code="union-attr, type-var, arg-type, method-assign, attr-defined"
-# The forms change what a trained method has; each is run on tasks where it has it.
+# The forms change attributes that only trained methods have.
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from torch import Tensor
 from canet.data import GENERATORS, load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS, without_spurious_columns
 from canet.data.task import ShiftTask
-from canet.methods import Batch, TrainingView
-from canet.methods import interventions as kept
+from canet.methods import Batch, TrainingView, interventions
 from canet.methods.canet import CaNetMethod
 from canet.methods.interventions import Interventions, groups_of, infer_groups, spread_between
 from canet.nn import ShiftedFeatures, SparseMatrix
@@ -48,7 +47,7 @@ INFERRED = {"interventions": "inferred"}
 
 
 class Trial(CaNetMethod):
-    """CaNet with inferred interventions in another form; a subclass says which."""
+    """Base class: CaNet with another form of inferred interventions."""
 
     def prepare(self, view: TrainingView) -> None:
         super().prepare(view)
@@ -56,10 +55,10 @@ class Trial(CaNetMethod):
             self.change(self.interventions, view)
 
     def change(self, found: Interventions, view: TrainingView) -> None:
-        """Look at the task once more."""
+        """Change the interventions; called once before training."""
 
 
-class Uniform(Trial):
+class UniformOffsets(Trial):
     """Offsets from a uniform distribution with the same standard deviation."""
 
     def intervene(self, batch: Batch) -> Batch:
@@ -69,17 +68,17 @@ class Uniform(Trial):
         return _shifted(batch, math.sqrt(3) * found.scale * noise, found)
 
 
-class Halved(Trial):
-    """Half of the groups of a step, at random, stay where they are."""
+class HalfOfGroups(Trial):
+    """In each step, a random half of the groups is not shifted."""
 
     def intervene(self, batch: Batch) -> Batch:
         shifted = super().intervene(batch)
-        moved = torch.rand(shifted.x.offset.shape[0], 1, device=shifted.x.offset.device) < 0.5
-        return replace(batch, x=replace(shifted.x, offset=shifted.x.offset * moved))
+        chosen = torch.rand(shifted.x.offset.shape[0], 1, device=shifted.x.offset.device) < 0.5
+        return replace(batch, x=replace(shifted.x, offset=shifted.x.offset * chosen))
 
 
-class Mixed(Trial):
-    """The width of each group and step is uniform between none and twice the width."""
+class RandomWidth(Trial):
+    """The width of each group and step is uniform between 0 and twice the width."""
 
     def intervene(self, batch: Batch) -> Batch:
         shifted = super().intervene(batch)
@@ -87,15 +86,17 @@ class Mixed(Trial):
         return replace(batch, x=replace(shifted.x, offset=shifted.x.offset * width))
 
 
-class Directions(Trial):
-    """Offsets in the directions in which the groups differ, in place of each column alone."""
+class GroupDirections(Trial):
+    """Offsets along the differences between groups instead of independent columns."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         group, count = groups_of(self.settings, view)
-        rows = kept.as_scipy(kept.rows_of(view.x, view.train))
+        rows = interventions.as_scipy(interventions.rows_of(view.x, view.train))
         own = group[view.train].numpy()
         means = np.stack([np.asarray(rows[own == g].mean(axis=0)).ravel() for g in range(count)])
-        directions = torch.from_numpy(means - means.mean(axis=0)).float() * found.moved.large
+        directions = (
+            torch.from_numpy(means - means.mean(axis=0)).float() * found.group_spread.is_shifted
+        )
         width = self.settings.intervention_width / math.sqrt(count - 1)
         self.directions = (width * directions).to(found.scale.device)
 
@@ -105,44 +106,44 @@ class Directions(Trial):
         return _shifted(batch, mix @ self.directions, self.interventions)
 
 
-class Stricter(Trial):
-    """Only columns that move more between groups than within them: η² ≥ 0.5."""
+class LargeShare(Trial):
+    """Only columns that vary more between groups than within them: η² ≥ 0.5."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
-        spread = torch.where(found.moved.share >= 0.5, found.moved.spread, 0.0)
+        spread = torch.where(found.group_spread.share >= 0.5, found.group_spread.spread, 0.0)
         found.scale = (self.settings.intervention_width * spread).to(found.scale.device)
 
 
-class Known(Trial):
-    """Only the misleading columns are moved, which nobody would know: no result, but a reason."""
+class SpuriousOnly(Trial):
+    """Offsets on the spurious columns only, which are unknown in practice: not a result."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         found.scale[:-NUM_SPURIOUS] = 0
 
 
-class Smoothed(Trial):
-    """Groups inferred from the mean of a node and its neighbours, twice, in place of itself."""
+class SmoothedGroups(Trial):
+    """Groups inferred from features that are averaged twice over the neighbours."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         n, (src, dst) = view.x.shape[0], view.edge_index.numpy()
         edges = sp.csr_matrix((np.ones(len(src), np.float32), (dst, src)), shape=(n, n))
         edges = edges + sp.eye(n, dtype=np.float32, format="csr")
         average = sp.diags(1 / np.asarray(edges.sum(axis=1)).ravel()) @ edges
-        smooth = average @ (average @ kept.as_scipy(view.x))
+        smooth = average @ (average @ interventions.as_scipy(view.x))
         count = self.settings.num_groups
         seen = replace(
             view, x=SparseMatrix.from_torch(from_scipy(smooth.tocsr().astype(np.float32)))
         )
         group = infer_groups(seen, count)
-        moved = spread_between(view.x, view.train, view.y, group[view.train], count)
-        spread = torch.where(moved.large, moved.spread, 0.0)
+        shift = spread_between(view.x, view.train, view.y, group[view.train], count)
+        spread = torch.where(shift.is_shifted, shift.spread, 0.0)
         found.scale = (self.settings.intervention_width * spread).to(found.scale.device)
         member = torch.nn.functional.one_hot(group[view.field()], count).float()
         found.member = member.to(found.scale.device)
 
 
-class Hidden(Trial):
-    """Offsets of the first hidden layer in place of the features: of the spread there, now."""
+class HiddenOffsets(Trial):
+    """Offsets in the first hidden layer instead of the features, with the spread of that layer."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         features = self.model.project
@@ -158,12 +159,14 @@ class Hidden(Trial):
         self.model.project = project
 
 
-class Scaled(Trial):
-    """Moved columns are also multiplied by 1 + ε, ε ~ N(0, 1), in each group."""
+class RandomScale(Trial):
+    """Shifted columns are also multiplied by 1 + ε, ε ~ N(0, 1), in each group."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
-        columns = found.moved.large.nonzero().flatten()
-        rows = kept.as_scipy(kept.rows_of(view.x, view.field()))[:, columns.numpy()]
+        columns = found.group_spread.is_shifted.nonzero().flatten()
+        rows = interventions.as_scipy(interventions.rows_of(view.x, view.field()))[
+            :, columns.numpy()
+        ]
         self.columns = columns.to(found.scale.device)
         block = torch.from_numpy(rows.toarray()).float().to(found.scale.device)
         features = self.model.project
@@ -173,14 +176,14 @@ class Scaled(Trial):
             if not isinstance(x, ShiftedFeatures):
                 return z
             factor = torch.randn(found.member.shape[1], len(columns), device=z.device)
-            moved = (found.member @ factor) * block
-            return z + moved @ self.model.phi_in.weight[:, self.columns].t()
+            change = (found.member @ factor) * block
+            return z + change @ self.model.phi_in.weight[:, self.columns].t()
 
         self.model.project = project
 
 
-class Thinned(Trial):
-    """Besides, each group's incoming edges are thinned by a rate of its own, drawn each step."""
+class RandomEdges(Trial):
+    """Also removes incoming edges of each group, at a random rate in each step."""
 
     def intervene(self, batch: Batch) -> Batch:
         shifted = super().intervene(batch)
@@ -198,8 +201,8 @@ class Thinned(Trial):
         return replace(shifted, blocks=tuple(thin(block) for block in batch.blocks))
 
 
-class Told(Trial):
-    """The estimator learns the groups: K of them, with a cross entropy in place of the prior."""
+class SupervisedEstimator(Trial):
+    """The estimator is trained to predict the groups, by cross entropy instead of the prior."""
 
     def change(self, found: Interventions, view: TrainingView) -> None:
         group, _ = groups_of(self.settings, view)
@@ -218,22 +221,22 @@ def _shifted(batch: Batch, offset: Tensor, found: Interventions) -> Batch:
     return replace(batch, x=ShiftedFeatures(batch.x, offset, found.member))
 
 
-def without_moved_columns(task: ShiftTask) -> ShiftTask:
-    """The task without the columns that interventions would move: a screen in place of offsets."""
+def without_shifted_columns(task: ShiftTask) -> ShiftTask:
+    """The task without the columns that interventions would shift."""
     view = Trainer(task, "erm", device="cpu").fields.view()
     group = infer_groups(view, 6)
-    moved = spread_between(view.x, view.train, view.y, group[view.train], 6)
-    keep = sp.diags((~moved.large).numpy().astype(np.float32))
+    shift = spread_between(view.x, view.train, view.y, group[view.train], 6)
+    keep = sp.diags((~shift.is_shifted).numpy().astype(np.float32))
     data = task.data.clone()
     data.x = from_scipy((to_scipy(task.data.x) @ keep).tocsr())
     return replace(task, data=data)
 
 
 def without_group(task: ShiftTask, held: int) -> ShiftTask | None:
-    """The task without one inferred group of training nodes, tested on its validation nodes.
+    """Hold out one inferred group of training nodes; test on its validation nodes.
 
-    None where a class is then missing, or fewer than five nodes would be tested. Nothing of the
-    task's own test sets is read.
+    None if a class has no training nodes left, or if fewer than five nodes are left for the test.
+    The test sets of the task are not used.
     """
     view = Trainer(task, "erm", device="cpu").fields.view()
     both = torch.cat([task.train, task.valid])
@@ -246,7 +249,7 @@ def without_group(task: ShiftTask, held: int) -> ShiftTask | None:
 
 
 class Form(NamedTuple):
-    """A name, the method, changed settings, and what is done to the task."""
+    """A name, the method, changed settings, and a change of the task."""
 
     name: str
     method: type[CaNetMethod] = CaNetMethod
@@ -254,26 +257,27 @@ class Form(NamedTuple):
     view: Callable[[ShiftTask], ShiftTask | None] = lambda task: task
 
 
+CONTROL = "without the spurious columns"
 FORMS = (
-    Form("blind", changes={}, view=without_spurious_columns),
-    Form("as kept"),
-    Form("moved columns left out", changes={}, view=without_moved_columns),
-    Form("uniform offsets", Uniform),
-    Form("half of the groups", Halved),
-    Form("width uniform in 0 to 12", Mixed),
-    Form("directions of groups", Directions),
-    Form("columns with η² ≥ 0.5", Stricter),
-    Form("groups of smoothed features", Smoothed),
-    Form("misleading columns alone (looks at the answer)", Known),
-    Form("hidden layer", Hidden),
-    Form("scale besides", Scaled),
-    Form("edges thinned besides", Thinned),
-    Form("groups as environments", Told, INFERRED | {"num_environments": 6}),
+    Form(CONTROL, changes={}, view=without_spurious_columns),
+    Form("as in the package"),
+    Form("shifted columns removed", changes={}, view=without_shifted_columns),
+    Form("uniform offsets", UniformOffsets),
+    Form("half of the groups", HalfOfGroups),
+    Form("width uniform in 0 to 12", RandomWidth),
+    Form("directions of groups", GroupDirections),
+    Form("columns with η² ≥ 0.5", LargeShare),
+    Form("groups of smoothed features", SmoothedGroups),
+    Form("spurious columns only (oracle)", SpuriousOnly),
+    Form("offsets in the hidden layer", HiddenOffsets),
+    Form("also random scales", RandomScale),
+    Form("also random edge removal", RandomEdges),
+    Form("groups as environments", SupervisedEstimator, INFERRED | {"num_environments": 6}),
 )
 
 
 def held_forms() -> Iterator[Form]:
-    """Each width with each group held out."""
+    """All widths, each with each group held out."""
     for held in range(6):
         for width in WIDTHS:
             changes = INFERRED | {"intervention_width": float(width)} if width else {}
@@ -314,7 +318,7 @@ def write(options: argparse.Namespace) -> None:
 
 
 def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Points above the blind model, draw by draw; and accuracy on groups held out."""
+    """Yield the lines of two tables: difference from the control, accuracy on held-out groups."""
     heads = [(g, task) for g in GENERATORS for task in reversed(TASKS)]
     found: dict[Any, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
@@ -324,8 +328,8 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
     for form in (form.name for form in FORMS[1:]):
         cells = []
         for head in heads:
-            own, blind = found[form, *head], found["blind", *head]
-            cells.append([percent(own[draw][0] - blind[draw][0]) for draw in own])
+            own, control = found[form, *head], found[CONTROL, *head]
+            cells.append([percent(own[draw][0] - control[draw][0]) for draw in own])
         texts = [f"{np.mean(c):+.1f} ± {np.std(c, ddof=1):.1f}" if c else "–" for c in cells]
         cells = [cell for cell in cells if cell]
         yield (

@@ -1,7 +1,8 @@
-"""Beyond the paper: interventions beyond the environments that were seen, on three kinds of shift.
+"""A study of interventions on three kinds of spurious shift and on real shifts.
 
-Every method is trained as published, with interventions, blind to the misleading columns, and with
-every domain's columns centred; and on real shifts, which have no such columns, with and without.
+On spurious shifts, each method is trained as published, with interventions, and as two controls:
+without the spurious columns, and centred per graph. On real shifts, it is trained with and without
+interventions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_LAST, OOD_MEAN
 from canet.util import colour
-from experiments.contender import ERM_BLIND, ERM_CENTRED, Contender
+from experiments.contender import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, Contender
 
 BACKBONES = ("gcn", "gat", "sage")
 INFERRED = {"interventions": "inferred"}
@@ -41,11 +42,11 @@ ERM, CANET = Contender("ERM", "erm"), Contender("CaNet", "canet")
 ERM_INFERRED = Contender("ERM, inferred", "erm", changes=INFERRED)
 CANET_INFERRED = Contender("CaNet, inferred", "canet", changes=INFERRED)
 CANET_GIVEN = Contender("CaNet, given", "canet", changes={"interventions": "given"})
-CANET_CENTRED = Contender("CaNet, centred", "canet", CENTRED_PER_GRAPH)
-CANET_BLIND = Contender("CaNet, blind", "canet", WITHOUT_SPURIOUS)
+CANET_CENTRED_PER_GRAPH = Contender("CaNet, centred per graph", "canet", CENTRED_PER_GRAPH)
+CANET_WITHOUT_SPURIOUS = Contender("CaNet, without the spurious columns", "canet", WITHOUT_SPURIOUS)
 CONTENDERS = (
     *(ERM, CANET, ERM_INFERRED, CANET_INFERRED, CANET_GIVEN),
-    *(ERM_CENTRED, CANET_CENTRED, ERM_BLIND, CANET_BLIND),
+    *(ERM_CENTRED_PER_GRAPH, CANET_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, CANET_WITHOUT_SPURIOUS),
 )
 REAL_CONTENDERS = (ERM, ERM_INFERRED, CANET, CANET_INFERRED)
 _, _LIGHT, _OWN, _, _DARK = shades(METHODS["canet"].colour.light, 5)
@@ -53,14 +54,14 @@ DRAWN = (
     (CANET, _OWN),
     (CANET_INFERRED, _DARK),
     (CANET_GIVEN, _LIGHT),
-    (CANET_CENTRED, colour.CENTRED_PER_GRAPH_COLOUR.light),
-    (CANET_BLIND, colour.WITHOUT_SPURIOUS_COLOUR.light),
+    (CANET_CENTRED_PER_GRAPH, colour.CENTRED_PER_GRAPH_COLOUR.light),
+    (CANET_WITHOUT_SPURIOUS, colour.WITHOUT_SPURIOUS_COLOUR.light),
 )
 ABLATED = ("cora", "citeseer", "pubmed")
 NUM_SEEDS = 5
-"""Runs on each draw of `resampled`, whose regions are small: one run tells little there."""
+"""Runs on each draw of `resampled`. Its regions are small, so single runs vary much."""
 VARIANTS: dict[str, dict[str, Any]] = {
-    "as it is": {},
+    "no change": {},
     "width 1": {"intervention_width": 1.0},
     "width 3": {"intervention_width": 3.0},
     "width 10": {"intervention_width": 10.0},
@@ -69,11 +70,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "K = 1": {"num_environments": 1},
     "K = 5": {"num_environments": 5},
     "mean of branches": {"learned_environment": False},
-    "estimator of the node alone": {"estimator": "node"},
+    "estimator of the node only": {"estimator": "node"},
     "no regulariser": {"prior": "none"},
     "mixture prior": {"prior": "mixture"},
 }
-"""What is changed of CaNet with inferred interventions."""
+"""Name of a variant of CaNet with inferred interventions → changed settings."""
 
 
 class Case(NamedTuple):
@@ -89,7 +90,7 @@ class Case(NamedTuple):
 
 
 class Interventions(Experiment):
-    """Methods with and without interventions, their controls, what it costs, and an ablation."""
+    """Methods with and without interventions, controls, real shifts, and an ablation."""
 
     name = "interventions"
     title = "Interventions"
@@ -110,20 +111,20 @@ class Interventions(Experiment):
             for contender in self._real_contenders()
         ]
         ablated = [self._variant(case, name) for case in self._ablated() for name in VARIANTS]
-        again = [
+        repeated = [
             self._seeds(case, contender, draw)
             for case in self._small()
-            for contender in (CANET_INFERRED, CANET_BLIND)
+            for contender in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
             for draw in self.scope.repeats(case.spec)
         ]
-        return [config for jobs in (*shifted, *real, *ablated, *again) for config in jobs]
+        return [config for jobs in (*shifted, *real, *ablated, *repeated) for config in jobs]
 
     def tables(self, finished: FinishedRuns) -> list[Table]:
         return [
             self._scores(finished, OOD_MEAN, "", "under shift, best validation"),
             self._scores(finished, OOD_LAST, "last", "under shift, last epoch"),
             self._scores(finished, "test_id", "id", "in distribution, best validation"),
-            self._above_blind(finished),
+            self._above_control(finished),
             self._over_seeds(finished),
             self._real_costs(finished),
             self._ablation(finished),
@@ -131,7 +132,7 @@ class Interventions(Experiment):
         ]
 
     def draw(self, finished: FinishedRuns, folder: Path) -> None:
-        """A row of panels for each generator, a panel for each task, CaNet's forms in it."""
+        """Draw a row of panels for each generator, with a panel for each task."""
         cases = self._shifted()
         generators = list(dict.fromkeys(case.generator for case in cases))
         specs = list(dict.fromkeys(case.spec for case in cases))
@@ -167,7 +168,7 @@ class Interventions(Experiment):
         ]
 
     def _shifted(self) -> list[Case]:
-        """The tasks whose shift is made, with each generator."""
+        """The tasks with spurious columns, with each generator."""
         return [
             Case(spec, generator, backbone)
             for generator in GENERATORS
@@ -185,7 +186,7 @@ class Interventions(Experiment):
         return chosen if "canet" in self.chosen_methods and not self.scope.quick else []
 
     def _small(self) -> list[Case]:
-        """`resampled` with the paper's backbones, where runs are repeated on every draw."""
+        """`resampled` with the backbones of the paper, where each draw has several runs."""
         chosen = [c for c in self._shifted() if c.spec.task in ABLATED]
         chosen = [c for c in chosen if c.generator == "resampled" and c.backbone != "sage"]
         return chosen if "canet" in self.chosen_methods and not self.scope.quick else []
@@ -205,14 +206,14 @@ class Interventions(Experiment):
         )
 
     def _seeds(self, case: Case, contender: Contender, draw: Repeat) -> list[RunConfig]:
-        """A contender on one draw with every seed."""
+        """Runs of a contender on one draw with all seeds."""
         (config,) = [c for c in self._jobs(case, contender) if c.data_seed == draw.data_seed]
         return [replace(config, seed=seed) for seed in range(NUM_SEEDS)]
 
     def _variant(self, case: Case, name: str) -> list[RunConfig]:
         return self._jobs(case, Contender(name, "canet", changes=INFERRED | VARIANTS[name]))
 
-    def _scores(self, finished: FinishedRuns, split: str, part: str, about: str) -> Table:
+    def _scores(self, finished: FinishedRuns, split: str, part: str, subtitle: str) -> Table:
         rows = [
             [
                 *case.texts,
@@ -229,13 +230,13 @@ class Interventions(Experiment):
             "backbone",
             *(contender.label for contender in self._contenders()),
         ]
-        return self.table(part, about, heads, rows, [*self._about()])
+        return self.table(part, subtitle, heads, rows, [*self._shared_notes()])
 
-    def _above_blind(self, finished: FinishedRuns) -> Table:
-        """How far each form is above its own blind model, draw by draw."""
-        blind = {"erm": ERM_BLIND, "canet": CANET_BLIND}
+    def _above_control(self, finished: FinishedRuns) -> Table:
+        """Score of each contender minus that of its control, paired by draw."""
+        controls = {"erm": ERM_WITHOUT_SPURIOUS, "canet": CANET_WITHOUT_SPURIOUS}
         contenders = [
-            contender for contender in self._contenders() if contender not in blind.values()
+            contender for contender in self._contenders() if contender not in controls.values()
         ]
         rows: list[list[Cell]] = []
         for case in self._shifted():
@@ -244,7 +245,7 @@ class Interventions(Experiment):
                     difference(
                         finished,
                         self._jobs(case, contender),
-                        self._jobs(case, blind[contender.method]),
+                        self._jobs(case, controls[contender.method]),
                         split,
                     )
                     for contender in contenders
@@ -258,15 +259,16 @@ class Interventions(Experiment):
             *(contender.label for contender in contenders),
         ]
         notes = [
-            "Points above the same method and backbone without the ten columns: mean and standard "
-            "deviation of the difference, draw by draw. Under `shared` that is no upper bound.",
-            *self._about(),
+            "Score minus that of the same method and backbone without the spurious columns, in "
+            "points, paired by draw: mean ± standard deviation. Under `shared` this control is "
+            "not an upper bound.",
+            *self._shared_notes(),
         ]
-        about = "above their own blind models under shift"
-        return self.table("blind", about, heads, rows, notes)
+        subtitle = "difference from the control without the spurious columns, under shift"
+        return self.table("control", subtitle, heads, rows, notes)
 
     def _over_seeds(self, finished: FinishedRuns) -> Table:
-        """Above blind with more runs: the mean of a draw's runs, and its spread over draws."""
+        """Difference from the control with several runs per draw: mean and spread over draws."""
         rows: list[list[Cell]] = []
         for case in self._small():
             draws = self.scope.repeats(case.spec)
@@ -275,19 +277,20 @@ class Interventions(Experiment):
                 means = [
                     [
                         score(finished, self._seeds(case, contender, draw), split).mean
-                        for contender in (CANET_INFERRED, CANET_BLIND)
+                        for contender in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
                     ]
                     for draw in draws
                 ]
-                cells.append(Score([own - blind for own, blind in means], len(draws)))
+                cells.append(Score([own - control for own, control in means], len(draws)))
             rows.append([*case.texts, *cells])
         notes = [
-            f"CaNet with inferred interventions above its own blind model, {NUM_SEEDS} runs on "
-            "each draw: mean and standard deviation over draws of the mean over runs.",
+            "CaNet with inferred interventions minus CaNet without the spurious columns, in "
+            f"points: mean over {NUM_SEEDS} runs on each draw, then mean ± standard deviation "
+            "over draws.",
         ]
         heads = ["generator", "task", "backbone", "best validation", "last epoch"]
-        about = "above blind, with more runs on each draw"
-        return self.table("seeds", about, heads, rows, notes)
+        subtitle = "difference from the control, with several runs on each draw"
+        return self.table("seeds", subtitle, heads, rows, notes)
 
     def _real_costs(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
@@ -305,17 +308,18 @@ class Interventions(Experiment):
             rows.append([*case.texts[1:], *scores, *costs])
         heads = [contender.label for contender in self._real_contenders()]
         heads += [
-            f"{after.label} above: {where}"
-            for _, after in pairs
+            f"{after.label} − {before.label}: {where}"
+            for before, after in pairs
             for where in ("OOD", "OOD, last epoch", "ID")
         ]
         notes = [
-            "Real shifts, without such columns: what interventions cost or gain, repeat by repeat.",
+            "Real shifts, without spurious columns: scores with interventions minus those "
+            "without, in points, paired by repeat.",
             *self.notes([spec for spec in self.specs if not spec.is_spurious]),
         ]
-        about = "what they cost on real shifts"
+        subtitle = "effect on real shifts"
         columns = ["task", "backbone", *heads]
-        return self.table("real", about, columns, rows, notes)
+        return self.table("real", subtitle, columns, rows, notes)
 
     def _ablation(self, finished: FinishedRuns) -> Table:
         cases = self._ablated()
@@ -323,7 +327,10 @@ class Interventions(Experiment):
         for name in VARIANTS if cases else ():
             above = [
                 difference(
-                    finished, self._variant(case, name), self._jobs(case, CANET_BLIND), OOD_MEAN
+                    finished,
+                    self._variant(case, name),
+                    self._jobs(case, CANET_WITHOUT_SPURIOUS),
+                    OOD_MEAN,
                 )
                 for case in cases
             ]
@@ -331,50 +338,49 @@ class Interventions(Experiment):
             rows.append([name, *above, together])
         heads = [f"{case.generator}, {case.spec.label}" for case in cases]
         notes = [
-            "CaNet-GCN with inferred interventions: points above its own blind model at best "
-            "validation, draw by draw; the last column is the mean and spread over the tasks.",
-            *self._about(),
+            "CaNet-GCN with inferred interventions minus CaNet-GCN without the spurious columns, "
+            "in points, at best validation, paired by draw. The last column is mean ± standard "
+            "deviation over the tasks.",
+            *self._shared_notes(),
         ]
-        about = "ablation"
+        subtitle = "ablation"
         columns = ["variant", *heads, "mean of the tasks"]
-        return self.table("ablation", about, columns, rows, notes)
+        return self.table("ablation", subtitle, columns, rows, notes)
 
     def _columns(self, finished: FinishedRuns) -> Table:
-        """How many misleading columns were found, and how many others were moved with them."""
+        """Number of spurious columns and of other columns that were found to shift."""
         rows: list[list[Cell]] = []
         for case in self._shifted():
             if case.backbone == BACKBONES[0]:
                 jobs = self._jobs(case, CANET_INFERRED)
                 found = list(_found(finished, jobs))
-                misleading = Score(
-                    [float(of_ten) for of_ten, _ in found], len(jobs), is_share=False
-                )
-                others = Score([float(base) for _, base in found], len(jobs), is_share=False)
-                rows.append([*case.texts[:2], misleading, others])
+                spurious = Score([float(count) for count, _ in found], len(jobs), is_share=False)
+                others = Score([float(count) for _, count in found], len(jobs), is_share=False)
+                rows.append([*case.texts[:2], spurious, others])
         notes = [
-            "Columns that clearly move between inferred groups of training nodes, given the class: "
-            f"of the {NUM_SPURIOUS} misleading ones, and of all others. Mean and standard "
-            "deviation over draws.",
+            "Number of columns that shift between inferred groups of training nodes of the same "
+            f"class: among the {NUM_SPURIOUS} spurious columns, and among all others. Mean ± "
+            "standard deviation over draws.",
         ]
-        heads = ["generator", "task", "misleading columns found", "other columns moved"]
-        about = "columns found"
-        return self.table("columns", about, heads, rows, notes)
+        heads = ["generator", "task", "spurious columns found", "other columns found"]
+        subtitle = "shifted columns"
+        return self.table("columns", subtitle, heads, rows, notes)
 
-    def _about(self) -> Iterator[str]:
+    def _shared_notes(self) -> Iterator[str]:
         yield from self.notes([spec for spec in self.specs if spec.is_spurious])
         yield (
-            "Protocol `disjoint`. inferred, given: interventions for inferred groups or given "
-            "environments; blind: without the misleading columns; centred: each domain's columns "
-            "less their mean over it."
+            "Disjoint protocol: test nodes are new nodes. inferred, given: interventions for "
+            "inferred groups or for given environments. centred per graph: the mean over each "
+            "domain is subtracted from all columns."
         )
 
 
 def _found(finished: FinishedRuns, jobs: list[RunConfig]) -> Iterator[tuple[int, int]]:
-    """Moved columns of each run: misleading ones, which are the last, and others."""
-    for place in finished.folders(jobs):
-        findings = place.read_result().findings
+    """Number of shifted columns of each run: spurious columns, which are the last, and others."""
+    for run_folder in finished.folders(jobs):
+        findings = run_folder.read_result().findings
         assert findings is not None
         columns = findings.shifted_columns
         first = findings.num_columns - NUM_SPURIOUS
-        of_block = sum(column >= first for column in columns)
-        yield of_block, len(columns) - of_block
+        num_spurious = sum(column >= first for column in columns)
+        yield num_spurious, len(columns) - num_spurious

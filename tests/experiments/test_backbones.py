@@ -16,9 +16,9 @@ def quick(fresh_cache: Path) -> Backbones:
 
 
 def by_backbone(config: RunConfig) -> float:
-    """CaNet one point above ERM, each backbone ten above the one before."""
-    above = config.method == "canet"
-    return 40.0 + 10 * COMPARED.index(config.backbone) + above + config.data_seed
+    """CaNet has one point more than ERM, each backbone ten more than the one before."""
+    lead = 0.01 if config.method == "canet" else 0.0
+    return 0.4 + 0.1 * COMPARED.index(config.backbone) + lead + config.data_seed / 100
 
 
 def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -> None:
@@ -33,7 +33,9 @@ def test_every_backbone_has_the_same_settings_on_five_draws(fresh_cache: Path) -
             assert binary == (task == "twitch")
 
 
-def test_tables_hold_scores_and_differences_draw_by_draw(quick: Backbones, tmp_path: Path) -> None:
+def test_tables_have_scores_and_differences_paired_by_draw(
+    quick: Backbones, tmp_path: Path
+) -> None:
     scores, attention, methods = quick.tables(write_runs(quick, tmp_path, by_backbone))
     rows = {row[1]: row[2:] for row in scores.texts()[1]}
     assert rows["GCN"][:2] == ["40.50 ± 0.71", "41.50 ± 0.71"]

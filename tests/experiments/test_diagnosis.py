@@ -1,4 +1,4 @@
-"""What models rely on, and the expected score: tables of made-up runs, and a real one examined."""
+"""Reliance and expected accuracy: tables of made-up runs, and the diagnosis of a real run."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from experiments.diagnosis import (
     SPURIOUS,
     Diagnoses,
     as_classifier,
-    examine,
-    part,
+    diagnose_run,
+    induced_subgraph,
 )
 from tests.paper.made_up import write_runs
 
@@ -33,18 +33,18 @@ def quick(fresh_cache: Path) -> Diagnoses:
     return Diagnoses(Scope(quick=True))
 
 
-def test_tables_hold_flips_and_errors(quick: Diagnoses, tmp_path: Path) -> None:
-    relied, errors, expected = quick.tables(write_runs(quick, tmp_path, lambda c: 60.0))
+def test_tables_have_flip_rates_and_errors(quick: Diagnoses, tmp_path: Path) -> None:
+    relied, errors, expected = quick.tables(write_runs(quick, tmp_path, lambda c: 0.6))
     flips = {(row[1], row[3]): row[4] for row in relied.rows}
     assert set(flips) == {(p, m) for p in ("paper", "disjoint") for m in ("ERM", "CaNet")}
     for (_, method), score in flips.items():
         assert isinstance(score, Score)
-        assert score.mean == (50.0 if method == "ERM" else 5.0)
+        assert score.mean == pytest.approx(0.5 if method == "ERM" else 0.05)
     for table in (errors, expected):
         for row in table.rows:
-            off = row[-len(ESTIMATES) :]
-            assert [cell.mean for cell in off if isinstance(cell, Score)] == pytest.approx(
-                [1, 2, 3, 4, 5]
+            cells = row[-len(ESTIMATES) :]
+            assert [cell.mean for cell in cells if isinstance(cell, Score)] == pytest.approx(
+                [0.01, 0.02, 0.03, 0.04, 0.05]
             )
 
 
@@ -60,9 +60,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trainer, RunFolder]:
     return trainer, RunFolder(folder)
 
 
-def test_a_run_is_examined_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -> None:
+def test_a_run_is_diagnosed_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -> None:
     trainer, place = run
-    content = examine(trainer, place, is_spurious=True)
+    content = diagnose_run(trainer, place, is_spurious=True)
     scores = place.read_result().scores
     for name, found in content["expected"].items():
         assert found["actual"] == pytest.approx(scores[f"ood/{name}"])
@@ -72,7 +72,7 @@ def test_a_run_is_examined_on_its_shifted_sets(run: tuple[Trainer, RunFolder]) -
         assert 0 < content["reliance"][where][BASE]["flipped"] < 1
 
 
-def test_a_model_that_cannot_see_the_block_does_not_rely_on_it(
+def test_a_model_that_ignores_the_spurious_columns_does_not_rely_on_them(
     run: tuple[Trainer, RunFolder],
 ) -> None:
     trainer, place = run
@@ -81,14 +81,14 @@ def test_a_model_that_cannot_see_the_block_does_not_rely_on_it(
     weight.data[:, -NUM_SPURIOUS:] = 0
     from experiments.diagnosis import _effect
 
-    graph = part(trainer.task, ~trainer.task.in_distribution)
+    graph = induced_subgraph(trainer.task, ~trainer.task.in_distribution)
     columns = np.arange(trainer.task.num_features)[-NUM_SPURIOUS:]
     assert _effect(model, graph, SPURIOUS, columns) == {"flipped": 0.0, "lost": 0.0}
 
 
-def test_a_part_holds_its_nodes_edges_and_tested_labels(run: tuple[Trainer, RunFolder]) -> None:
+def test_a_subgraph_has_its_nodes_edges_and_test_labels(run: tuple[Trainer, RunFolder]) -> None:
     task = run[0].task
-    graph = part(task, task.in_distribution)
+    graph = induced_subgraph(task, task.in_distribution)
     inside = int(task.in_distribution.sum())
     assert graph.num_nodes == inside
     assert graph.edge_index.shape[1] == task.data.edge_index.shape[1] // 2

@@ -1,4 +1,4 @@
-"""The trials of interventions: each form runs, and the page shows what they gave."""
+"""The trials of interventions: each form trains, and the page shows the results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments import intervention_trials as trials
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_page_shows_what_the_trials_gave() -> None:
+def test_the_page_shows_the_results_of_the_trials() -> None:
     text = (ROOT / "results/interventions/trials.jsonl").read_text(encoding="utf-8")
     page = (ROOT / "docs/results/interventions-tables.md").read_text(encoding="utf-8")
     page = page.replace("−", "-")
@@ -29,4 +29,4 @@ def test_every_form_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     held = list(trials.held_forms())[:2]
     for form in (*trials.FORMS, *held):
         scores = trials.run(task, form, "cpu", 2)
-        assert scores is None or all(0 <= score <= 100 for score in scores.values())
+        assert scores is None or all(0 <= score <= 1 for score in scores.values())

@@ -15,9 +15,9 @@ from tests.paper.made_up import write_runs
 
 
 def made_up_score(config: RunConfig) -> float:
-    """Blind models have 80, centred ones 90, interventions 79 and the rest 60."""
-    by_features = {WITHOUT_SPURIOUS: 80.0, CENTRED_PER_GRAPH: 90.0}
-    usual = 60.0 if config.settings["interventions"] == "none" else 79.0
+    """0.8 and 0.9 for the two controls, 0.79 with interventions, else 0.6."""
+    by_features = {WITHOUT_SPURIOUS: 0.8, CENTRED_PER_GRAPH: 0.9}
+    usual = 0.6 if config.settings["interventions"] == "none" else 0.79
     return by_features.get(config.features, usual)
 
 
@@ -51,11 +51,11 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])
-    assert last[3].mean == 59.0  # type: ignore[union-attr]
-    above = tables["interventions-blind-quick"]
+    assert last[3].text == "59.00 ± 0.00"  # type: ignore[union-attr]
+    above = tables["interventions-control-quick"]
     row = dict(zip(above.columns, above.rows[0], strict=True))
-    assert row["CaNet, inferred"].mean == -1.0  # type: ignore[union-attr]
-    assert row["CaNet, centred"].mean == 10.0  # type: ignore[union-attr]
+    assert row["CaNet, inferred"].text == "-1.00 ± 0.00"  # type: ignore[union-attr]
+    assert row["CaNet, centred per graph"].text == "10.00 ± 0.00"  # type: ignore[union-attr]
     columns = tables["interventions-columns-quick"].rows[0]
     assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]  # type: ignore[union-attr]
 

@@ -114,13 +114,13 @@ def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Colu
 
 
 def _spread_columns(contenders: Sequence[Contender]) -> list[Column]:
-    """The columns after the scores: loss under shift, and runs that the spread is over."""
-    lost = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
-    columns = [Column("lost", "ID − OOD", [Score([loss], digits=1) for loss in lost])]
+    """The columns after the scores: drop under shift, and runs that the spread is over."""
+    drops = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
+    columns = [Column("drop", "ID − OOD", [Score([value], digits=1) for value in drops])]
     scores = [c.score_over_runs(OOD_MEAN) for c in contenders]
     one_draw = [score if len(score.values) > 1 else Score([]) for score in scores]
     if any(s.values and len(c.draws) > 1 for c, s in zip(contenders, one_draw, strict=True)):
-        columns.append(Column("one draw", "OOD over its runs", one_draw))
+        columns.append(Column("OOD, one draw", "spread over runs", one_draw))
     counts = [_quantity(len(c.runs), 0, c.spread_over) for c in contenders]
     return [*columns, Column("runs", "spread over", counts)]
 

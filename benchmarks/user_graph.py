@@ -1,8 +1,8 @@
-"""What a user of `NodeClassifier` waits for, stage by stage: `python -m benchmarks own_graph`.
+"""Time of each step of a user of `NodeClassifier`: `python -m benchmarks user_graph`.
 
-Each graph has a process of its own, so that imports and memory are those of a user; that is why
-this file imports nothing of canet before it is timed. Features of Cora and of the words are given
-as arrays; the tables are read from Parquet.
+Each graph is measured in its own process, so that imports and memory are those of a user. Therefore
+this file does not import canet at the top. Cora and the bags of words are arrays; the tables are
+read from Parquet.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ SHAPES = {
 }
 GRAPHS = ("cora", *SHAPES)
 DEGREE = 10
-REQUESTS = 200  # one after the other, for a node each, of a prepared graph
-EPOCHS = {"table 10⁶": 4}  # of the fit that is timed; their time is scaled to 100
-ALONE = """
+REQUESTS = 200  # predictions for one node each on a prepared graph
+EPOCHS = {"table 10⁶": 4}  # timed epochs; their time is scaled to 100
+PROGRAM = """
 import json, sys, tempfile
 from pathlib import Path
-from benchmarks.own_graph import measure
+from benchmarks.user_graph import measure
 with tempfile.TemporaryDirectory() as folder:
     print(json.dumps(measure(sys.argv[1], Path(folder), *json.loads(sys.argv[2]))))
 """
@@ -57,7 +57,7 @@ def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
 
 
 def measure(name: str, folder: Path, device: str, with_diagnosis: bool) -> dict[str, float]:
-    """Seconds of each stage for one graph."""
+    """Measure the seconds of each stage for one graph."""
     seconds: dict[str, float] = {}
     with timed(seconds, "import"):
         import canet
@@ -75,9 +75,9 @@ def measure(name: str, folder: Path, device: str, with_diagnosis: bool) -> dict[
     settings = {"method": "erm", "backbone": "gcn", "undirected": True, "device": device}
     more = EPOCHS.get(name, 20)
     fits: dict[str, float] = {}
-    for epochs in (1, 1, 1 + more):  # the first one loads libraries and fills caches
+    for epochs in (1, 1, 1 + more):  # the first fit loads libraries and fills caches
         model = make(**settings, epochs=epochs, verbose=0)
-        data = copy.copy(data)  # an object that was not checked yet
+        data = copy.copy(data)  # an object that has not been validated yet
         with timed(fits, str(epochs)):
             model.fit(data)
     each = (fits[str(1 + more)] - fits["1"]) / more
@@ -103,16 +103,16 @@ def measure(name: str, folder: Path, device: str, with_diagnosis: bool) -> dict[
     return seconds | {"peak GB": peak_resident_mb() / 1024}
 
 
-def measure_alone(name: str, device: str, with_diagnosis: bool) -> dict[str, float]:
-    """`measure` in a process of its own."""
-    command = [sys.executable, "-c", ALONE, name, json.dumps([device, with_diagnosis])]
+def measure_in_process(name: str, device: str, with_diagnosis: bool) -> dict[str, float]:
+    """Run `measure` in its own process."""
+    command = [sys.executable, "-c", PROGRAM, name, json.dumps([device, with_diagnosis])]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     seconds: dict[str, float] = json.loads(done.stdout)
     return seconds
 
 
 def cora() -> Any:
-    """Cora as the task's first domain has it: 2,708 nodes, sparse features and spurious columns."""
+    """The first domain of Cora: 2,708 nodes, sparse features and spurious columns."""
     from torch_geometric.data import Data
     from torch_geometric.utils import subgraph
 
@@ -126,7 +126,7 @@ def cora() -> Any:
 
 
 def words(num_nodes: int, width: int, sparse: bool) -> Any:
-    """Bags of words, of which 0.5 % are there, and some tell the class."""
+    """Bags of words with 0.5 % non-zero entries; some words depend on the class."""
     import numpy as np
     import torch
     from torch_geometric.data import Data
@@ -147,7 +147,7 @@ def words(num_nodes: int, width: int, sparse: bool) -> Any:
 
 
 def write_table(folder: Path, num_nodes: int, width: int) -> None:
-    """Numbers, of which the first tells the class."""
+    """Write a table of random numbers; the label depends on the first column."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
