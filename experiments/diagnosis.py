@@ -1,6 +1,4 @@
-"""Beyond the paper: what models rely on where the misleading columns are known, and how far off
-the score is that a diagnosis expects.
-"""
+"""Beyond the paper: reliance on known spurious columns, and the error of the expected accuracy."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ from canet.training.prepared import PreparedGraph
 from canet.util.sparse import select_rows
 
 DIAGNOSIS = "diagnosis.json"
-"""Added to a run's folder: what it relies on, and the score that it would be expected to have."""
+"""File in a run folder: reliance on the spurious columns, and expected accuracy."""
 REPEATS = 3
 ID, OOD = "in distribution", "under shift"
 SPURIOUS, BASE = "spurious", "base"
@@ -49,18 +47,16 @@ ESTIMATES = {
     "average_confidence": "calibrated confidence",
     "difference": "difference of confidences",
 }
-
-
-OFF = [f"off: {name}" for name in ESTIMATES.values()]
-OFF_NOTE = (
-    "By how many points of accuracy an estimate made without labels of the shifted sets is off: "
-    "mean of the absolute error over the sets, mean ± standard deviation over runs. `off: "
-    "validation accuracy` is the error of expecting what validation nodes have."
+ERROR_COLUMNS = [f"error: {name}" for name in ESTIMATES.values()]
+ERROR_NOTE = (
+    "Absolute error of the expected accuracy in percentage points, mean over the shifted test sets "
+    "(mean ± standard deviation over runs). The estimates use no labels of these sets. `error: "
+    "validation accuracy` is the error if the accuracy on validation nodes is expected."
 )
 
 
 class DiagnosedCase(NamedTuple):
-    """Runs of one method on one task, that differ in their draw."""
+    """Runs of one method on one task that differ in their data seed."""
 
     spec: TaskSpec
     protocol: str
@@ -75,7 +71,7 @@ class DiagnosedCase(NamedTuple):
 
 
 class Diagnoses(Experiment):
-    """Reliance on the spurious block, and the error of the expected accuracy on every task."""
+    """Reliance on the spurious columns, and error of the expected accuracy on every task."""
 
     name = "diagnosis"
     title = "Diagnosis"
@@ -92,14 +88,14 @@ class Diagnoses(Experiment):
             for place in finished.folders(self._jobs(case)):
                 if not (place.path / DIAGNOSIS).exists():
                     trainer = open_trainer(place.read_config(), device, self.scope.data_root)
-                    content = examine(trainer, place, case.spec.is_spurious)
+                    content = diagnose_run(trainer, place, case.spec.is_spurious)
                     place.add_json(DIAGNOSIS, content)
 
     def tables(self, finished: FinishedRuns) -> list[Table]:
         return [self._reliance(finished), self._errors(finished), self._expected(finished)]
 
     def draw(self, finished: FinishedRuns, folder: Path) -> None:
-        """Predictions under shift that flip when the spurious block is another node's."""
+        """Draw the flip rates under shift if the spurious columns are replaced."""
         shown = [case for case in self._cases() if case.spec.is_spurious]
         specs = list(dict.fromkeys(case.spec for case in shown))
         if not specs:
@@ -123,7 +119,7 @@ class Diagnoses(Experiment):
             draw_bars(axes, [f"{p}\n{backbone_label(b)}" for p, b in groups], bars)
             axes.set_ylim(0, 100)
             tidy(axes, spec.label)
-        panels[0].set_ylabel("predictions that flip %")
+        panels[0].set_ylabel("predictions that change %")
         share_legend(figure, panels[0], columns=len(self.chosen_methods))
         save_figure(figure, folder, self.file_name())
 
@@ -155,33 +151,34 @@ class Diagnoses(Experiment):
                     )
                 ]
                 rows.append([*case.texts, *scores])
-        words = ("flips, spurious block", "accuracy lost", "flips, base features")
+        words = ("flip rate, spurious columns", "accuracy loss", "flip rate, other columns")
         short = {ID: "ID", OOD: "OOD"}
         heads = [f"{short[where]}: {word}" for where in (ID, OOD) for word in words]
         notes = [
             *self.notes(),
-            "Percent of predictions that flip, and points of accuracy lost on nodes not trained "
-            "on, when the ten spurious columns (or all others) of every node are those of a node "
-            f"of another domain, mean over {REPEATS} draws. In distribution: domains 1 to 3; under "
-            "shift: 4 to 6. A model that ignored the block would have 0.",
+            "Flip rate: percent of the predictions that change if the ten spurious columns (or all "
+            "other columns) of every node are replaced by those of a node of another domain, mean "
+            f"over {REPEATS} draws. Accuracy loss: in percentage points, on nodes that are not "
+            "training nodes. ID: in distribution, domains 1 to 3; OOD: under shift, domains 4 to "
+            "6. A model that ignores the columns has 0.",
         ]
-        about = "what models rely on where the misleading columns are known"
+        about = "reliance on the spurious columns"
         columns = ["task", "protocol", "backbone", "method", *heads]
         return self.table("", about, columns, rows, notes)
 
     def _errors(self, finished: FinishedRuns) -> Table:
-        """How far off estimates are on each task, all models taken together."""
+        """Errors of the estimates on each task, over all models."""
         groups: dict[tuple[str, str], list[RunConfig]] = {}
         for case in self._cases():
             task, protocol, *_ = map(str, case.texts)
             groups.setdefault((task, protocol), []).extend(self._jobs(case))
         rows: list[list[Cell]] = [
-            [task, protocol, *self._off(finished, jobs)]
+            [task, protocol, *self._error_scores(finished, jobs)]
             for (task, protocol), jobs in groups.items()
         ]
-        about = "how far off the expected accuracy is, all models together"
-        columns = ["task", "protocol", *OFF]
-        return self.table("errors", about, columns, rows, [OFF_NOTE])
+        about = "error of the expected accuracy, all models"
+        columns = ["task", "protocol", *ERROR_COLUMNS]
+        return self.table("errors", about, columns, rows, [ERROR_NOTE])
 
     def _expected(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
@@ -192,14 +189,14 @@ class Diagnoses(Experiment):
                 Score([fmean(s[key] for s in one.values()) for one in found], len(jobs))
                 for key in ("valid", "actual")
             )
-            rows.append([*case.texts, valid, actual, *self._off(finished, jobs)])
-        notes = [*self.notes(), OFF_NOTE]
-        columns = ["task", "protocol", "backbone", "method", "valid", "OOD", *OFF]
-        about = "how far off the expected accuracy is"
+            rows.append([*case.texts, valid, actual, *self._error_scores(finished, jobs)])
+        notes = [*self.notes(), ERROR_NOTE]
+        columns = ["task", "protocol", "backbone", "method", "valid", "OOD", *ERROR_COLUMNS]
+        about = "error of the expected accuracy"
         return self.table("expected", about, columns, rows, notes)
 
-    def _off(self, finished: FinishedRuns, jobs: list[RunConfig]) -> list[Score]:
-        """Mean absolute error over the shifted sets of each estimate, by run."""
+    def _error_scores(self, finished: FinishedRuns, jobs: list[RunConfig]) -> list[Score]:
+        """Mean absolute error over the shifted sets, for each estimate."""
         found = [_diagnosis(place)["expected"] for place in finished.folders(jobs)]
         return [
             Score(
@@ -210,11 +207,11 @@ class Diagnoses(Experiment):
         ]
 
 
-def examine(trainer: Trainer, place: RunFolder, is_spurious: bool) -> dict[str, Any]:
-    """What a finished run relies on, and what would be expected of it on each shifted set."""
+def diagnose_run(trainer: Trainer, place: RunFolder, is_spurious: bool) -> dict[str, Any]:
+    """Reliance of a finished run, and its expected accuracy on each shifted set."""
     model = as_classifier(trainer, place)
-    graphs = {ID: part(trainer.task, trainer.task.in_distribution)}
-    graphs[OOD] = part(trainer.task, ~trainer.task.in_distribution)
+    graphs = {ID: induced_subgraph(trainer.task, trainer.task.in_distribution)}
+    graphs[OOD] = induced_subgraph(trainer.task, ~trainer.task.in_distribution)
     content: dict[str, Any] = {"expected": _expected_scores(model, trainer.task)}
     if is_spurious:
         columns = np.arange(trainer.task.num_features)
@@ -227,7 +224,7 @@ def examine(trainer: Trainer, place: RunFolder, is_spurious: bool) -> dict[str, 
 
 
 def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
-    """A finished run as the model that a person would have fitted."""
+    """Convert a finished run to a `NodeClassifier`."""
     task, config = trainer.task, place.read_config()
     model = NodeClassifier(
         config.method,
@@ -247,13 +244,13 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     return model
 
 
-def part(task: ShiftTask, mask: Tensor) -> Data:
-    """The nodes of a mask $[N]$ as a graph of its own; those that are tested have their labels."""
+def induced_subgraph(task: ShiftTask, mask: Tensor) -> Data:
+    """The subgraph of the nodes in a mask $[N]$; only test nodes keep their labels."""
     nodes = mask.nonzero().squeeze(1)
     edges, _ = subgraph(mask, task.data.edge_index, relabel_nodes=True)
-    tested = torch.cat([task.test_id, *task.test_ood.values()])
+    test_nodes = torch.cat([task.test_id, *task.test_ood.values()])
     y = torch.full((task.num_nodes,), -1)
-    y[tested] = task.data.y[tested]
+    y[test_nodes] = task.data.y[test_nodes]
     data = Data(
         x=select_rows(task.data.x, nodes),
         edge_index=edges,
@@ -271,13 +268,13 @@ def _effect(model: NodeClassifier, graph: Data, name: str, columns: np.ndarray) 
 
 
 def _expected_scores(model: NodeClassifier, task: ShiftTask) -> dict[str, dict[str, float]]:
-    """Each shifted set → its accuracy, the validation accuracy, and the estimates."""
-    kept, whole = model.reference(), task.data
+    """Shifted set → its accuracy, the validation accuracy, and the estimates."""
+    reference, data = model.reference(), task.data
     scores = {}
     for name, nodes in task.test_ood.items():
-        logits = np.log(np.maximum(model.predict_proba(whole, nodes=nodes), 1e-300))
-        valid = kept.valid_logits.double().numpy()
-        found = expected_score(valid, kept.valid_y.numpy(), logits, whole.y[nodes].numpy())
+        logits = np.log(np.maximum(model.predict_proba(data, nodes=nodes), 1e-300))
+        valid = reference.valid_logits.double().numpy()
+        found = expected_score(valid, reference.valid_y.numpy(), logits, data.y[nodes].numpy())
         assert found.actual is not None
         values = {key: getattr(found, key).value for key in ESTIMATES}
         scores[name] = values | {"actual": found.actual.value}
