@@ -158,10 +158,11 @@ def test_cache_that_cannot_be_written_is_an_error(
 
 
 OBTAIN = """
-import json, sys
+import json, logging, sys
 from canet.data.benchmarks.dataset import RawFile
 from canet.data.benchmarks.files import obtain
 
+logging.basicConfig()
 path, url, sha256, members = json.loads(sys.argv[1])
 print(obtain([RawFile(path, url, sha256, tuple(members))], None).paths[path])
 """
