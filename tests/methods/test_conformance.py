@@ -205,4 +205,4 @@ def test_training_on_the_gpu_learns_too(name: str, backbone: str) -> None:
     """Random numbers differ from those of the CPU, but the method fits the training nodes."""
     settings = METHODS[name].settings_type(hidden=16, epochs=150, learning_rate=0.02, dropout=0.0)
     run = Trainer(tiny_task(), name, backbone, settings, "cuda").run(0, ood_curves=True)
-    assert max(run.history["train"]) > 75
+    assert max(run.history["train"]) > 0.75
