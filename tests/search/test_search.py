@@ -101,7 +101,7 @@ def test_output_shows_the_best_trials_and_the_importances(found: tuple[Path, str
     folder, out = found
     best = read(folder / "mine")
     rows = [line.split("│")[2].strip() for line in out.splitlines() if line.startswith("│")]
-    assert rows == [f"{trial['valid']:.2f}" for trial in best["best_trials"]]
+    assert rows == [f"{100 * trial['valid']:.2f}" for trial in best["best_trials"]]
     assert f"{next(iter(best['importances']))} " in out
 
 
