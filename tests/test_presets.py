@@ -102,7 +102,7 @@ def best(
         "method": method,
         "backbone": backbone,
         "settings": {"hidden": 64, "dropout": 0.2, "learning_rate": 0.01} | settings,
-        "valid": 91.5,
+        "valid": 0.915,
         "trials": 16,
         "epochs": 200,
         "features": "original",
@@ -157,7 +157,7 @@ def test_collected_entries_contain_the_changed_settings_and_the_search(tmp_path:
     content = collect([tmp_path])
     assert content["tasks"]["cora"]["gcn"]["irm"] == {
         "settings": {"hidden": 128},
-        "valid": 91.5,
+        "valid": 0.915,
         "trials": 16,
         "epochs": 200,
         "features": "original",

@@ -37,21 +37,21 @@ def test_a_table_fits_the_terminal_without_cutting_text(
 
 def test_rows_of_a_summary_follow_the_protocol() -> None:
     def spread(mean: float) -> dict[str, Any]:
-        return {"mean": mean, "std": 1.0, "values": [mean - 1, mean, mean + 1]}
+        return {"mean": mean, "std": 0.01, "values": [mean - 0.01, mean, mean + 0.01]}
 
     scores = {
-        "train": spread(99),
-        "valid": spread(88),
-        "test_id": spread(77),
-        "test_ood": {"near": spread(66), "far": spread(55)},
-        "test_ood_mean": spread(60.5),
+        "train": spread(0.99),
+        "valid": spread(0.88),
+        "test_id": spread(0.77),
+        "test_ood": {"near": spread(0.66), "far": spread(0.55)},
+        "test_ood_mean": spread(0.605),
     }
     rows = summary_rows({"scores": scores})
     names = ("train", "valid", "test_id", "test_ood near", "test_ood far", "test_ood mean")
     assert [name for name, _ in rows] == [*names]
     assert rows[-1][1] == "60.50 ± 1.00"
-    of_one_run = {"mean": 60.5, "std": 0.0, "values": [60.5]}
+    of_one_run = {"mean": 0.605, "std": 0.0, "values": [0.605]}
     single = summary_rows({"scores": scores | {"test_ood_mean": of_one_run}})
     assert single[-1] == ("test_ood mean", "60.50")
-    with_more = summary_rows({"scores": scores | {"left_out": {"gap": spread(1)}}})
+    with_more = summary_rows({"scores": scores | {"left_out": {"gap": spread(0.01)}}})
     assert with_more == [*rows, ("left out gap", "1.00 ± 1.00")]

@@ -36,9 +36,9 @@ def test_progress_lines_about_training_are_printed_every_few_seconds(
             report = shown.training_callback(run, done)
             for epoch in range(1, 101):
                 clock.now += 0.3
-                report(epoch, 100, 50 + epoch / 10)
+                report(epoch, 100, 0.5 + epoch / 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "0/2 runs; about 1 min left; first: epoch 34/100, valid 53.4"
+    assert lines[0] == "0/2 runs; about 1 min left; first: epoch 34/100, valid 53.4 %"
     assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
 
 
@@ -70,15 +70,15 @@ def test_a_line_about_a_fit_names_its_stage(
             shown.stage(stage)
         for epoch in (1, 2, 3):
             clock.now += 60
-            shown.training_callback("erm-gcn")(epoch, 3, 80.0)
+            shown.training_callback("erm-gcn")(epoch, 3, 0.8)
         clock.now += 15
         shown.stage("saving")
     assert capsys.readouterr().err.splitlines() == [
         "checking",
         "training",
-        "training; about 2 min left; erm-gcn: epoch 1/3, valid 80.0",
-        "training; about 1 min left; erm-gcn: epoch 2/3, valid 80.0",
-        "training; about 1 min left; erm-gcn: epoch 3/3, valid 80.0",
+        "training; about 2 min left; erm-gcn: epoch 1/3, valid 80.0 %",
+        "training; about 1 min left; erm-gcn: epoch 2/3, valid 80.0 %",
+        "training; about 1 min left; erm-gcn: epoch 3/3, valid 80.0 %",
         "saving",
     ]
 
@@ -89,7 +89,7 @@ def test_a_fit_inside_a_command_updates_the_bar_of_the_command() -> None:
             assert inner is outer
             assert outer._completed == STAGES["reading"]
             inner.stage("training")
-            inner.training_callback("erm-gcn")(10, 10, 80.0)  # then scoring begins
+            inner.training_callback("erm-gcn")(10, 10, 0.8)  # then scoring begins
             assert outer._completed == pytest.approx(sum(list(STAGES.values())[:3]))
         assert outer._stage == "scoring"
         outer.stage("saving")
