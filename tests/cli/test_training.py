@@ -54,7 +54,7 @@ def test_summary_is_complete_and_consistent(method: str, backbone: str, canet: C
     assert list(scores["test_ood"]) == ["domain 4", "domain 5", "domain 6"]
     for spread in spreads(summary):
         assert len(spread["values"]) == 2
-        assert all(0 <= value <= 100 for value in spread["values"])
+        assert all(0 <= value <= 1 for value in spread["values"])
         assert spread["mean"] == pytest.approx(fmean(spread["values"]))
         assert spread["std"] == pytest.approx(stdev(spread["values"]))
     per_run = zip(*(spread["values"] for spread in scores["test_ood"].values()), strict=True)
@@ -116,7 +116,7 @@ def test_the_table_has_every_split_and_the_next_command_prints_the_same_scores(
     for split in ("train", "valid", "test_id", "test_ood ES", "test_ood FR", "test_ood EN"):
         assert f"│ {split} " in answer.out
     assert "ROC-AUC" in answer.out
-    command = answer.out.splitlines()[-1].partition("Scores again: ")[2]
+    command = answer.out.splitlines()[-1].partition("To score them again: ")[2]
     again = canet(*shlex.split(command)[1:])
     assert (again.code, again.err) == (0, "")
 
@@ -215,7 +215,7 @@ def test_evaluation_gives_the_scores_of_one_seed_of_all_and_of_several_configura
     assert alone["seeds"] == [1]
     assert values(alone) == [scores[1:] for scores in values(summary)]
     mean = summary["scores"]["test_ood_mean"]
-    assert f"{mean['mean']:.2f} ± {mean['std']:.2f}" in canet("evaluate", folder).out
+    assert f"{100 * mean['mean']:.2f} ± {100 * mean['std']:.2f}" in canet("evaluate", folder).out
     for method in METHODS:
         canet("train", "synthetic", "--method", method, *QUICK, "--quiet")
     summaries = canet("evaluate", "runs", "--device", "cpu", "--json").content

@@ -33,7 +33,7 @@ def write(root: Path, seed: int = 0) -> RunFolder:
 def test_a_trained_run_has_nothing_wrong(tmp_path: Path) -> None:
     settings = METHODS["canet"].settings_type(hidden=4, epochs=2)
     Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(folder=tmp_path)
-    assert verify(tmp_path).count == "1 finished run(s): nothing wrong"
+    assert verify(tmp_path).count == "1 finished run(s): no problems"
 
 
 def test_each_changed_or_missing_file_is_a_line_and_the_other_runs_are_counted(
@@ -94,14 +94,14 @@ def test_an_unfinished_run_is_counted_and_its_changed_checkpoint_is_a_line(tmp_p
     place.begin(make_config())
     for epoch in (3, 4):
         place.save_checkpoint({"epoch": torch.tensor(epoch)})
-    assert verify(tmp_path).count == "0 finished run(s), 1 unfinished run(s): nothing wrong"
+    assert verify(tmp_path).count == "0 finished run(s), 1 unfinished run(s): no problems"
     place.checkpoints[0].write_bytes(b"torn")
     (line,) = verify(tmp_path).problems
     assert str(place.checkpoints[0]) in line
 
 
 def test_saved_models_are_read(tmp_path: Path) -> None:
-    write_model(tmp_path / "model", FILE, tensors(1))
+    write_model(tmp_path / "model", FILE, tensors(1), "card")
     next((tmp_path / "model").glob("weights-*")).write_bytes(b"torn")
     found = verify(tmp_path)
     assert found.models == 1

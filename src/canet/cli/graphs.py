@@ -93,8 +93,8 @@ def fit(
 ) -> None:
     """Train a model on your graph and save it.
 
-    Use it with `canet predict` and `canet diagnose`. By default several models are tried and the best are averaged. If the command is interrupted,
-    run it again to continue.
+    Use it with `canet predict` and `canet diagnose`. By default several models are tried, and the
+    best are averaged. If the command is interrupted, run it again to continue.
     """
     from canet.presets import changed
     from canet.store.model_folder import check_target

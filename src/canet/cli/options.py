@@ -55,7 +55,7 @@ DataSeed = Annotated[
 Protocol = Annotated[
     str | None,
     typer.Option(
-        help="Which nodes are for training and testing; see `canet datasets NAME`. Default: the first."
+        help="Which nodes train and test; see `canet datasets NAME`. Default: the first."
     ),
 ]
 GeneratorName = Annotated[
