@@ -1,17 +1,17 @@
 """Rates of the machine, and the minimum work of an epoch.
 
-Counting rule. Every array that an operation needs is read from memory once and every array that it
-makes is written once, as if caches were perfect within an operation and empty between two: a
-sparse product over E entries from n to m nodes moves 8 E (index and value) + 4 n H + 4 m H bytes
-and does 2 E H operations. Numbers have 4 bytes; a multiplication and an addition are two
-operations. Dropout, activations and the softmax of environments are taken as fused into their
-neighbours and cost nothing. The backward pass of an operation costs as much as its forward pass
-for each gradient that it makes: two for maps and attention, one where the input is data or the
-matrix is constant. Adam reads and writes seven numbers per parameter. An epoch is a forward and a
-backward pass over the training nodes' field and a forward pass over the validation nodes'.
+Counting rule. Each operation reads its inputs from memory once and writes its outputs once, as if
+caches were perfect within an operation and empty between two. A sparse product over E entries from
+n to m nodes moves 8 E (index and value) + 4 n H + 4 m H bytes and does 2 E H operations. Numbers
+have 4 bytes. A multiplication and an addition are two operations. Dropout, activations and the
+softmax of environments are assumed to be fused with other operations and cost nothing. The backward
+pass costs as much as the forward pass for each gradient: two for linear maps and attention, one if
+the input is data or the matrix is constant. Adam reads and writes seven numbers per parameter. An
+epoch is a forward and a backward pass over the receptive field of the training nodes and a forward
+pass over that of the validation nodes.
 
-The floor of an operation is the larger of bytes ÷ bandwidth and operations ÷ matmul rate; that of
-an epoch is their sum, and the fraction of the ceiling is floor ÷ measured time.
+The minimum time of an operation is the larger of bytes ÷ bandwidth and operations ÷ matmul rate.
+The minimum time of an epoch is their sum. The fraction of the ceiling is minimum ÷ measured time.
 """
 
 from __future__ import annotations

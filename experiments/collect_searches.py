@@ -1,4 +1,4 @@
-"""Many searches → `searched.json`, the settings that the competitors start from."""
+"""Collect searches into `searched.json`, the presets of the compared methods."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ KEPT = ("valid", "trials", "epochs", "features")
 
 
 def collect(folders: Iterable[Path]) -> dict[str, Any]:
-    """The content of `searched.json` from the searches at or below some folders, in any order.
+    """Return the content of `searched.json` from the searches at or below some folders.
 
-    An entry holds what differs from the settings without search, CaNet's published ones or what a
-    task's competitors share, the best validation score, and how many trials of how many epochs it
-    took.
+    An entry has the settings that differ from those without a search, the best validation score
+    between 0 and 1, and the number of trials and epochs.
     """
     found = sorted({path for folder in folders for path in folder.rglob(BEST)})
     searches = [_read_search(path) for path in found]
     if not searches:
-        raise CanetError("no finished search there: give the folders of searches")
+        raise CanetError("no finished search in these folders: pass the folders of searches")
     tasks: dict[str, dict[str, dict[str, Any]]] = {}
     for search in sorted(searches, key=lambda s: (s["task"], s["backbone"], s["method"])):
         task, backbone, method = search["task"], search["backbone"], search["method"]
         methods = tasks.setdefault(task, {}).setdefault(backbone, {})
         if method in methods:
-            raise CanetError(f"two searches of {method}-{backbone} on {task}: give only one")
+            raise CanetError(f"two searches of {method}-{backbone} on {task}: pass only one")
         before = asdict(unsearched(task, method, backbone))
         methods[method] = {
             "settings": {k: v for k, v in search["settings"].items() if v != before[k]},
@@ -46,7 +45,7 @@ def collect(folders: Iterable[Path]) -> dict[str, Any]:
 
 
 def _read_search(path: Path) -> dict[str, Any]:
-    """What a search left in its folder, or an error where that is something else."""
+    """Read the result of a search; an error if the file has another content."""
     try:
         search = read_json(path)
         return {name: search[name] for name in NEEDED + KEPT}
@@ -55,7 +54,7 @@ def _read_search(path: Path) -> dict[str, Any]:
 
 
 def _template(search: dict[str, Any]) -> str:
-    """The command of a search, with its task, method and backbone left open."""
+    """The command of a search, with placeholders for task, method and backbone."""
     begin = "canet search {task} --method {method} --backbone {backbone}"
     rest = search["command"].removeprefix(begin.format(**search))
     return begin.format(task="TASK", method="METHOD", backbone="BACKBONE") + str(rest)

@@ -48,6 +48,6 @@ def test_the_subcommand_shows_a_row_for_each_graph(
 @pytest.mark.parametrize(
     "arguments", [("--full", "user_graph"), ("user_graph", "--graphs", "table")], ids=str
 )
-def test_what_would_be_ignored_is_rejected(arguments: tuple[str, ...]) -> None:
+def test_options_that_would_be_ignored_are_rejected(arguments: tuple[str, ...]) -> None:
     with pytest.raises(CanetError):
         run(*arguments)

@@ -14,7 +14,7 @@ from tests.choice.small import FEW
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_pages_show_what_the_cases_gave() -> None:
+def test_the_pages_show_the_results_of_the_cases() -> None:
     text = (ROOT / "results/choice/cases.jsonl").read_text(encoding="utf-8")
     names = ("docs/results/choice.md", "docs/results/choice-tables.md")
     page = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)

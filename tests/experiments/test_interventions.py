@@ -60,7 +60,7 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
     assert [cell.mean for cell in columns[2:]] == [2.0, 1.0]  # type: ignore[union-attr]
 
 
-def test_one_method_alone_has_its_own_forms(fresh_cache: Path, tmp_path: Path) -> None:
+def test_a_study_can_be_restricted_to_one_method(fresh_cache: Path, tmp_path: Path) -> None:
     alone = Interventions(Scope(quick=True, methods=("erm",)))
     assert {config.method for config in alone.configs()} == {"erm"}
     tables = alone.tables(write_runs(alone, tmp_path, made_up_score))

@@ -50,7 +50,7 @@ def write_made_up(root: Path, config: RunConfig, ood: float) -> None:
 
 
 def made_up_diagnosis(config: RunConfig, ood: float) -> dict[str, Any]:
-    """Estimates that are 1, 2, … points too high, and a tenth of ERM's flips for other methods."""
+    """Estimates that are 1, 2, … points too high; other methods have a tenth of ERM's flips."""
     sets = [name.removeprefix("ood/") for name in DATASETS[config.task].ood_sets]
     off = {name: ood + i / 100 for i, name in enumerate(ESTIMATES, start=1)}
     flipped = 0.5 if config.method == "erm" else 0.05

@@ -27,7 +27,7 @@ def test_variants_are_settings_of_the_one_model(fresh_cache: Path) -> None:
     assert all(config.ood_curves for config in configs)
 
 
-def test_variants_are_compared_with_the_full_model_draw_by_draw(
+def test_differences_from_the_full_model_are_paired_by_draw(
     quick: Ablation, tmp_path: Path
 ) -> None:
     (table,) = quick.tables(write_runs(quick, tmp_path, worse_without_regulariser))

@@ -29,7 +29,7 @@ def table1(fresh_cache: Path) -> Table1:
     return Table1(Scope(methods=("erm", "vrex", "canet"), tasks=("cora", "citeseer")))
 
 
-def test_every_cell_of_table_1_takes_five_draws_and_four_further_runs(
+def test_every_cell_of_table_1_has_five_draws_and_four_more_runs(
     fresh_cache: Path, search_canet: SearchCaNet
 ) -> None:
     configs = Table1(Scope()).configs()

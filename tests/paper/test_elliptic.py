@@ -33,7 +33,7 @@ def test_all_methods_run_five_times_on_one_split(
     assert {config.data_seed for config in configs} == {0}
 
 
-def test_left_out_steps_have_a_table_of_their_own(elliptic: Elliptic, tmp_path: Path) -> None:
+def test_left_out_steps_have_their_own_table(elliptic: Elliptic, tmp_path: Path) -> None:
     main, left_out = elliptic.tables(write_runs(elliptic, tmp_path, score_of))
     heads, rows = main.texts()
     assert heads[2:] == [
@@ -60,7 +60,7 @@ def test_a_panel_shows_one_method_and_canet_with_the_others_in_grey(
         assert labels == [*["other methods"] * 4, "CaNet", METHODS[method].label]
 
 
-def test_another_task_in_its_place_has_no_left_out_steps(fresh_cache: Path, tmp_path: Path) -> None:
+def test_a_replacement_task_has_no_left_out_steps(fresh_cache: Path, tmp_path: Path) -> None:
     quick = Elliptic(Scope(quick=True))
     finished = write_runs(quick, tmp_path / "runs")
     (table,) = quick.tables(finished)

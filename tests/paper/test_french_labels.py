@@ -28,7 +28,7 @@ def test_shifted_labels_are_the_rows_of_the_sorted_file(data_root: Path) -> None
     assert shift_labels(y).tolist() == [mature for _, mature in rows[: len(y)]]
 
 
-def test_the_score_is_computed_once_and_kept_beside_the_run(
+def test_the_score_is_computed_once_and_added_to_the_run_folder(
     small_root: Path, tmp_path: Path
 ) -> None:
     spec = TaskSpec("twitch", "original", "twitch")

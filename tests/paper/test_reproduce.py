@@ -38,13 +38,13 @@ reproduce(EXPERIMENTS, "elliptic", Path(sys.argv[1]), scope, device="cpu", quiet
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch, fresh_cache: Path) -> None:
-    """No data files, so that the embedded task stands in, and two epochs."""
+    """Use the embedded task instead of data files, and two epochs."""
     monkeypatch.setattr(DATASETS["synthetic"], "quick_epochs", 2)
 
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
-    """Jobs finish with made-up scores at once; those asked for are listed."""
+    """Jobs finish at once with made-up scores; return the list of jobs."""
     asked: list[RunConfig] = []
 
     def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:

@@ -8,7 +8,7 @@ from canet.paper.sensitivity import Sensitivity
 from tests.paper.made_up import write_runs
 
 
-def test_k_and_tau_move_one_at_a_time(fresh_cache: Path) -> None:
+def test_k_and_tau_vary_one_at_a_time(fresh_cache: Path) -> None:
     configs = Sensitivity(Scope(tasks=("twitch",))).configs()
     gcn = [c.settings for c in configs if (c.backbone, c.data_seed) == ("gcn", 0)]
     assert [s["num_environments"] for s in gcn] == [2, 3, 4, 5, 6, 7, *[3] * 6]

@@ -29,7 +29,7 @@ def test_equal_branches_have_similarity_1_and_unrelated_ones_distance_root_2() -
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_the_yardstick_is_what_the_run_began_with(backbone: str, tmp_path: Path) -> None:
+def test_the_initial_weights_are_those_of_the_run(backbone: str, tmp_path: Path) -> None:
     spec = TaskSpec("synthetic", "original", "synthetic")
     changes = {"epochs": 1, "hidden": 8, "learning_rate": 1e-12, "num_layers": 3}
     config = Scope().job(spec, "canet", backbone, Repeat(0, 7), changes=changes)

@@ -1,4 +1,4 @@
-"""A headless Chromium spoken to over its debugging pipe, with the standard library alone."""
+"""Control a headless Chromium over its debugging pipe, with the standard library only."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find_chromium() -> str | None:
 
 
 class Browser:
-    """One tab: what it complained of, what it asked the network for, and what scripts answer."""
+    """One tab, with its console errors and network requests."""
 
     def __init__(self, write: int, read: int) -> None:
         self._write, self._read = write, read
@@ -76,7 +76,7 @@ class Browser:
         )
 
     def prefer(self, scheme: str) -> None:
-        """The system's colours: light or dark."""
+        """Set the colour scheme of the system: light or dark."""
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
@@ -95,7 +95,7 @@ class Browser:
         return answer["result"].get("value")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer, noting events on the way."""
+        """Send a command and wait for its answer; record events in between."""
         self._sent += 1
         message: dict[str, Any] = {"id": self._sent, "method": method, "params": parameters}
         if self._session:
@@ -132,7 +132,7 @@ class Browser:
 
 @contextmanager
 def running(chromium: str, profile: Path) -> Iterator[Browser]:
-    """A browser with an empty profile, ended with the block."""
+    """A browser with an empty profile that ends with the block."""
     their_end, write = os.pipe()
     read, their_answers = os.pipe()
     process = subprocess.Popen(

@@ -48,7 +48,7 @@ def head(index: int) -> str:
     return f"{FIRST_TABLE}.tHead.rows[0].cells[{index}]"
 
 
-def test_there_is_no_complaint_and_no_request_to_the_outside(browser: Browser, page: Path) -> None:
+def test_there_is_no_error_and_no_network_request(browser: Browser, page: Path) -> None:
     browser.run(OPEN_ALL)
     browser.run("document.querySelectorAll('button').forEach(button => button.click())")
     own = page.resolve().as_uri()
@@ -92,7 +92,7 @@ def test_wide_tables_scroll_with_their_first_column_in_view(browser: Browser) ->
     assert left[2] < PHONE
 
 
-def test_a_click_sorts_and_a_second_one_turns_the_order(browser: Browser) -> None:
+def test_a_click_sorts_and_a_second_click_reverses_the_order(browser: Browser) -> None:
     assert browser.run(f"{head(1)}.getAttribute('aria-sort')") == "descending"
     shown = [float(value) for value in column(browser, 2)]
     browser.run(f"{head(2)}.querySelector('button').click()")
@@ -104,7 +104,7 @@ def test_a_click_sorts_and_a_second_one_turns_the_order(browser: Browser) -> Non
     assert browser.run(f"{head(2)}.getAttribute('aria-sort')") == "ascending"
 
 
-def test_the_keyboard_sorts_words_upwards(browser: Browser) -> None:
+def test_the_keyboard_sorts_texts_in_ascending_order(browser: Browser) -> None:
     browser.run(f"{head(0)}.querySelector('button').focus()")
     browser.press("Enter")
     names = column(browser, 0)
@@ -129,7 +129,7 @@ def test_the_pointer_and_the_arrows_read_scores_off_a_chart(browser: Browser) ->
     assert browser.run(tip) == ""
 
 
-def test_a_legend_lets_one_method_stand_out(browser: Browser) -> None:
+def test_the_legend_highlights_one_method(browser: Browser) -> None:
     browser.run("document.querySelector('.legend button').click()")
     labels = "[...document.querySelectorAll('.line.only')].map(line => line.dataset.label)"
     assert set(browser.run(labels)) == {"CaNet"}
@@ -138,7 +138,7 @@ def test_a_legend_lets_one_method_stand_out(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "other"), [("light", "Dark"), ("dark", "Light")])
-def test_colours_follow_the_system_until_the_button_turns_them(
+def test_colours_follow_the_system_until_the_button_changes_them(
     scheme: str, other: str, browser: Browser
 ) -> None:
     brightness = (

@@ -43,7 +43,7 @@ def test_one_draw_has_its_spread_over_runs(tmp_path: Path) -> None:
     assert found.score(OOD_MEAN).values == pytest.approx([0.5, 0.6, 0.7])
 
 
-def test_several_draws_have_their_spread_over_draws_on_the_run_seeds_that_all_have(
+def test_several_draws_have_their_spread_over_draws_with_common_seeds(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, 0.5, seed=0, data_seed=0)
@@ -158,7 +158,7 @@ def test_without_presets_the_settings_with_most_runs_compete(
     assert len(comparison.variants) == 1
 
 
-def test_shifted_french_labels_are_a_column_where_runs_have_them(tmp_path: Path) -> None:
+def test_shifted_french_labels_are_a_column_if_runs_have_them(tmp_path: Path) -> None:
     config = make_config("twitch")
     place = write_run(tmp_path, config, {"ood/ES": 0.6, "ood/FR": 0.62, "test_id": 0.7})
     assert only(tmp_path).splits == [OOD_MEAN, "ood/ES", "ood/FR", "test_id"]

@@ -69,7 +69,7 @@ def test_every_point_is_within_the_axes(tmp_path: Path) -> None:
         assert Chart.top <= y <= Chart.bottom
 
 
-def test_what_is_not_a_number_is_a_gap(tmp_path: Path) -> None:
+def test_nan_is_a_gap(tmp_path: Path) -> None:
     chart = chart_of(tmp_path, a=[0.4, math.nan, 0.6])
     assert chart
     assert len(points(chart.lines[0].points)) == 2

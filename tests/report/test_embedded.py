@@ -30,7 +30,7 @@ def test_a_file_that_is_not_a_table_is_named(content: str, tmp_path: Path) -> No
         embedded.tables(tmp_path)
 
 
-def test_folders_that_do_not_exist_hold_nothing(tmp_path: Path) -> None:
+def test_missing_folders_are_empty(tmp_path: Path) -> None:
     assert embedded.figures(tmp_path / "figures") == []
     assert embedded.tables(tmp_path / "tables") == []
     assert embedded.failures(tmp_path) == []
@@ -51,7 +51,7 @@ def test_failed_jobs_are_listed_with_their_last_lines_until_they_are_finished(
 
 
 def test_only_pictures_inside_the_folder_are_embedded(tmp_path: Path) -> None:
-    """A link to a picture elsewhere, a linked folder, and a secret with the name of a picture."""
+    """A link to another picture, a linked folder, and a text file with the name of a picture."""
     inside, outside = tmp_path / "out" / "figures", tmp_path / "private"
     inside.mkdir(parents=True)
     outside.mkdir()

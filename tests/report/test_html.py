@@ -59,7 +59,7 @@ class Addresses(HTMLParser):
             self.ids.add(values["id"] or "")
 
 
-def test_the_page_needs_no_other_file_and_every_link_has_its_end(page: str) -> None:
+def test_the_page_needs_no_other_file_and_all_links_have_targets(page: str) -> None:
     addresses = Addresses()
     addresses.feed(page)
     assert all(address.startswith(("#", "data:")) for address in addresses.found)
@@ -152,7 +152,7 @@ def test_scores_that_are_not_numbers_are_dashes(tmp_path: Path) -> None:
     assert not re.search(r"\bnan\b", page.partition("<body>")[2].partition("<script>")[0])
 
 
-def test_many_runs_make_a_small_page_soon(tmp_path: Path) -> None:
+def test_a_page_of_many_runs_is_small_and_fast(tmp_path: Path) -> None:
     Maker(tmp_path / "runs", epochs=500).runs(["cora"], draws=3, seeds=4)
     begin = time.perf_counter()
     assert len(report(tmp_path)) < 250_000

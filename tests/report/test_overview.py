@@ -42,7 +42,7 @@ def test_no_dot_hides_another(positions: list[float]) -> None:
         assert all(b - a >= 3.0 for a, b in pairwise(there))
 
 
-def test_all_that_are_tied_are_large_dots(tmp_path: Path) -> None:
+def test_tied_methods_have_large_dots(tmp_path: Path) -> None:
     write(tmp_path, canet=0.8, erm=0.80001, irm=0.6)
     (row,) = overview(tmp_path)
     assert {dot.contender.label for dot in row.dots if dot.is_best} == {"CaNet", "ERM"}

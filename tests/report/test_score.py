@@ -34,5 +34,5 @@ def test_the_best_two_scores_are_ranked_and_nan_is_not() -> None:
     ("value", "text"),
     [(-0.001, "0.00"), (-1.5, "−1.50"), (math.nan, "–"), (math.inf, "–"), (2.0, "2.00")],
 )
-def test_numbers_read_well(value: float, text: str) -> None:
+def test_numbers_are_formatted(value: float, text: str) -> None:
     assert number(value, 2) == text

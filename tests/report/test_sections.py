@@ -50,7 +50,7 @@ def write(root: Path, config: RunConfig, **scores: float) -> None:
     write_run(root, config, SCORES | scores)
 
 
-def test_published_numbers_are_below_ours_where_the_paper_has_them(tmp_path: Path) -> None:
+def test_published_scores_are_shown_if_the_paper_has_them(tmp_path: Path) -> None:
     write(tmp_path, make_config("cora", "canet"))
     found = scores(tmp_path)["CaNet"]
     assert found["OOD mean"].text == "55.00"
@@ -69,7 +69,7 @@ def test_other_settings_have_no_published_number(tmp_path: Path) -> None:
     assert not any(score.rank for score in found.values())
 
 
-def test_the_published_french_column_belongs_to_shifted_labels_that_nobody_is_best_on(
+def test_published_scores_on_fr_are_next_to_shifted_labels_which_are_not_ranked(
     tmp_path: Path,
 ) -> None:
     for method in ("erm", "canet"):
