@@ -28,6 +28,7 @@ from canet.store.tensors import (
     restore_optimizer,
     without_prefix,
 )
+from canet.training.snapshot import Snapshot
 from canet.util.signals import received_signal
 
 CHECKPOINT_SECONDS = 30.0
@@ -267,30 +268,6 @@ class Loop:
             torch.Generator().set_state(saved["rng.cpu"])
         except RuntimeError as error:
             raise CanetError("the checkpoint has no valid state of the random generator") from error
-
-
-class Snapshot:
-    """A copy of tensors in one block of memory per dtype, so that one operation updates it."""
-
-    def __init__(self, state: Mapping[str, Tensor]) -> None:
-        self._names: dict[torch.dtype, list[str]] = {}
-        for name, tensor in state.items():
-            self._names.setdefault(tensor.dtype, []).append(name)
-        self._flat = [self._joined(state, names) for names in self._names.values()]
-        self.tensors: dict[str, Tensor] = {}
-        for flat, names in zip(self._flat, self._names.values(), strict=True):
-            pieces = flat.split([state[name].numel() for name in names])
-            for name, piece in zip(names, pieces, strict=True):
-                self.tensors[name] = piece.view(state[name].shape)
-
-    def take(self, state: Mapping[str, Tensor], condition: Tensor) -> None:
-        """Copy the tensors if the condition, a scalar tensor, is true."""
-        for flat, names in zip(self._flat, self._names.values(), strict=True):
-            torch.where(condition, self._joined(state, names), flat, out=flat)
-
-    @staticmethod
-    def _joined(state: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
-        return torch.cat([state[name].reshape(-1) for name in names])
 
 
 class Checkpoints:
