@@ -73,9 +73,9 @@ def test_demo_shows_both_scores_of_every_contender(
         shifted = [s["test_ood_mean"]["mean"] for s in scores]
         assert shown.row(contender.label) == [
             contender.label,
-            f"{mean(in_distribution):.1f} ± {stdev(in_distribution):.1f}",
-            f"{mean(shifted):.1f} ± {stdev(shifted):.1f}",
-            f"{mean(in_distribution) - mean(shifted):.1f}",
+            f"{100 * mean(in_distribution):.1f} ± {100 * stdev(in_distribution):.1f}",
+            f"{100 * mean(shifted):.1f} ± {100 * stdev(shifted):.1f}",
+            f"{100 * (mean(in_distribution) - mean(shifted)):.1f}",
         ]
 
 

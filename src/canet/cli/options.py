@@ -54,9 +54,7 @@ DataSeed = Annotated[
 ]
 Protocol = Annotated[
     str | None,
-    typer.Option(
-        help="Which nodes train and test; see `canet datasets NAME`. Default: the first."
-    ),
+    typer.Option(help="Which nodes train and test; see `canet datasets NAME`. Default: the first."),
 ]
 GeneratorName = Annotated[
     str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from canet.diagnosis.diagnosis import Diagnosis
 from canet.diagnosis.sections.confidence import Calibration
+
+if TYPE_CHECKING:
+    from canet.diagnosis.diagnosis import Diagnosis
 
 # Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))

@@ -14,6 +14,7 @@ from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import read_graph
+from canet.diagnosis.rendering import render_text
 from canet.diagnosis.sections import (
     between_groups,
     concept,
@@ -118,9 +119,12 @@ class Diagnosis:
         """Display name of the estimated metric: accuracy, if the metric cannot be estimated."""
         return METRIC_NAMES[self.expected.metric if self.expected else self.model.metric]
 
-    def __str__(self) -> str:
-        from canet.diagnosis.rendering import render_text
+    @property
+    def sections(self) -> list[str]:
+        """Names of the sections with results, in their order."""
+        return [name for name in SECTIONS if getattr(self, name)]
 
+    def __str__(self) -> str:
         return render_text(self)
 
     def to_json(self) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from canet.data.user_graph import match_classes
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
 from canet.errors import InputError
-from canet.estimator.classifier import NodeClassifier, probabilities_of
+from canet.estimator.classifier import NodeClassifier
+from canet.estimator.predicting import probabilities_of
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.inference import GraphReader
 from canet.util.sparse import components, to_scipy
@@ -149,7 +150,7 @@ def read_graph(model: NodeClassifier, given: GraphLike, trained_on: bool = False
     """
     data = model.open_graph(given)
     reader = model.prepare(data)
-    own, n = reader.own, reader.own.num_nodes
+    own, n = reader.user_graph, reader.user_graph.num_nodes
     held_out = np.ones(n, dtype=bool)
     if trained_on and data.get("train_mask") is not None:
         held_out[check_nodes(data.train_mask, n, "train_mask").numpy()] = False
@@ -198,7 +199,8 @@ def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
     model.map_in = add_bias  # type: ignore[method-assign]
     method._modules = method._modules | {"model": model}
     method.settings = replace(method.settings, features="raw")
-    other.method, other.own, other.features = method, replace(reader.own, x=mapped), mapped
+    other.method, other.features = method, mapped
+    other.user_graph = replace(reader.user_graph, x=mapped)
     return other
 
 

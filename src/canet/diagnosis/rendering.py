@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from canet.diagnosis.diagnosis import SECTIONS, Diagnosis
 from canet.diagnosis.estimate import Estimate
 from canet.methods import all_methods
 from canet.util.console import console, make_table
 from canet.util.files import atomic_path
+
+if TYPE_CHECKING:
+    from canet.diagnosis.diagnosis import Diagnosis
 
 WIDTH = 98
 EPOCH = datetime(1970, 1, 1)
@@ -58,9 +60,8 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
     filters = (number, percent, amount, p_value, interval, percent_interval, no_break, wrap)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals |= values
-    shown = [name for name in SECTIONS if getattr(found, name)]
     return environment.get_template(template).render(
-        found=found, sections=shown, methods={}, controls={}
+        found=found, sections=found.sections, methods={}, controls={}
     )
 
 

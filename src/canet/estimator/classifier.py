@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from canet.choice import Ensemble, EnsembleReader, Reader
-from canet.data.checks import check_features, check_nodes
-from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet
-from canet.data.user_graph import match_classes, user_task, warn_one_way
-from canet.errors import InputError, unknown_name
-from canet.estimator.column_screen import ColumnScreen, screen_columns
+from canet.data.graph_data import AnyGraph, Column, NodeSet
+from canet.data.user_graph import user_task, warn_one_way
+from canet.errors import unknown_name
 from canet.estimator.fitting import class_weights, describe_data, settings_of, train_model
+from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, Auto, Backbone, Method
-from canet.nn.model import Prediction
 from canet.settings import describe_settings
-from canet.training import METRICS, Callback
-from canet.training.inference import GraphReader
-from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.training import Callback
+from canet.training.prepared import prepare_graph
 from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
@@ -40,7 +33,7 @@ PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
 
-class NodeClassifier(ClassifierMixin, BaseEstimator):
+class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     """Learns the classes of the nodes of a graph, and predicts them on the same or another graph.
 
     Args:
@@ -253,208 +246,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             for one in sorted(self.candidates_, key=lambda one: -one.rating)
         ]
 
-    def open_graph(self, data: GraphLike) -> AnyGraph:
-        """Return a graph with the feature columns that the model was trained on.
-
-        A path is read. A graph from `canet.read_graph` whose columns were encoded differently is
-        read again from its file. A PyG `Data` of arrays is returned unchanged.
-        """
-        from canet.data.graph_files import Roles, read_columns  # needs pyarrow
-
-        check_is_fitted(self)
-        if isinstance(data, str | Path):
-            return read_columns(data, Roles(), self.encoding_)
-        encoding = data.get("encoding") if hasattr(data, "get") else None
-        if encoding is None or encoding == self.encoding_:
-            return data
-        if self.encoding_ is None:
-            raise InputError(
-                "the model was trained on arrays, but this graph was read from tables: pass a Data "
-                "with the feature columns of training"
-            )
-        source = data.get("source")
-        if source is None or source.x is not data.x:
-            raise InputError(
-                "the feature columns of this graph differ from those of training, and x has "
-                "changed since it was read: read the graph with canet.read_graph(..., "
-                "encoding=model.encoding_)"
-            )
-        again = read_columns(source.path, source.roles, self.encoding_)
-        if again.x.shape[0] != data.x.shape[0]:
-            raise InputError(f"'{source.path}' has changed since it was read: read it again")
-        opened = copy(data)
-        opened.x, opened.encoding = again.x, again.encoding
-        return opened
-
-    def prepare(self, data: GraphLike | Reader, graph: Column | None = None) -> Reader:
-        """Check and normalise a graph once; pass the result instead of `data` to several calls."""
-        check_is_fitted(self)
-        if isinstance(data, GraphReader | EnsembleReader):
-            if data.method is not self.method_:
-                raise InputError(
-                    "the graph was prepared by another model: call prepare of this one"
-                )
-            return data
-        opened = self.open_graph(data)
-        prepared = prepare_graph(opened, graph, bool(self.undirected))
-        width = prepared.user_graph.x.shape[1]
-        if width != self.n_features_in_:
-            raise InputError(
-                f"X has {width} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input: pass the columns of training, in the "
-                "same order"
-            )
-        return self._reader(self.method_, prepared, opened.get("y"))
-
-    def forward(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> Prediction:
-        """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
-        reader = self.prepare(data, graph)
-        ids = None if nodes is None else check_nodes(nodes, reader.user_graph.num_nodes, "nodes")
-        return reader.read(ids)
-
-    def predict(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> np.ndarray:
-        """Return the most likely class $[n]$ of each node.
-
-        Args:
-            data: The training graph or another one: a PyG `Data` with `x` $[N, D]$ and
-                `edge_index`, the path of a graph, or the result of `canet.read_graph` or `prepare`.
-            nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict. None: all nodes.
-            graph: As in `fit`.
-        """
-        logits = self.forward(data, nodes, graph).logits
-        return self.classes_[logits.argmax(dim=1).numpy()]
-
-    def predict_proba(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> np.ndarray:
-        """Return the probability of each class $[n, C]$; arguments as `predict`."""
-        return probabilities_of(self.forward(data, nodes, graph).logits)
-
-    def predictor(
-        self, data: GraphLike | Reader, graph: Column | None = None
-    ) -> Callable[[Any], np.ndarray]:
-        """Return `predict_proba` as a function of the features $[N, D]$ alone, for one graph.
-
-        The edges are processed once, so that many calls with other features are fast.
-        """
-        reader = self.prepare(data, graph)
-        return lambda x: probabilities_of(reader.read(x=check_features(x)).logits)
-
-    def decision_function(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> np.ndarray:
-        """Return the logits $[n, C]$, or for two classes the difference of the logits $[n]$."""
-        logits: np.ndarray = self.forward(data, nodes, graph).logits.double().numpy()
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
-
-    def score(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> float:
-        """Return the metric, between 0 and 1, on the labelled nodes; arguments as `predict`.
-
-        A label that did not occur in training counts as wrong.
-        """
-        reader = self.prepare(data, graph)
-        if reader.y is None:
-            raise InputError("y is missing: score needs labels in data.y")
-        y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
-        chosen = torch.from_numpy(known)
-        if nodes is not None:
-            among = torch.zeros_like(chosen)
-            among[check_nodes(nodes, reader.user_graph.num_nodes, "nodes")] = True
-            chosen &= among
-        ids = chosen.nonzero().squeeze(1)
-        if not ids.numel():
-            raise InputError("none of the nodes has a label: score needs labels in data.y")
-        logits, y = reader.read(ids).logits, y[ids]
-        if (y < 0).any():
-            if self.metric == "roc_auc":
-                raise InputError("y contains a third class, but roc_auc is for two classes")
-            logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
-            y = torch.where(y < 0, logits.shape[1] - 1, y)
-        return float(METRICS[self.metric](logits, y))
-
-    def environments(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> list[np.ndarray]:
-        """Return the posterior $[n, K]$ of the pseudo-environments of each layer.
-
-        Only for method `canet`; arguments as `predict`.
-        """
-        found = self.forward(data, nodes, graph)
-        if not found.environments:
-            raise InputError(
-                f"method '{self.method_name}' infers no environments: use method 'canet'"
-            )
-        n = found.logits.shape[0]
-        return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
-
-    def embed(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> np.ndarray:
-        """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
-        return self.forward(data, nodes, graph).embedding.numpy()
-
-    def novelty_score(
-        self,
-        data: GraphLike | Reader,
-        nodes: NodeSet | None = None,
-        graph: Column | None = None,
-    ) -> np.ndarray:
-        """Return how far each node $[n]$ is from the training nodes; arguments as `predict`.
-
-        The score is the share of validation nodes that are closer to the training nodes, measured
-        on the representations: about 0.5 on average without shift, 1 if a node is farther away than
-        all validation nodes.
-        """
-        embedding = self.forward(data, nodes, graph).embedding
-        return self.reference().novelty_score(embedding).numpy()
-
-    def reference(self) -> Reference:
-        """Return the sample of the training graph, or raise an error if it was not saved."""
-        check_is_fitted(self)
-        if self.reference_ is None:
-            raise InputError(
-                "the model was saved with keep_reference=False, without the sample of training "
-                "nodes that novelty_score and diagnose compare with: save it with that sample"
-            )
-        return self.reference_
-
-    def column_screen(self) -> ColumnScreen | None:
-        """Find the columns that shift between groups of training nodes, in the reference sample.
-
-        None if there are too few nodes or columns.
-        """
-        sample, encoding = self.reference(), self.encoding_
-        source = None if encoding is None else encoding.sources
-        settings = getattr(self.method_, "settings", None)
-        return screen_columns(sample.x, sample.y, sample.environment, settings, source)
-
     def save(self, path: str | Path, keep_reference: bool = True) -> None:
         """Write the model to a folder, for `NodeClassifier.load`. The files are not pickles.
 
@@ -475,11 +266,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     def load(cls, path: str | Path, device: str | None = None) -> Self:
         """Load a model from a folder; see `canet.load`."""
         return load_classifier(cls, Path(path), device)
-
-    @staticmethod
-    def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
-        is_ensemble = isinstance(method, Ensemble)
-        return (EnsembleReader if is_ensemble else GraphReader)(method, prepared, y)
 
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
@@ -507,11 +293,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         names = sorted(self._setting_names())
         if name not in names:
             raise unknown_name("parameter", name, [*self._get_param_names(), *names])
-
-
-def probabilities_of(logits: Tensor) -> np.ndarray:
-    """Return the probability of each class $[n, C]$ for logits $[n, C]$."""
-    return logits.double().softmax(dim=1).numpy()
 
 
 def load(path: str | Path, device: str | None = None) -> NodeClassifier:

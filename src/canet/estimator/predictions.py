@@ -12,7 +12,8 @@ import numpy as np
 from canet.data.graph_data import AnyGraph
 from canet.data.labels import check_labels
 from canet.errors import CanetError, InputError
-from canet.estimator.classifier import NodeClassifier, probabilities_of
+from canet.estimator.classifier import NodeClassifier
+from canet.estimator.predicting import probabilities_of
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
