@@ -38,24 +38,24 @@ class PlantedReader:
     """
 
     rule: Rule
-    own: UserGraph
+    user_graph: UserGraph
     posteriors: Posteriors | None
     method: Any
     features: Features | None = None
 
     def __post_init__(self) -> None:
-        self.features = prepare_features(self.own.x, None, "raw")
+        self.features = prepare_features(self.user_graph.x, None, "raw")
 
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
-        x = (self.own.x if x is None else x).to_dense()
-        logits = torch.from_numpy(self.rule(x.double().numpy(), self.own.edge_index.numpy()))
+        x = (self.user_graph.x if x is None else x).to_dense()
+        logits = torch.from_numpy(self.rule(x.double().numpy(), self.user_graph.edge_index.numpy()))
         logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)
         environments = [SimpleNamespace(log_posterior=torch.from_numpy(p).log()) for p in found]
         return Prediction(logits, logits, environments)
 
     def with_edges(self, edge_index: Tensor, graph: Tensor) -> PlantedReader:
-        return replace(self, own=UserGraph(self.own.x, edge_index, graph))
+        return replace(self, user_graph=UserGraph(self.user_graph.x, edge_index, graph))
 
 
 @dataclass
@@ -89,10 +89,10 @@ class Planted:
 
     def prepare(self, data: Data) -> PlantedReader:
         self.prepared += 1
-        own = read_user_graph(data, undirected=bool(self.undirected))
+        graph = read_user_graph(data, undirected=bool(self.undirected))
         model = identity(self.n_features_in_)
         method = SimpleNamespace(model=model, _modules={}, settings=Settings())
-        return PlantedReader(self.rule, own, self.posteriors, method)
+        return PlantedReader(self.rule, graph, self.posteriors, method)
 
     def column_screen(self) -> ColumnScreen | None:
         return self.screen
