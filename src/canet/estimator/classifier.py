@@ -281,9 +281,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def _setting_names(self) -> set[str]:
         """Return the names of all settings that are not parameters."""
-        methods = [*METHODS.values(), *([] if isinstance(self.method, str) else [self.method])]
+        given = [self.method] if isinstance(self.method, type) else []
+        methods = [*METHODS.values(), *given]
         names = {name for method in methods for name in describe_settings(method.settings_type)}
-        return names - set(self._get_param_names())
+        return names - set(NodeClassifier._get_param_names())
 
     def _given_settings(self) -> dict[str, Any]:
         names = sorted(self._setting_names())
