@@ -13,8 +13,6 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PAGES = EXAMPLES.parent / "docs" / "examples"
 
-pytestmark = pytest.mark.slow
-
 
 def printed(script: str, *arguments: str, root: Path | None = None) -> str:
     done = subprocess.run(
@@ -41,12 +39,14 @@ def shown(page: str) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_your_csv_finds_the_column_that_shifted() -> None:
     output = printed("your_csv.py", "--epochs", "30")
     assert "shifted since training: voucher" in output
     assert words(output) == words(shown("your-csv.md"))
 
 
+@pytest.mark.slow
 def test_your_csv_takes_folders(tmp_path: Path) -> None:
     nodes = "id,size,colour\n" + "".join(
         f"{i},{i % 2},{'red' if i % 2 else 'blue'}\n" for i in range(40)
@@ -61,11 +61,38 @@ def test_your_csv_takes_folders(tmp_path: Path) -> None:
     assert "classes ['blue' 'red']" in output
 
 
+@pytest.mark.slow
 def test_users_over_countries_runs(data_root: Path) -> None:
     output = printed("users_over_countries.py", "--epochs", "2", root=data_root)
     assert words(output) == words(shown("users-over-countries.md"))
 
 
+@pytest.mark.slow
 def test_fraud_over_time_runs(data_root: Path) -> None:
     output = printed("fraud_over_time.py", "--epochs", "1", root=data_root)
     assert words(output) == words(shown("fraud-over-time.md"))
+
+
+@pytest.mark.slow
+def test_counties_over_years_runs(data_root: Path, tmp_path: Path) -> None:
+    arguments = ("--out", str(tmp_path / "counties"), "--epochs", "2")
+    output = printed("counties_over_years.py", *arguments, root=data_root)
+    assert "shifted since 2012: unemployment" in output
+    assert (tmp_path / "counties" / "diagnosis.html").is_file()
+
+
+def test_the_quickstart_page_shows_the_notebook() -> None:
+    from docs.extensions.notebook_page import IMAGES, PAGE, read, render
+
+    text, images = render(read())
+    assert PAGE.read_text(encoding="utf-8") == text
+    assert images
+    assert {name: (IMAGES / name).read_bytes() for name in images} == images
+
+
+def test_the_quickstart_notebook_runs() -> None:
+    """Its numbers may differ on another machine, but not what it prints about them."""
+    from docs.extensions.notebook_page import execute, read, render
+
+    stored, again = (words(render(notebook)[0]) for notebook in (read(), execute(read())))
+    assert stored == again
