@@ -58,7 +58,7 @@ def test_your_csv_takes_folders(tmp_path: Path) -> None:
         (tmp_path / folder / "edges.csv").write_text(edges)
     folders = [str(tmp_path / folder) for folder in ("old", "new")]
     output = printed("your_csv.py", *folders, "--label", "colour", "--undirected", "--epochs", "5")
-    assert "classes ['blue' 'red']" in output
+    assert "classes: blue, red" in output
 
 
 @pytest.mark.slow
