@@ -71,13 +71,17 @@ _HOMES = {
     "read_graph": "canet.data",
 }
 
+_MODULES = ("methods", "nn")
+
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use: importing torch takes seconds."""
+    if name in _MODULES:
+        return import_module(f"canet.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'canet' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MODULES])

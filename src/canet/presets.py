@@ -15,7 +15,7 @@ from typing import Any
 
 from canet.data import DATASETS
 from canet.errors import CanetError, InputError
-from canet.methods import METHODS, Auto, Settings, describe_method
+from canet.methods import METHODS, Settings, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 
@@ -59,13 +59,12 @@ def shared(task: str, method: str) -> Settings:
 def changed(method: str, changes: Mapping[str, Any]) -> Settings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
-    unknown = set(changes) - set(asdict(settings))
-    if method == Auto.name and unknown:
-        owners = [m.name for m in METHODS.values() if unknown <= set(asdict(m.settings_type()))]
+    for name in changes.keys() - asdict(settings).keys():
+        owners = [m.name for m in METHODS.values() if name in asdict(m.settings_type())]
         if owners:
             raise InputError(
-                f"method 'auto' has no setting '{min(unknown)}': choose a method that has it, such "
-                f"as '{owners[-1]}'"
+                f"method '{describe_method(method).name}' has no setting '{name}': remove it, or "
+                f"choose a method that has it, such as '{owners[-1]}'"
             )
     return override(settings, changes)
 

@@ -10,8 +10,9 @@ from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.estimate import Estimate
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier
+from tests.user_graphs import small_user_graph
 
 from .planted import Planted, planted, random_graph, sign_of
 
@@ -150,3 +151,20 @@ def test_a_trained_model_is_diagnosed_to_the_same_numbers_again(
     assert found.shift is not None
     assert found.shift.columns[0].number == 0
     assert found.shift.without_shifted is not None
+
+
+def test_canet_is_diagnosed_on_its_training_graph_alone() -> None:
+    data = small_user_graph()
+    model = NodeClassifier("canet", epochs=3, hidden=8, undirected=True).fit(data)
+    assert "pseudo-environments" in str(diagnose(model, data, repeats=1))
+
+
+def test_another_graph_in_place_of_the_training_graph_is_a_warning() -> None:
+    model = NodeClassifier("erm", epochs=3, hidden=8, undirected=True).fit(small_user_graph())
+    with pytest.warns(InputWarning, match="new_data"):
+        diagnose(model, small_user_graph(50), repeats=1)
+
+
+def test_a_path_in_place_of_the_model_is_an_error() -> None:
+    with pytest.raises(InputError, match="NodeClassifier"):
+        diagnose("model", small_user_graph())  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -111,6 +113,21 @@ def test_a_misspelt_name_is_a_value_error(wrong: dict[str, str]) -> None:
 def test_settings_of_another_method_are_rejected_before_the_graph_is_read() -> None:
     with pytest.raises(canet.InputError, match="tau"):
         small("erm", tau=2).fit(None)
+
+
+def test_callbacks_must_be_a_list() -> None:
+    with pytest.raises(canet.InputError, match="callbacks"):
+        small(callbacks=print).fit(small_user_graph())
+
+
+def test_a_table_without_label_names_the_argument(january: Path) -> None:
+    with pytest.raises(canet.InputError, match="label="):
+        small().fit(canet.read_graph(january))
+
+
+def test_modules_are_found_without_their_import() -> None:
+    code = "import canet; canet.nn.CaNet, canet.methods.Method"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_entry_points_add_methods_and_bad_ones_are_left_out(

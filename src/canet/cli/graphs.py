@@ -143,8 +143,8 @@ def predict(
     model: options.ModelPath,
     graph: options.GraphPath,
     out: Annotated[Path, typer.Option(help="File for the predictions: .csv or .parquet.")],
-    label: options.LabelColumn = None,
-    id_: options.IdColumn = None,
+    label: options.KnownLabelColumn = None,
+    id_: options.KnownIdColumn = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -188,8 +188,8 @@ def diagnose(
         Path | None,
         typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
     ] = None,
-    label: options.LabelColumn = None,
-    id_: options.IdColumn = None,
+    label: options.KnownLabelColumn = None,
+    id_: options.KnownIdColumn = None,
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -269,7 +269,7 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
         _show_choice(summary["leaderboard"])
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"{name}, {len(summary['classes'])} classes"
-    column = f"{METRIC_NAMES[summary['metric']]} %, {summary['selection']}"
+    column = f"{METRIC_NAMES[summary['metric']]} % of the model, {summary['selection']}"
     rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
     print_table(title, ["split", column], rows)
     if (shifted := summary["shifted_columns"]) is not None:

@@ -99,7 +99,17 @@ ModelPath = Annotated[
 ]
 LabelColumn = Annotated[
     str | None,
-    typer.Option(metavar="COL", help="Column with the class of each node; empty: unknown."),
+    typer.Option(
+        metavar="COL", help="Column with the class of each node; an empty cell means no label."
+    ),
+]
+KnownLabelColumn = Annotated[
+    str | None,
+    typer.Option("--label", metavar="COL", help="Column with the class. Default: as in training."),
+]
+KnownIdColumn = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COL", help="Column with the node ids. Default: as in training."),
 ]
 SplitColumn = Annotated[
     str | None,

@@ -138,9 +138,10 @@ def user_task(
             stacklevel=3,  # the caller of fit
         )
     if data.get("y") is None:
-        raise InputError(
-            "fit requires y to be passed, but the target y is None: set data.y to the labels"
-        )
+        how = "set data.y to the labels"
+        if data.get("encoding") is not None:
+            how = "name their column, canet.read_graph(path, label='COLUMN') or --label COLUMN"
+        raise InputError(f"fit requires y to be passed, but the target y is None: {how}")
     values, known = check_labels(data.y, n)
     splits = _node_sets(data, torch.from_numpy(known), {"train": train, "valid": valid})
     times = data.get("time") if time is None and "valid" not in splits else time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from canet.data.graph_data import GraphLike
 from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
-from canet.diagnosis.graph import read_graph
+from canet.diagnosis.graph import DiagnosedGraph, read_graph
 from canet.diagnosis.rendering import render_text
 from canet.diagnosis.sections import (
     between_groups,
@@ -25,7 +26,7 @@ from canet.diagnosis.sections import (
     shift,
 )
 from canet.diagnosis.sections.reliance import Reliance
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
@@ -91,12 +92,16 @@ class Diagnosis:
 
     @property
     def risky_blocks(self) -> list[str]:
-        """Blocks that have shifted and that the model relies on, the highest reliance first."""
+        """Shifted blocks that at least 5 % of the predictions depend on, the highest first."""
         if self.shift is None:
             return []
         shifted = {block.name for block in self.shift.blocks if block.has_shifted}
         features = self.main_reliance.features
-        return [block.name for block in features if block.name in shifted and block.is_relevant]
+        return [
+            block.name
+            for block in features
+            if block.name in shifted and block.flip_rate.value >= between_groups.CLEAR_RELIANCE
+        ]
 
     @property
     def is_optimistic(self) -> bool:
@@ -148,14 +153,16 @@ def diagnose(
 
     Args:
         model: A fitted `canet.NodeClassifier`.
-        data: The training graph. It shows what the model relies on in training.
-        new_data: The new graph. It is compared with the sample of the training graph that is stored
-            in the model. Labels are optional; they are only used to check the estimates.
+        data: The graph that the model was trained on, if you have it.
+        new_data: The graph to predict. It is compared with the sample of the training graph that is
+            stored in the model. Labels are optional; they are only used to check the estimates.
         blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
             None: blocks are found automatically.
         repeats: Repetitions of each random change. None: 10, or 3 if a graph has more than 20,000
             nodes.
     """
+    if not hasattr(model, "open_graph"):
+        raise InputError(f"model is a {type(model).__name__}: pass a fitted NodeClassifier")
     given = {TRAINING: data, NEW: new_data}
     if data is None and new_data is None:
         raise InputError("there is no graph: pass data, new_data or both")
@@ -166,6 +173,8 @@ def diagnose(
         for name, graph in given.items()
         if graph is not None
     }
+    if TRAINING in graphs:
+        _warn_if_not_training_graph(model, graphs[TRAINING])
     if repeats is None:
         repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 10
     columns = feature_blocks(model, blocks)
@@ -194,3 +203,15 @@ def diagnose(
     found = Diagnosis(summary, sizes, **context.results)
     model.diagnosis_ = str(found)
     return found
+
+
+def _warn_if_not_training_graph(model: NodeClassifier, graph: DiagnosedGraph) -> None:
+    sizes = graph.num_nodes, graph.edge_index.shape[1]
+    if hasattr(model, "data_") and sizes != (model.data_["nodes"], model.data_["edges"]):
+        warnings.warn(
+            f"data has {sizes[0]:,} nodes and {sizes[1]:,} edges, but the model was trained on "
+            f"{model.data_['nodes']:,} nodes and {model.data_['edges']:,} edges: pass a new graph "
+            "as new_data",
+            InputWarning,
+            stacklevel=3,
+        )

@@ -30,7 +30,7 @@ def model_card(model: Any, has_reference: bool) -> str:
         f"| Model | {name}, {versions_text()} |",
         f"| Classes | {len(model.classes_)}: {listed(model.classes_, len(model.classes_))} |",
         f"| Features | {model.n_features_in_:,}; columns: {columns} |",
-        f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges |",
+        f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges as the model reads them |",
         f"| Data digest | `{data['digest']}` |",
         f"| Environments used | {seen} |",
         f"| Training rows in this folder | {reference if has_reference else 'none'} |",
@@ -47,7 +47,15 @@ def model_card(model: Any, has_reference: bool) -> str:
         for row in model.leaderboard():
             lines.append(f"| {row['model']} | {100 * row['rating']:.1f} % | {row['weight']:.2f} |")
     changed = ", ".join(f"{name}={value}" for name, value in model.settings_.items())
-    lines += ["", "## Settings", "", f"`{changed}`", "", "## Diagnosis", ""]
+    lines += [
+        "",
+        "## Settings of all models, if not named above" if is_auto else "## Settings",
+        "",
+        f"`{changed}`",
+        "",
+        "## Diagnosis",
+        "",
+    ]
     if model.diagnosis_:
         lines += ["```text", model.diagnosis_.strip(), "```"]
     else:

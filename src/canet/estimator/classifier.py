@@ -38,9 +38,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     Args:
         method: `auto`, which trains several models and averages those that score best on held-out
-            parts of the training data; the name of a method, see `canet methods`; or a subclass
+            parts of the training data; the name of a method, one of `canet.METHODS`; or a subclass
             of :class:`canet.methods.Method`.
-        backbone: Name of a backbone, see `canet backbones`, or a :class:`canet.nn.Backbone`.
+        backbone: Name of a backbone, one of `canet.BACKBONES`, or a :class:`canet.nn.Backbone`.
             None: gcn. `auto` chooses the backbone itself.
         epochs: Number of training epochs. None: the default of the method.
         patience: Stop training after this number of epochs without a better validation score.
@@ -60,9 +60,11 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         device: `auto` (a GPU if there is one), `cpu` or `cuda`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
-        callbacks: Functions that are called after each epoch with a dict of `model`, `seed`,
-            `epoch`, `epochs`, `loss` and `valid` (the validation score).
-        **settings: Settings of the method, such as `hidden=32`; see `canet methods NAME`.
+        callbacks: Functions that are called after each epoch with a dict of `model` (its name),
+            `seed`, `epoch`, `epochs`, `loss` and `valid` (the validation score). `auto` needs
+            `n_jobs=1` for them.
+        **settings: Settings of the method, such as `hidden=32`; the command `canet methods NAME`
+            lists them.
 
     Attributes:
         classes_: The labels of the training nodes $[C]$, in ascending order.
@@ -70,14 +72,14 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         feature_names_in_: Their names $[D]$, if the graph was read from tables.
         encoding_: How table columns become features; None for a graph of arrays.
         method_: The trained method, whose `model` is the network; an ensemble for `auto`.
-        settings_: All settings by name.
+        settings_: All settings by name; for `auto` those that its models share.
         candidates_: The models that `auto` tried; see `leaderboard`.
         scores_: The metric, between 0 and 1, on `train`, `valid` and, if there is a test set,
             `test`.
         history_: Loss and validation score of every epoch; empty for `auto`.
         selected_epoch_: The epoch with the best validation score, from 1; 0 for `auto`.
         environments_seen_: Names of the environments that the method used, or None.
-        findings_: The columns that interventions shift, or None.
+        findings_: The columns that training shifted at random (setting `interventions`), or None.
         data_: Size and digest of the training data.
         reference_: A sample of the training graph, for `novelty_score` and `canet.diagnose`; None
             if the model was saved with `keep_reference=False`.
@@ -212,11 +214,6 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
         return self
-
-    @property
-    def method_name(self) -> str:
-        """Name of the method."""
-        return self.method if isinstance(self.method, str) else self.method.name
 
     @property
     def backbone_name(self) -> str:

@@ -27,6 +27,8 @@ def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
     """Return the checked settings of a classifier: defaults of the method with some changes."""
     changes = changes | {"patience": model.patience}
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
+    if callable(model.callbacks):
+        raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
     if model.method != Auto.name:
         get_backbone(model.backbone or "gcn")
         return changed(model.method, changes)

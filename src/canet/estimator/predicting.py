@@ -19,6 +19,7 @@ from canet.data.user_graph import match_classes
 from canet.errors import InputError
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
+from canet.methods import Method
 from canet.nn.model import Prediction
 from canet.training import METRICS
 from canet.training.inference import GraphReader
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 class PredictionMixin:
     """Predictions of a fitted classifier, for its training graph or another one."""
 
+    method: str | type[Method]
     metric: str
     undirected: bool | None
     classes_: np.ndarray
@@ -38,6 +40,11 @@ class PredictionMixin:
     method_: Any
     encoding_: Encoding | None
     reference_: Reference | None
+
+    @property
+    def method_name(self) -> str:
+        """Name of the method."""
+        return self.method if isinstance(self.method, str) else self.method.name
 
     def open_graph(self, data: GraphLike) -> AnyGraph:
         """Return a graph with the feature columns that the model was trained on.
@@ -114,7 +121,7 @@ class PredictionMixin:
         Args:
             data: The training graph or another one: a PyG `Data` with `x` $[N, D]$ and
                 `edge_index`, the path of a graph, or the result of `canet.read_graph` or `prepare`.
-            nodes: Mask $[N]$ or ids $[n]$ of the nodes to predict. None: all nodes.
+            nodes: Mask $[N]$, or row numbers $[n]$ from 0. None: all nodes.
             graph: As in `fit`.
         """
         logits = self.forward(data, nodes, graph).logits
@@ -161,7 +168,7 @@ class PredictionMixin:
         """
         reader = self.prepare(data, graph)
         if reader.y is None:
-            raise InputError("y is missing: score needs labels in data.y")
+            raise InputError("the graph has no labels: score needs data.y, or a label column")
         y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
         chosen = torch.from_numpy(known)
         if nodes is not None:
@@ -191,7 +198,9 @@ class PredictionMixin:
         """
         found = self.forward(data, nodes, graph)
         if not found.environments:
-            raise InputError("the method infers no environments: use method 'canet'")
+            raise InputError(
+                f"method '{self.method_name}' infers no environments, but 'canet' does"
+            )
         n = found.logits.shape[0]
         return [e.log_posterior[:n].exp().cpu().double().numpy() for e in found.environments]
 

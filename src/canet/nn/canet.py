@@ -29,7 +29,13 @@ class CaNet(GraphModel):
     that estimator, branches and residual connection see the same $z$. With `norm`, each
     $z^{(l+1)}$ is normalised.
 
+    `CaNet(...)(x, edge_index)` returns logits. Cross-entropy on them is only the supervised part of
+    the objective; :class:`canet.methods.canet.CaNetMethod` adds the divergence of the environments
+    from their prior. Environments are sampled in training mode only.
+
     Args:
+        num_features: $D$.
+        num_classes: $C$.
         num_environments: $K$.
         backbone: Name of the backbone whose layers are the branches, or a :class:`Backbone`.
         estimator: `node` infers the environment from the node alone, `graph` also from its

@@ -136,6 +136,15 @@ class GraphModel(nn.Module):
     def forward(self, x: Features, edge_index: Tensor, batch: Tensor | None = None) -> Tensor: ...
 
     def forward(self, x: Features, edge_index: Any, batch: Tensor | None = None) -> Any:
+        """Return the logits $[N, C]$ of all nodes for `x` $[N, D]$ and `edge_index` $[2, E]$.
+
+        With blocks instead of `edge_index`, return a :class:`Prediction`.
+
+        Args:
+            x: Features, dense or sparse.
+            edge_index: Edges as pairs (source, target).
+            batch: Number $[N]$ of the graph of each node, if there are several graphs.
+        """
         if not isinstance(edge_index, Tensor):
             return self.forward_blocks(x, edge_index)
         if isinstance(x, Tensor) and x.layout == torch.sparse_csr:

@@ -103,7 +103,7 @@ class Display:
         if progress <= 0:
             return ""
         minutes = (time.monotonic() - begin) / progress * (self._total - self._completed) / 60
-        return f"about {max(1, round(minutes))} min left"
+        return f"about {round(minutes)} min left" if minutes >= 1 else "less than 1 min left"
 
 
 _current_display: ContextVar[Display | None] = ContextVar("shown", default=None)

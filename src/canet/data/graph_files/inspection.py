@@ -212,7 +212,7 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
     if share is not None and share < MIN_RECIPROCITY:
         warn(
             f"{1 - share:.0%} of the edges exist in one direction only: if the graph is "
-            "undirected, use --undirected (in Python undirected=True)"
+            "undirected, pass --undirected to canet fit (in Python undirected=True)"
         )
 
 
