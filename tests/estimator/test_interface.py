@@ -122,7 +122,7 @@ def test_callbacks_must_be_a_list() -> None:
 
 def test_a_table_without_label_names_the_argument(january: Path) -> None:
     with pytest.raises(canet.InputError, match="label="):
-        small().fit(canet.read_graph(january))
+        small(undirected=True).fit(canet.read_graph(january))
 
 
 def test_modules_are_found_without_their_import() -> None:

@@ -99,9 +99,7 @@ ModelPath = Annotated[
 ]
 LabelColumn = Annotated[
     str | None,
-    typer.Option(
-        metavar="COL", help="Column with the class of each node; an empty cell means no label."
-    ),
+    typer.Option(metavar="COL", help="Column with the class of each node; empty cell: no label."),
 ]
 KnownLabelColumn = Annotated[
     str | None,
