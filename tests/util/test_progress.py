@@ -77,7 +77,7 @@ def test_a_line_about_a_fit_names_its_stage(
         "checking",
         "training",
         "training; about 2 min left; erm-gcn: epoch 1/3, valid 80.0 %",
-        "training; less than 1 min left; erm-gcn: epoch 2/3, valid 80.0 %",
+        "training; about 1 min left; erm-gcn: epoch 2/3, valid 80.0 %",
         "training; less than 1 min left; erm-gcn: epoch 3/3, valid 80.0 %",
         "saving",
     ]
