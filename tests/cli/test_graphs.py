@@ -263,3 +263,11 @@ def test_twitch_from_files_scores_what_the_task_scores(
         command = ("predict", "model", f"{name}.npz", "--out", "p.csv", "--device", "cpu", "--json")
         score = call(tmp_path, *command).content["score"]
         assert score == pytest.approx(trained["test_ood"][name]["mean"], abs=1e-6)
+
+
+@pytest.mark.parametrize("command", ["predict", "diagnose"])
+def test_an_output_never_replaces_the_graph(place: Path, command: str) -> None:
+    before = (place / "february" / "nodes.csv").read_bytes()
+    answer = call(place, command, "model", "february", "--out", "february/nodes.csv")
+    assert "nodes.csv" in answer.complaint
+    assert (place / "february" / "nodes.csv").read_bytes() == before

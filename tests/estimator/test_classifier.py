@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
 import canet
-from canet.errors import CanetError, InputError
+from canet.errors import CanetError, InputError, InputWarning
 from tests.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -190,8 +190,11 @@ def test_a_label_unknown_in_training_counts_as_wrong() -> None:
     new.y = np.where(np.arange(30) < 10, "dog", new.y)
     for metric in ("accuracy", "macro_f1"):
         model = fitted(epochs=60, metric=metric)
-        assert model.score(new) < model.score(small_user_graph(30, seed=1))
-    assert fitted(epochs=60).score(new, nodes=np.arange(10)) == 0.0
+        with pytest.warns(InputWarning, match="10 labels"):
+            score = model.score(new)
+        assert score < model.score(small_user_graph(30, seed=1))
+    with pytest.warns(InputWarning, match="10 labels"):
+        assert fitted(epochs=60).score(new, nodes=np.arange(10)) == 0.0
 
 
 def test_scores_need_labels_of_the_same_type(model: canet.NodeClassifier) -> None:

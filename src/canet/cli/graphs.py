@@ -13,6 +13,7 @@ import typer
 
 from canet.cli import options
 from canet.cli.app import app
+from canet.errors import CanetError
 from canet.util.seeds import MAX_SEED
 
 CHECKPOINTS = ".checkpoints"
@@ -156,6 +157,7 @@ def predict(
     from canet.estimator.predictions import check_target, predictions, summarise, write_table
 
     check_target(out)
+    _check_is_not_input(out, graph)
     data, classifier = _open(model, graph, device, label, id_)
     table = predictions(classifier, data)
     summary = summarise(classifier, data, table) | {"out": str(out)}
@@ -211,6 +213,8 @@ def diagnose(
     from canet.diagnosis.rendering import render_text, write_page
     from canet.util.console import print_text
 
+    if out is not None:
+        _check_is_not_input(out, graph)
     data, classifier = _open(model, graph, device, label, id_)
     before = None if training is None else _open(model, training, device, label, id_)[0]
     classifier.verbose = not (quiet or as_json)
@@ -223,6 +227,13 @@ def diagnose(
         print_text(render_text(found))
         if out is not None:
             print(f"Page: {out}")
+
+
+def _check_is_not_input(out: Path, graph: Path) -> None:
+    """Reject an output file that would replace a file of the graph."""
+    inputs = [graph, *(graph.iterdir() if graph.is_dir() else [])]
+    if out.resolve() in [path.resolve() for path in inputs]:
+        raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
 
 
 def _open(

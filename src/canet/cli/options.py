@@ -91,7 +91,8 @@ GraphPath = Annotated[
     Path,
     typer.Argument(
         metavar="GRAPH",
-        help="Folder with nodes.csv and edges.csv (or .parquet), a .npz file, or a PyG .pt file.",
+        help="Folder with nodes.csv (id, features, label) and edges.csv (source, target), or a "
+        ".npz or PyG .pt file.",
     ),
 ]
 ModelPath = Annotated[
@@ -114,7 +115,8 @@ SplitColumn = Annotated[
     typer.Option(metavar="COL", help="Column with train, valid or test. Default: split."),
 ]
 EnvironmentColumn = Annotated[
-    str | None, typer.Option(metavar="COL", help="Column with the environment of each node.")
+    str | None,
+    typer.Option(metavar="COL", help="Column with environments, such as sites or years."),
 ]
 TimeColumn = Annotated[
     str | None,

@@ -25,7 +25,7 @@ def demo(
     device: options.Device = "auto",
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare a plain GCN, CaNet and auto on embedded data."""
+    """Compare a plain GCN, CaNet and auto on a small built-in graph."""
     from canet.cli.demonstration import run_demo
 
     run_demo(out, device, quiet)

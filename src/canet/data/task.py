@@ -29,6 +29,9 @@ from canet.util.sparse import components
 
 IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")
 
+USER_GRAPH = "user graph"
+"""Name of the task of a user graph."""
+
 
 @dataclass(frozen=True)
 class ShiftTask:

@@ -26,7 +26,7 @@ from canet.data.checks import (
 )
 from canet.data.graph_data import AnyGraph, GraphData, is_graph
 from canet.data.labels import check_labels
-from canet.data.task import ShiftTask
+from canet.data.task import USER_GRAPH, ShiftTask
 from canet.errors import InputError, InputWarning, listed
 from canet.util.sparse import from_scipy, unique_edges
 
@@ -163,7 +163,7 @@ def user_task(
     y = class_ids(values, known, classes)
     check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(
-        name="user graph",
+        name=USER_GRAPH,
         data=GraphData(x=checked.x, edge_index=checked.edge_index, y=y, **columns),
         train=splits["train"],
         valid=splits["valid"],
@@ -171,7 +171,7 @@ def user_task(
         test_ood={},
         metric=metric,  # type: ignore[arg-type]  # it was checked
         in_distribution=torch.ones(n, dtype=torch.bool),
-        shift="user graph",
+        shift=USER_GRAPH,
         environments=names,
         checked=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
@@ -16,7 +17,7 @@ from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet
 from canet.data.user_graph import match_classes
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
 from canet.methods import Method
@@ -182,6 +183,12 @@ class PredictionMixin:
         if (y < 0).any():
             if self.metric == "roc_auc":
                 raise InputError("y contains a third class, but roc_auc is for two classes")
+            warnings.warn(
+                f"{int((y < 0).sum()):,} labels have a class that did not occur in training: their "
+                "predictions count as wrong",
+                InputWarning,
+                stacklevel=2,
+            )
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y))

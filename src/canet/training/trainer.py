@@ -15,7 +15,7 @@ from torch import Tensor
 
 from canet._version import __version__
 from canet.data.digest import DataDigest
-from canet.data.task import ShiftTask
+from canet.data.task import USER_GRAPH, ShiftTask
 from canet.errors import CanetError, InputError, InputWarning, unknown_name
 from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
@@ -308,10 +308,13 @@ class Trainer:
         ids = self.task.training_environments()
         if self.method_type.needs_environments and (ids.numel() < 2 or ids.min() < 0):
             free = ", ".join(name for name, cls in METHODS.items() if not cls.needs_environments)
-            raise CanetError(
+            how = f"task '{self.task.name}' does not have them"
+            if self.task.name == USER_GRAPH:
+                how = "pass environment to fit, or --environment COLUMN"
+            raise InputError(
                 f"method '{self.method_type.name}' needs an environment label for every training "
-                f"node and at least two environments; task '{self.task.name}' does not have them. "
-                f"Methods that need no environment labels: {free}"
+                f"node and at least two environments: {how}. Methods that need no environment "
+                f"labels: {free}"
             )
 
     def _environments_seen(self) -> list[str] | None:
