@@ -268,14 +268,8 @@ class Trainer:
             device=device_name(self.device, self.threads),
             versions=versions(),
         )
-        logger.info(
-            "%s, seed %d: %d epochs, validation score %.4f at epoch %d",
-            self.config(seed).model,
-            seed,
-            result.epochs,
-            result.scores["valid"],
-            result.selected_epoch,
-        )
+        model, score = self.config(seed).model, result.scores["valid"]
+        logger.info("%s, seed %d: validation score %.4f", model, seed, score)
         if run_folder:
             run_folder.finish(loop.best.tensors, history, result)
         return Run(self.config(seed, ood_curves), result, history, loop.method)
