@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from canet.data import TaskDescription
@@ -72,13 +73,19 @@ def show_methods(methods: Sequence[type[Method] | type[Auto]]) -> None:
     width = max(len(method.name) for method in methods)
     for method in methods:
         labels = "; needs environment labels" if method.needs_environments else ""
-        print(f"{method.name:<{width}}  {method.summary}{labels}")
-        print(f"{'':<{width}}  {method.paper}")
+        print_indented(f"{method.name:<{width}}  {method.summary}{labels}", width + 2)
+        print_indented(f"{'':<{width}}  {method.paper}", width + 2)
         for name, about in describe_settings(method.settings_type).items():
             if name not in common:
                 search = f", search {_search_text(about)}" if about["search"] else ""
-                print(f"{'':<{width}}    {name} = {about['default']}{search}: {about['help']}")
+                text = f"{name} = {about['default']}{search}: {about['help']}"
+                print_indented(f"{'':<{width}}    {text}", width + 6)
     print("For all settings of a method: canet methods NAME")
+
+
+def print_indented(text: str, indent: int) -> None:
+    """Print a paragraph whose later lines are indented, within the width of the terminal."""
+    print(fill(text, console().width, subsequent_indent=" " * indent, break_on_hyphens=False))
 
 
 def show_method(method: type[Method] | type[Auto]) -> None:

@@ -135,8 +135,8 @@ def read_model(folder: Path) -> tuple[ModelFile, dict[str, dict[str, Tensor]]]:
     saved = ModelFolder(folder)
     if not saved.finished:
         raise MissingFileError(
-            f"there is no model in '{folder}': pass a folder that model.save() or canet fit --out "
-            "wrote"
+            f"'{folder}' contains no model: pass the folder that model.save() or canet fit --out "
+            "wrote (on the command line, the model comes before the graph)"
         )
     while True:
         record = saved.read_record()

@@ -141,7 +141,7 @@ def check_learnable(
             report_problem(
                 f"column '{name}' of '{path}' contains text with {count:,} distinct values"
                 f"{non_number_hint(table[name])}, which are too many for a categorical feature: "
-                "remove the column, correct its cells, or pass it as id"
+                "correct its cells, remove the column, or pass it as id (--id)"
             )
         elif column.is_numeric and column.varies and not np.isfinite(column.std):
             report_problem(

@@ -46,12 +46,14 @@ class Calibration:
     @property
     def is_overconfident(self) -> bool:
         """Whether mean confidence is clearly higher than accuracy."""
-        return self.confidence - self.accuracy.value >= CLEAR_GAP
+        gap = self.confidence - self.accuracy.value
+        return gap >= CLEAR_GAP and self.confidence > self.accuracy.high
 
     @property
     def is_underconfident(self) -> bool:
         """Whether mean confidence is clearly lower than accuracy."""
-        return self.accuracy.value - self.confidence >= CLEAR_GAP
+        gap = self.accuracy.value - self.confidence
+        return gap >= CLEAR_GAP and self.confidence < self.accuracy.low
 
 
 @dataclass(frozen=True)
