@@ -150,7 +150,10 @@ class Loop:
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()
-        loss = self._averaged_step() if self.current else self._update()
+        if self.current:
+            loss = self._averaged_step()
+        else:
+            loss = self.method.update(self.batch, self.optimizer)
         self.method.eval()
         with torch.no_grad():
             values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
@@ -161,9 +164,6 @@ class Loop:
             self.best.take(self.method.state_dict(), better)
             self.at += 1
 
-    def _update(self) -> Tensor:
-        return self.method.update(self.batch, self.optimizer)
-
     def _averaged_step(self) -> Tensor:
         """Take a step from the current weights, and add them to the average.
 
@@ -173,7 +173,7 @@ class Loop:
         average = [weight.clone() for weight in weights]
         for weight, current in zip(weights, self.current, strict=True):
             weight.copy_(current)
-        loss = self._update()
+        loss = self.method.update(self.batch, self.optimizer)
         share = (1 / (self.at[0] + 1)).clamp(min=1 - self.settings.ema)
         for weight, current, mean in zip(weights, self.current, average, strict=True):
             current.copy_(weight)
