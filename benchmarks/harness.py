@@ -18,7 +18,7 @@ from benchmarks.pictures import draw_growth, draw_ratios
 from benchmarks.process import measure_jobs
 from benchmarks.results import Results
 from benchmarks.worker import Job, Order
-from canet.training.trainer import pick_device
+from canet.util.devices import pick_device
 from canet.util.files import write_json
 from canet.util.progress import Display
 

@@ -28,10 +28,11 @@ LAYERS = [
     {"diagnosis"},
     {"paper"},
     {"cli"},
+    {"__main__"},
 ]
 """From the lowest layer to the highest; members of one layer may import each other."""
 MAX_LINES = 400
-MAX_FILES_AT_THE_ROOT = 6
+MAX_FILES_AT_THE_ROOT = 7
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = [path for path in FILES if path != ROOT / "__init__.py"]  # it imports all layers
 

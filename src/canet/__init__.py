@@ -9,7 +9,7 @@ from canet._version import __version__
 
 if TYPE_CHECKING:
     from canet.choice import AutoTrainer
-    from canet.data import ShiftTask, load_task, read_graph
+    from canet.data import ShiftTask, inspect_graph, load_task, read_graph
     from canet.diagnosis import diagnose
     from canet.errors import (
         CanetError,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         MissingFileError,
         VersionError,
     )
-    from canet.estimator import NodeClassifier, load
+    from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
     from canet.presets import preset
     from canet.training import Trainer
@@ -34,11 +34,13 @@ __all__ = [
     "InputWarning",
     "MissingFileError",
     "NodeClassifier",
+    "OnGraph",
     "ShiftTask",
     "Trainer",
     "VersionError",
     "__version__",
     "diagnose",
+    "inspect_graph",
     "load",
     "load_task",
     "preset",
@@ -61,10 +63,12 @@ _HOMES = {
     "METHODS": "canet.methods",
     "MissingFileError": "canet.errors",
     "NodeClassifier": "canet.estimator",
+    "OnGraph": "canet.estimator",
     "ShiftTask": "canet.data",
     "Trainer": "canet.training",
     "VersionError": "canet.errors",
     "diagnose": "canet.diagnosis",
+    "inspect_graph": "canet.data",
     "load": "canet.estimator",
     "load_task": "canet.data",
     "preset": "canet.presets",

@@ -18,6 +18,8 @@ CONTROL_CHARACTERS = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 """Characters that control a terminal, except the line feed."""
+OTHER_NAMES = {"lr": "learning_rate", "seed": "random_state", "gpu": "cuda"}
+"""Names that other packages use → names of this package."""
 
 
 class CanetError(Exception):
@@ -53,16 +55,21 @@ class InputWarning(UserWarning):
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> InputError:
     """Return an error for a `name` that is not `valid`; it suggests the most similar valid name."""
     names, shown = list(valid), " ".join(str(name).split())[:MAX_NAME_LENGTH]
-    nearest = get_close_matches(shown, names, n=1, cutoff=MIN_SIMILARITY)
+    lower = shown.lower().replace("-", "_")
+    nearest = get_close_matches(lower, names, n=1, cutoff=MIN_SIMILARITY)
+    if (other := OTHER_NAMES.get(lower)) in names:
+        nearest = [str(other)]
     hint = f"did you mean '{nearest[0]}'? " if nearest else ""
     return InputError(f"unknown {kind} '{shown}': {hint}valid names are {', '.join(names)}")
 
 
-def check_name(kind: str, name: Any, valid: Iterable[str]) -> None:
-    """Raise an `InputError` unless `name` is one of the `valid` names."""
+def check_name(kind: str, name: Any, valid: Iterable[str]) -> str:
+    """Return the valid name that equals `name`, except for capital letters, or raise an error."""
     names = list(valid)
-    if name not in names:
+    found = name if name in names else str(name).lower()
+    if found not in names:
         raise unknown_name(kind, name, names)
+    return str(found)
 
 
 def listed(items: Iterable[Any], count: int | None = None) -> str:

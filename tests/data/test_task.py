@@ -46,8 +46,8 @@ def test_splits_contain_every_node_set_in_order() -> None:
 
 def test_inductive_training_sees_only_edges_between_in_distribution_nodes() -> None:
     task = make()
-    assert task.training_edges().equal(task.data.edge_index)
-    hidden = replace(task, inductive=True).training_edges()
+    assert task.training_edges()[0].equal(task.data.edge_index)
+    hidden, _ = replace(task, inductive=True).training_edges()
     assert hidden.tolist() == [[0, 1, 2, 3], [1, 2, 3, 4]]
 
 

@@ -296,10 +296,9 @@ def test_edges_without_duplicates_keep_their_order() -> None:
     assert torch.equal(found, shuffled)
 
 
-@pytest.mark.parametrize("name", ["edge_weight", "edge_attr"])
-def test_edge_weights_and_attributes_are_ignored_with_a_warning(name: str) -> None:
-    with pytest.warns(InputWarning, match=name):
-        user_task(graph(**{name: torch.rand(2 * N)}))
+def test_edge_attributes_are_ignored_with_a_warning() -> None:
+    with pytest.warns(InputWarning, match="edge_attr"):
+        user_task(graph(edge_attr=torch.rand(2 * N)))
 
 
 def test_a_wrong_number_of_graphs_is_rejected() -> None:

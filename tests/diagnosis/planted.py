@@ -54,7 +54,10 @@ class PlantedReader:
         environments = [SimpleNamespace(log_posterior=torch.from_numpy(p).log()) for p in found]
         return Prediction(logits, logits, environments)
 
-    def with_edges(self, edge_index: Tensor, graph: Tensor) -> PlantedReader:
+    def with_edges(
+        self, edge_index: Tensor, graph: Tensor, edge_weight: Tensor | None = None
+    ) -> PlantedReader:
+        assert edge_weight is None
         return replace(self, user_graph=UserGraph(self.user_graph.x, edge_index, graph))
 
 

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from canet.diagnosis.calibration import (
+from canet.diagnosis.calibration import calibration_error, reliability_bins
+from canet.estimator.calibration import (
     calibrated_probabilities,
-    calibration_error,
     fit_bias,
     fit_temperature,
-    reliability_bins,
     softmax,
 )
 

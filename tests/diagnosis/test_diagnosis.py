@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis import Diagnosis, diagnose
+from canet.diagnosis.diagnosis import QUANTITIES
 from canet.diagnosis.estimate import Estimate
 from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier
@@ -168,3 +172,35 @@ def test_another_graph_in_place_of_the_training_graph_is_a_warning() -> None:
 def test_a_path_in_place_of_the_model_is_an_error() -> None:
     with pytest.raises(InputError, match="NodeClassifier"):
         diagnose("model", small_user_graph())  # type: ignore[arg-type]
+
+
+def test_a_diagnosis_is_shown_in_a_notebook_and_saved(complete: Diagnosis, tmp_path: Path) -> None:
+    complete.save(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    frame = complete._repr_html_()
+    assert frame.startswith("<iframe srcdoc=")
+    assert unescape(frame.partition('srcdoc="')[2].rpartition('" width')[0]) == page
+
+
+def test_conditions_are_checked_against_the_quantities(
+    complete: Diagnosis, training_alone: Diagnosis
+) -> None:
+    assert set(complete.quantities) <= set(QUANTITIES)
+    value = complete.quantities["expected"]
+    assert complete.exceeded(f"expected < {value + 0.01:.4f}") is not None
+    assert complete.exceeded(f"expected<{value - 0.01:.4f}") is None
+    assert complete.exceeded("shifted>0") is not None
+    with pytest.raises(InputError, match="is not known for this diagnosis"):
+        training_alone.exceeded("expected<0.5")
+    with pytest.raises(InputError, match="write it as"):
+        complete.exceeded("expected=3")
+
+
+def test_distributions_of_shifted_columns_sum_to_one(complete: Diagnosis) -> None:
+    assert complete.shift is not None
+    first = complete.shift.distributions[0]
+    assert first.name == complete.shift.columns[0].name
+    for side in ("before", "after"):
+        assert sum(getattr(bar, side) for bar in first.bars) == pytest.approx(1)
+    assert all(low.high == high.low for low, high in pairwise(first.bars))
+    assert "<title>" in complete._repr_html_().replace("&lt;", "<").replace("&gt;", ">")

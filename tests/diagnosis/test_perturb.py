@@ -6,6 +6,7 @@ import torch
 from torch_geometric.utils import coalesce, to_undirected
 
 from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
+from canet.util.sparse import unique_edges
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 4, 2], [1, 0, 2, 4, 3, 4, 0]])
 GRAPH = np.array([0, 0, 0, 7, 7])
@@ -41,7 +42,7 @@ def test_rewired_edges_keep_targets_loops_and_their_graph(random: np.random.Gene
     edges = torch.tensor([[0, 1, 2, 3, 4, 4, 2, 5, 6], [1, 2, 2, 0, 5, 4, 3, 6, 4]])
     graph, sources = np.array([0, 0, 0, 0, 7, 7, 7]), set()
     for _ in range(50):
-        changed = rewire(edges, graph, random)
+        changed, _ = rewire(edges, graph, random)
         assert changed[1].equal(edges[1])
         assert (graph[changed[0]] == graph[changed[1]]).all()
         assert changed[0, [2, 5]].tolist() == [2, 4]
@@ -55,7 +56,7 @@ def test_rewired_edges_are_other_edges_and_keep_both_degrees(
 ) -> None:
     drawn = torch.from_numpy(random.integers(60, size=(2, 150)))
     edges = to_undirected(drawn) if undirected else coalesce(drawn)
-    changed = rewire(edges, np.zeros(60), random, undirected)
+    changed, _ = rewire(edges, np.zeros(60), random, undirected)
     assert changed.shape == edges.shape
     for ends in (0, 1):
         assert changed[ends].bincount(minlength=60).equal(edges[ends].bincount(minlength=60))
@@ -68,15 +69,15 @@ def test_rewired_edges_are_other_edges_and_keep_both_degrees(
 
 def test_edges_of_a_star_cannot_be_rewired(random: np.random.Generator) -> None:
     star = torch.tensor([[0, 0, 0, 1, 2, 3], [1, 2, 3, 0, 0, 0]])
-    assert rewire(star, np.zeros(4), random, undirected=True).equal(star)
+    assert rewire(star, np.zeros(4), random, undirected=True)[0].equal(star)
 
 
 def test_both_directions_are_dropped_and_self_loops_are_kept(random: np.random.Generator) -> None:
-    assert drop_edges(EDGES, 5, 1.0, random).tolist() == [[2, 4], [2, 4]]
-    assert drop_edges(EDGES, 5, 0.0, random).equal(EDGES)
+    assert drop_edges(EDGES, 5, 1.0, random)[0].tolist() == [[2, 4], [2, 4]]
+    assert drop_edges(EDGES, 5, 0.0, random)[0].equal(EDGES)
     kept = 0
     for _ in range(200):
-        pairs = set(zip(*drop_edges(EDGES, 5, 0.5, random).tolist(), strict=True))
+        pairs = set(zip(*drop_edges(EDGES, 5, 0.5, random)[0].tolist(), strict=True))
         assert ((0, 1) in pairs) == ((1, 0) in pairs)
         kept += (0, 1) in pairs
     assert 70 < kept < 130
@@ -84,5 +85,21 @@ def test_both_directions_are_dropped_and_self_loops_are_kept(random: np.random.G
 
 def test_a_graph_without_edges_is_unchanged(random: np.random.Generator) -> None:
     none = torch.empty(2, 0, dtype=torch.long)
-    assert rewire(none, np.zeros(4), random).shape == (2, 0)
-    assert drop_edges(none, 4, 0.5, random).shape == (2, 0)
+    assert rewire(none, np.zeros(4), random)[0].shape == (2, 0)
+    assert drop_edges(none, 4, 0.5, random)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_weights_stay_with_the_edges_that_are_kept(undirected: bool) -> None:
+    random = np.random.default_rng(0)
+    edges, _ = unique_edges(torch.from_numpy(random.integers(0, 30, (2, 80))), 30, undirected)
+    weight = (edges[0] * edges[1]).float() + 1  # the same in both directions
+    kept, weights = drop_edges(edges, 30, 0.5, random, weight)
+    assert weights is not None
+    assert weights.equal((kept[0] * kept[1]).float() + 1)
+    changed, weights = rewire(edges, np.zeros(30), random, undirected, weight)
+    assert weights is not None
+    assert sorted(weights.tolist()) == sorted(weight.tolist())
+    if undirected:
+        pairs = dict(zip(map(tuple, changed.T.tolist()), weights.tolist(), strict=True))
+        assert all(pairs[target, source] == w for (source, target), w in pairs.items())

@@ -8,6 +8,7 @@ from canet.diagnosis.scoring import pseudo_values, score
 from canet.training.metrics import METRICS
 
 CASES = [("accuracy", 2), ("accuracy", 4), ("macro_f1", 2), ("macro_f1", 4), ("roc_auc", 2)]
+CASES.append(("average_precision", 2))
 
 
 def nodes(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

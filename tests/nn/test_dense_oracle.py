@@ -28,11 +28,12 @@ REG_WEIGHT = 0.6
 
 
 class Example(NamedTuple):
-    """A graph and its training nodes, in random order."""
+    """A graph, its training nodes in random order, and the weights of its edges."""
 
     edges: Tensor
     num_nodes: int
     some: Tensor
+    weight: Tensor | None = None
 
 
 def random_example(num_nodes: int = 24, connected: int = 21, num_edges: int = 40) -> Example:
@@ -45,9 +46,19 @@ def random_example(num_nodes: int = 24, connected: int = 21, num_edges: int = 40
     return Example(edges, num_nodes, torch.tensor([17, 4, 22, 0, 9]))
 
 
+def weighted_example() -> Example:
+    """The random graph with weights from 0 to 3; two edges have weight 0."""
+    example = random_example()
+    generator = torch.Generator().manual_seed(2)
+    weight = 3 * torch.rand(example.edges.shape[1], generator=generator, dtype=torch.double)
+    weight[:2] = 0
+    return example._replace(weight=weight)
+
+
 EXAMPLES = {
     "written": Example(EDGES, NUM_NODES, torch.tensor([7, 3, 8])),
     "random": random_example(),
+    "weighted": weighted_example(),
 }
 
 
@@ -102,13 +113,14 @@ class Dense(NamedTuple):
 
 
 def adjacency(example: Example, direction: str) -> Tensor:
-    """$A_{uv}$: number of edges from v to u."""
+    """$A_{uv}$: number of edges from v to u, or the sum of their weights."""
     matrix = torch.zeros(example.num_nodes, example.num_nodes)
-    for source, target in example.edges.T.tolist():
+    weights = torch.ones(example.edges.shape[1]) if example.weight is None else example.weight
+    for (source, target), weight in zip(example.edges.T.tolist(), weights.tolist(), strict=True):
         if direction == "along":
-            matrix[target, source] += 1
+            matrix[target, source] += weight
         else:
-            matrix[source, target] += 1
+            matrix[source, target] += weight
     return matrix
 
 
@@ -116,7 +128,7 @@ def normalised(matrix: Tensor) -> Tensor:
     """$A_{uv} / \\sqrt{d_u d_v}$, with $d$ the row sums; 0 if one of them is 0."""
     degree = matrix.sum(dim=1)
     product = degree[:, None] * degree[None, :]
-    return torch.where(product > 0, matrix / product.clamp(min=1).sqrt(), 0.0)
+    return torch.where(product > 0, matrix / product.clamp(min=1e-30).sqrt(), 0.0)
 
 
 def with_loops(matrix: Tensor) -> Tensor:
@@ -246,7 +258,9 @@ def assert_same(
     oracle always computes the whole graph.
     """
     method = make(variant).train(training)
-    graph = Graph(example.edges, example.num_nodes, method.model.operators)
+    graph = Graph(
+        example.edges, example.num_nodes, method.model.operators, edge_weight=example.weight
+    )
     field: ReceptiveField = graph.whole(variant.num_layers)
     nodes = field.nodes
     if of_some_nodes:
@@ -280,7 +294,7 @@ def assert_same(
     assert_equal(loss, wanted)
     ours, theirs = (torch.autograd.grad(value, list(weights.values())) for value in (loss, wanted))
     several = variant.num_environments > 1
-    many = several and not of_some_nodes and example is EXAMPLES["random"]
+    many = several and not of_some_nodes and example is not EXAMPLES["written"]
     for name, mine, other in zip(weights, ours, theirs, strict=True):
         assert_equal(mine, other)
         # A single environment has probability one, so its estimator has no gradient. If all scores
@@ -362,6 +376,8 @@ def test_example_has_repeated_edges_loops_and_nodes_without_edges(example: Examp
 @examples
 def test_two_hops_from_some_nodes_do_not_reach_all(example: Example, direction: str) -> None:
     method = make(Variant("gat", estimator="graph", direction=direction))
-    graph = Graph(example.edges, example.num_nodes, method.model.operators)
+    graph = Graph(
+        example.edges, example.num_nodes, method.model.operators, edge_weight=example.weight
+    )
     reached = len(graph.receptive_field(example.some, 2).nodes)
     assert len(example.some) < reached < example.num_nodes

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 def test_trials_of_a_node_that_dies_are_repeated(cluster: Any, tmp_path: Path) -> None:
     out = tmp_path / "search"
-    command = [sys.executable, "-m", "canet.cli", "search", "synthetic", "--method", "erm"]
+    command = [sys.executable, "-m", "canet", "search", "synthetic", "--method", "erm"]
     command += ["--trials", "4", "--epochs", "60", "--jobs", "2", "--device", "cpu", "--quiet"]
     command += ["--ray", cluster.address, "--out", str(out)]
 

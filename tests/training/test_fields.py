@@ -54,7 +54,7 @@ def test_batch_reads_exactly_the_nodes_that_reach_its_split(inductive: bool) -> 
     fields = fields_of(task)
     for split, nodes in task.splits().items():
         shifted = split.startswith("ood/")
-        edges = task.data.edge_index if shifted else task.training_edges()
+        edges = task.data.edge_index if shifted else task.training_edges()[0]
         read = nodes_in(fields.batch(split))
         assert len(read) == len(set(read))
         assert set(read) == reach(edges, nodes, LAYERS)

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from canet.training.metrics import METRICS, accuracy, macro_f1, roc_auc
+from canet.training.metrics import METRICS, accuracy, average_precision, macro_f1, roc_auc
 
 SEEDS = range(5)
 
@@ -35,6 +35,24 @@ def test_roc_auc_equals_scikit_learn(seed: int, decimals: int) -> None:
     logits, y = draw(seed, 211, 2, decimals)
     expected = roc_auc_score(y, logits[:, 1] - logits[:, 0])
     assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("rare", [0, 1])
+@pytest.mark.parametrize("decimals", [0, 1, 6], ids=["many-ties", "some-ties", "no-ties"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_average_precision_of_the_rarer_class_equals_scikit_learn(
+    seed: int, decimals: int, rare: int
+) -> None:
+    logits, y = draw(seed, 211, 2, decimals)
+    y[50:] = 1 - rare
+    scores = logits[:, rare] - logits[:, 1 - rare]
+    expected = average_precision_score(y == rare, scores)
+    assert average_precision(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_average_precision_of_one_class_is_undefined() -> None:
+    for label in (0, 1):
+        assert average_precision(torch.randn(5, 2), torch.full((5,), label)).isnan()
 
 
 def test_roc_auc_stays_exact_on_many_nodes() -> None:

@@ -38,7 +38,9 @@ def test_progress_lines_about_training_are_printed_every_few_seconds(
                 clock.now += 0.3
                 report(epoch, 100, 0.5 + epoch / 1000)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "0/2 runs; less than 1 min left; first: epoch 34/100, valid 53.4 %"
+    assert (
+        lines[0] == "0/2 runs; less than 1 min left; first: epoch 34/100, validation score 53.4 %"
+    )
     assert len(lines) == 60 // (SECONDS_BETWEEN_LINES + 0.2)
 
 
@@ -76,9 +78,9 @@ def test_a_line_about_a_fit_names_its_stage(
     assert capsys.readouterr().err.splitlines() == [
         "checking",
         "training",
-        "training; about 2 min left; erm-gcn: epoch 1/3, valid 80.0 %",
-        "training; about 1 min left; erm-gcn: epoch 2/3, valid 80.0 %",
-        "training; less than 1 min left; erm-gcn: epoch 3/3, valid 80.0 %",
+        "training; about 2 min left; erm-gcn: epoch 1/3, validation score 80.0 %",
+        "training; about 1 min left; erm-gcn: epoch 2/3, validation score 80.0 %",
+        "training; less than 1 min left; erm-gcn: epoch 3/3, validation score 80.0 %",
         "saving",
     ]
 

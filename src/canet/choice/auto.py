@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 
+import torch
 from torch import Tensor
 
 from canet.choice.ensemble import Ensemble
@@ -31,7 +32,8 @@ from canet.store.summary import OOD
 from canet.training import METRICS, Callback, Run, Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
-from canet.training.trainer import device_name, peak_memory_mb, pick_device, versions
+from canet.training.trainer import peak_memory_mb, versions
+from canet.util.devices import device_name, pick_device
 from canet.util.files import WriteError
 from canet.util.processes import Pool, run_all
 from canet.util.seeds import checked_seed
@@ -102,7 +104,7 @@ class AutoTrainer:
         self,
         task: ShiftTask,
         settings: AutoSettings | None = None,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         class_weight: Tensor | None = None,
         threads: int = 1,
         time_limit: float | None = None,
@@ -252,7 +254,7 @@ class AutoTrainer:
             recipe.method,
             recipe.backbone,
             recipe.settings(self.settings),
-            self.device.type,
+            self.device,
             class_weight=self.class_weight,
             threads=self.threads,
             callbacks=[_named(callback, f"{recipe.name} {part}") for callback in self.callbacks],

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from canet.data.graph_data import GraphData
+from canet.data.metrics import RANKING_METRICS
 from canet.data.task import ShiftTask
 from canet.errors import listed
 from canet.util.sparse import select_rows, to_scipy
@@ -71,13 +72,16 @@ def training_part(task: ShiftTask) -> ShiftTask:
     inside = task.in_distribution.nonzero().squeeze(1)
     number = torch.full((task.num_nodes,), -1)
     number[inside] = torch.arange(inside.numel())
-    edges = number[task.data.edge_index]
+    edges, weight = number[task.data.edge_index], task.data.get("edge_weight")
+    kept = (edges >= 0).all(dim=0)
     columns = {
         name: select_rows(column, inside) if name == "x" else column[inside]
-        for name in ("x", "y", "environment", "batch", "time")
+        for name in ("x", "y", "environment", "batch", "time", "sample_weight")
         if (column := task.data.get(name)) is not None
     }
-    columns["edge_index"] = edges[:, (edges >= 0).all(dim=0)]
+    columns["edge_index"] = edges[:, kept]
+    if weight is not None:
+        columns["edge_weight"] = weight[kept]
     return replace(
         task,
         data=GraphData(**columns),
@@ -103,12 +107,15 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
         train, valid = train[order[cut:]].sort().values, train[order[:cut]].sort().values
     y = task.data.y
     one_class = [y[nodes].unique().numel() < 2 for nodes in (train, valid, held)]
-    undefined = any(one_class) if task.metric == "roc_auc" else one_class[0]
+    undefined = any(one_class) if task.metric in RANKING_METRICS else one_class[0]
     if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
     columns = task.data.to_dict()
     edges = columns["edge_index"]
-    columns["edge_index"] = edges[:, mask[edges[0]] == mask[edges[1]]]
+    kept = mask[edges[0]] == mask[edges[1]]
+    columns["edge_index"] = edges[:, kept]
+    if (weight := columns.get("edge_weight")) is not None:
+        columns["edge_weight"] = weight[kept]
     if (graph := columns.get("batch")) is not None:
         columns["batch"] = torch.where(mask, graph + int(graph.max()) + 1, graph)
     separated = replace(

@@ -10,7 +10,7 @@ import typer
 DEBUG = "CANET_DEBUG"
 
 app = typer.Typer(
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

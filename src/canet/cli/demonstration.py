@@ -22,9 +22,9 @@ from canet.runs import job_folder, run_jobs
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
 from canet.store.summary import OOD, ood_mean
-from canet.training.trainer import pick_device
 from canet.util.colour import WITHOUT_SPURIOUS_COLOUR
 from canet.util.console import print_table
+from canet.util.devices import pick_device
 from canet.util.files import atomic_path
 
 DATA_SEEDS = (0, 1)

@@ -1,9 +1,8 @@
-"""Your graph: `canet inspect`, `fit`, `predict` and `diagnose`."""
+"""Your graph: `canet inspect` and `canet fit`."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from pathlib import Path
 from statistics import mean
@@ -27,7 +26,11 @@ def inspect(
     split: options.SplitColumn = None,
     environment: options.EnvironmentColumn = None,
     time: options.TimeColumn = None,
+    sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
+    weight: options.WeightColumn = None,
+    without: options.Without = None,
+    fill: options.Fill = "mean",
     as_json: options.Json = False,
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
@@ -35,7 +38,16 @@ def inspect(
     from canet.util.console import print_table, print_text
 
     found = inspect_graph(
-        graph, label=label, split=split, environment=environment, time=time, id=id_
+        graph,
+        label=label,
+        split=split,
+        environment=environment,
+        time=time,
+        sample_weight=sample_weight,
+        id=id_,
+        weight=weight,
+        without=without or (),
+        fill=fill,  # type: ignore[arg-type]  # it is checked
     )
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
@@ -49,23 +61,35 @@ def inspect(
 @app.command()
 def fit(
     graph: options.GraphPath,
-    out: Annotated[Path, typer.Option(metavar="MODEL", help="Folder for the model.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")
+    ],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
+    ] = False,
     label: options.LabelColumn = None,
     split: options.SplitColumn = None,
     environment: options.EnvironmentColumn = None,
     time: options.TimeColumn = None,
+    sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
-    undirected: Annotated[
-        bool | None,
+    weight: options.WeightColumn = None,
+    without: options.Without = None,
+    fill: options.Fill = "mean",
+    undirected: options.Undirected = None,
+    warm_start: Annotated[
+        Path | None,
         typer.Option(
-            "--undirected/--directed", help="Read each edge in both directions, or as given."
+            metavar="MODEL",
+            help="Continue the training of an earlier model, with its method and settings.",
         ),
     ] = None,
     method: options.MethodName = "auto",
     backbone: options.BackboneName = None,
     preset: Annotated[
-        str, typer.Option(help="Number of models that auto tries: fast, robust or best.")
-    ] = "robust",
+        str | None,
+        typer.Option(help="Number of models that auto tries: fast, robust (default) or best."),
+    ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -73,9 +97,7 @@ def fit(
         ),
     ] = None,
     epochs: options.Epochs = None,
-    metric: Annotated[
-        str, typer.Option(help="accuracy, macro_f1, or roc_auc (two classes).")
-    ] = "accuracy",
+    metric: options.MetricName = "accuracy",
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Give all classes the same total weight.")
     ] = False,
@@ -102,33 +124,48 @@ def fit(
 
     changes = options.changed_settings(set_, settings_file, epochs)
     options.backbone_of(method, backbone)
-    changed(method, changes | ({"preset": preset} if method == "auto" else {}))
-    check_target(out)
+    if method != "auto" and (preset is not None or time_limit is not None):
+        option = "--time-limit" if preset is None else "--preset"
+        raise CanetError(f"{option} is only for method auto: leave out {option}, or --method")
+    if warm_start is None:
+        changed(method, changes | ({} if preset is None else {"preset": preset}))
+    elif method != "auto" or preset is not None or balanced or undirected is not None:
+        raise CanetError(
+            "--warm-start continues a model with its own method, preset, weights and edges: leave "
+            "out --method, --preset, --balanced and --undirected"
+        )
+    check_target(out, overwrite)
 
-    from canet.data.graph_files import Roles, read_columns
-    from canet.estimator.classifier import NodeClassifier
+    from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.estimator.classifier import NodeClassifier, load
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 
-    model = NodeClassifier(
+    earlier = None if warm_start is None else load(warm_start, device)
+    model = earlier or NodeClassifier(
         method,
         backbone,
         metric=metric,
         class_weight="balanced" if balanced else None,
         undirected=undirected,
-        preset=preset,
+        preset=preset or "robust",
         time_limit=time_limit,
+        device=device,
+    )
+    model.set_params(
         n_jobs=jobs,
         ray=ray,
         checkpoints=out / CHECKPOINTS,
-        device=device,
         random_state=seed,
         verbose=not (quiet or as_json),
         callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
     with fit_display("reading", quiet=not model.verbose) as display:
-        model.fit(read_columns(graph, Roles(id_, label, split, environment, time)))
+        roles = Roles(id_, label, split, environment, time, sample_weight, weight)
+        chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
+        encoding = None if earlier is None else earlier.encoding_
+        model.fit(read_columns(graph, chosen, encoding), warm_start=earlier)
         display.stage("saving")
         model.save(out)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
@@ -137,114 +174,6 @@ def fit(
         print(json.dumps(summary, indent=2))
     elif not quiet:
         _show_fit(summary, model.encoding_.notes() if model.encoding_ else [])
-
-
-@app.command()
-def predict(
-    model: options.ModelPath,
-    graph: options.GraphPath,
-    out: Annotated[Path, typer.Option(help="File for the predictions: .csv or .parquet.")],
-    label: options.KnownLabelColumn = None,
-    id_: options.KnownIdColumn = None,
-    device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-) -> None:
-    """Predict the class of every node of a graph.
-
-    The file has one row per node: class, probabilities, and a novelty score from 0 to 1.
-    """
-    from canet.estimator.predictions import check_target, predictions, summarise, write_table
-
-    check_target(out)
-    _check_is_not_input(out, graph)
-    data, classifier = _open(model, graph, device, label, id_)
-    table = predictions(classifier, data)
-    summary = summarise(classifier, data, table) | {"out": str(out)}
-    write_table(table, out)
-    if as_json:
-        print(json.dumps(summary, indent=2))
-    elif not quiet:
-        from canet.data.metrics import METRIC_NAMES
-        from canet.util.console import print_table
-
-        rows = [(name, f"{count:,}") for name, count in summary["predictions"].items()]
-        print_table(f"{summary['nodes']:,} nodes predicted", ["class", "nodes"], rows)
-        print(f"mean confidence {summary['mean_confidence']:.2f}")
-        if summary["novelty_score"] is not None:
-            print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
-        if summary["score"] is not None:
-            name = METRIC_NAMES[summary["metric"]]
-            print(
-                f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
-            )
-        again = shlex.join(["canet", "diagnose", str(model), str(graph)])
-        print(f"Predictions: {out}. To see what they rely on: {again}")
-
-
-@app.command()
-def diagnose(
-    model: options.ModelPath,
-    graph: options.GraphPath,
-    training: Annotated[
-        Path | None,
-        typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
-    ] = None,
-    label: options.KnownLabelColumn = None,
-    id_: options.KnownIdColumn = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=options.MAX_REPEATS,
-            help="Repeats of each random change. Default: 10, or 3 for more than 20,000 nodes.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File for the HTML page.", callback=options.not_a_folder),
-    ] = None,
-    device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
-) -> None:
-    """Show what a model relies on, what shifted, and what to expect."""
-    from canet.diagnosis import diagnose as run
-    from canet.diagnosis.rendering import render_text, write_page
-    from canet.util.console import print_text
-
-    if out is not None:
-        _check_is_not_input(out, graph)
-    data, classifier = _open(model, graph, device, label, id_)
-    before = None if training is None else _open(model, training, device, label, id_)[0]
-    classifier.verbose = not (quiet or as_json)
-    found = run(classifier, before, data, repeats=repeats)
-    if out is not None:
-        write_page(found, out)
-    if as_json:
-        print(json.dumps(found.to_json(), indent=2))
-    elif not quiet:
-        print_text(render_text(found))
-        if out is not None:
-            print(f"Page: {out}")
-
-
-def _check_is_not_input(out: Path, graph: Path) -> None:
-    """Reject an output file that would replace a file of the graph."""
-    inputs = [graph, *(graph.iterdir() if graph.is_dir() else [])]
-    if out.resolve() in [path.resolve() for path in inputs]:
-        raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
-
-
-def _open(
-    model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
-) -> Any:
-    """Return the graph, encoded for the model, and the model."""
-    from canet.data.graph_files import Roles, read_columns
-    from canet.estimator.classifier import load
-
-    classifier = load(model, device)
-    return read_columns(graph, Roles(id_, label), classifier.encoding_), classifier
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,11 @@ def not_a_folder(path: Path | None) -> Path | None:
     return path
 
 
+def _lower(name: str | None) -> str | None:
+    """Return a name in lower case, as the names of methods, backbones and tasks are."""
+    return name if name is None else name.lower()
+
+
 DataRoot = Annotated[
     Path | None,
     typer.Option(
@@ -41,12 +46,17 @@ DataRoot = Annotated[
         callback=_existing,
     ),
 ]
-TaskName = Annotated[str, typer.Argument(help="Name of a task; see `canet datasets`.")]
-MethodName = Annotated[str, typer.Option(help="Name of a method; see `canet methods`.")]
+TaskName = Annotated[
+    str, typer.Argument(help="Name of a task; see `canet datasets`.", callback=_lower)
+]
+MethodName = Annotated[
+    str, typer.Option(help="Name of a method; see `canet methods`.", callback=_lower)
+]
 BackboneName = Annotated[
     str | None,
     typer.Option(
-        help="Name of a backbone; see `canet backbones`. Default: gcn. auto chooses it itself."
+        help="Name of a backbone; see `canet backbones`. Default: gcn. auto chooses it itself.",
+        callback=_lower,
     ),
 ]
 DataSeed = Annotated[
@@ -122,6 +132,29 @@ TimeColumn = Annotated[
     str | None,
     typer.Option(metavar="COL", help="Column with times; the latest nodes are for validation."),
 ]
+Undirected = Annotated[
+    bool | None,
+    typer.Option("--undirected/--directed", help="Read each edge in both directions, or as given."),
+]
+MetricName = Annotated[
+    str, typer.Option(help="accuracy, macro_f1; for two classes roc_auc or average_precision.")
+]
+SampleWeightColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COL", help="Column with the weight of each node in training."),
+]
+WeightColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COL", help="Column of the edges with weights ≥ 0. Default: weight."),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COL", help="Leave a column out; repeat the option for several."),
+]
+Fill = Annotated[
+    str,
+    typer.Option(help="What fills empty numbers: the mean, median or most_frequent value."),
+]
 IdColumn = Annotated[
     str | None, typer.Option("--id", metavar="COL", help="Column with the node ids. Default: id.")
 ]
@@ -144,13 +177,13 @@ LogFolder = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
 Device = Annotated[
-    Literal["auto", "cpu", "cuda"], typer.Option(help="auto uses a GPU if there is one.")
+    str, typer.Option(help="auto (a GPU if there is one), cpu, cuda, or cuda:1 for the second GPU.")
 ]
 
 
 def names(text: str | None) -> tuple[str, ...]:
     """`"erm, canet"` → `("erm", "canet")`."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    return tuple(name.strip().lower() for name in (text or "").split(",") if name.strip())
 
 
 def protocol_of(task: str, protocol: str | None) -> str:
@@ -174,13 +207,35 @@ def backbone_of(method: str, backbone: str | None) -> str:
     return Auto.name
 
 
+def graph_task(
+    graph: Path,
+    roles: tuple[str | None, ...],
+    without: list[str] | None,
+    fill: str,
+    undirected: bool | None,
+    metric: str,
+) -> Any:
+    """Read a graph, and return the task of comparing models on it."""
+    from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.data.task_file import comparison_task
+    from canet.data.user_graph import warn_one_way
+
+    chosen = ReadOptions(Roles(*roles), tuple(without or ()), fill)  # type: ignore[arg-type]
+    task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
+    if undirected is None:
+        warn_one_way(task.data.edge_index)
+    return task
+
+
 def changed_settings(
     assignments: list[str] | None, file: Path | None, epochs: int | None
 ) -> dict[str, Any]:
-    """Return the changed settings: from a file, then `--set`, then `--epochs`."""
+    """Return the changed settings: from a file, then `--set` and `--epochs`."""
     from canet.presets import read_settings
     from canet.settings import parse_assignments
 
     changes: dict[str, Any] = read_settings(file) if file else {}
-    changes |= parse_assignments(assignments or [])
-    return changes if epochs is None else changes | {"epochs": epochs}
+    assigned = parse_assignments(assignments or [])
+    if epochs is not None and "epochs" in assigned:
+        raise CanetError("--epochs and --set epochs=... are the same setting: pass one of them")
+    return changes | assigned | ({} if epochs is None else {"epochs": epochs})

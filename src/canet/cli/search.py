@@ -15,7 +15,12 @@ from canet.cli.app import app
 
 @app.command()
 def search(
-    task: options.TaskName,
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK|GRAPH", help="Name of a task (see `canet datasets`), or your graph."
+        ),
+    ],
     method: options.MethodName = "canet",
     backbone: Annotated[
         str, typer.Option(help="Name of a backbone; see `canet backbones`.")
@@ -46,6 +51,17 @@ def search(
     features: options.Features = "original",
     inductive: options.Inductive = False,
     generator: options.GeneratorName = "shared",
+    label: options.LabelColumn = None,
+    split: options.SplitColumn = None,
+    environment: options.EnvironmentColumn = None,
+    time: options.TimeColumn = None,
+    sample_weight: options.SampleWeightColumn = None,
+    id_: options.IdColumn = None,
+    weight: options.WeightColumn = None,
+    without: options.Without = None,
+    fill: options.Fill = "mean",
+    undirected: options.Undirected = None,
+    metric: options.MetricName = "accuracy",
     storage: Annotated[
         str | None,
         typer.Option(help="Journal file or SQL URL for the trials. Default: a file in --out."),
@@ -62,10 +78,13 @@ def search(
 ) -> None:
     """Search for good settings of a method on validation data.
 
+    For your graph, training, validation and test data are those of `canet compare`.
     Run the same command again to continue.
     """
+    from canet.data import DATASETS
     from canet.methods import get_backbone
     from canet.presets import unsearched
+    from canet.runs.comparison import base_config
     from canet.search.study import Plan
     from canet.settings import override
     from canet.store import RunConfig
@@ -73,13 +92,26 @@ def search(
     get_backbone(backbone)
     changes = {} if epochs is None else {"epochs": epochs}
     settings = override(unsearched(task, method, backbone), changes)
-    how = options.protocol_of(task, protocol), data_seed, features, inductive
-    base = RunConfig(task, *how, method, backbone, asdict(settings), seed=0, generator=generator)
+    is_graph = task not in DATASETS and Path(task).exists()
+    if is_graph:
+        base = base_config(method, backbone, asdict(settings))
+    else:
+        task = task.lower()
+        how = options.protocol_of(task, protocol), data_seed, features, inductive
+        run = method, backbone, asdict(settings)
+        base = RunConfig(task, *how, *run, seed=0, generator=generator)
     plan = Plan(base, sampler, seeds)
 
     from canet.search.search import run_search
 
     folder, silent = out or Path("searches") / plan.name, quiet or as_json
+    if is_graph:
+        from canet.data.task_file import write_task
+
+        roles = (id_, label, split, environment, time, sample_weight, weight)
+        found = options.graph_task(Path(task), roles, without, fill, undirected, metric)
+        write_task(folder, found)
+        data_root = folder
     best = run_search(plan, trials, folder, storage, jobs, device, data_root, silent, ray)
     if as_json:
         print(json.dumps(best, indent=2))

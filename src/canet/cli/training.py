@@ -80,7 +80,7 @@ def train(
     from canet.runs.evaluate import load_task_of
     from canet.store import RunConfig
     from canet.store.summary import ScoredRun, summarise
-    from canet.training.trainer import pick_device
+    from canet.util.devices import pick_device
 
     pick_device(device)
     how = options.protocol_of(task, protocol), data_seed, features, inductive

@@ -19,7 +19,7 @@ from canet.data.benchmarks.catalog import (
 from canet.data.benchmarks.dataset import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS, Dataset
 
 if TYPE_CHECKING:
-    from canet.data.graph_files import read_graph
+    from canet.data.graph_files import inspect_graph, read_graph
     from canet.data.task import ShiftTask
 
 __all__ = [
@@ -32,13 +32,15 @@ __all__ = [
     "TaskDescription",
     "describe",
     "file_status",
+    "inspect_graph",
     "load_task",
     "read_graph",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    modules = {"ShiftTask": "canet.data.task", "read_graph": "canet.data.graph_files"}
+    files = "canet.data.graph_files"
+    modules = {"ShiftTask": "canet.data.task", "inspect_graph": files, "read_graph": files}
     if name in modules:
         return getattr(import_module(modules[name]), name)
     raise AttributeError(f"module 'canet.data' has no attribute '{name}'")

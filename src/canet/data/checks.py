@@ -17,7 +17,7 @@ from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, dtype_name
 from canet.data.labels import check_labels
-from canet.data.metrics import Metric
+from canet.data.metrics import RANKING_METRICS, Metric
 from canet.errors import InputError, check_name, first_line, listed
 from canet.util.sparse import from_scipy
 
@@ -99,8 +99,59 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
     return edges.contiguous()
 
 
-def check_nodes(nodes: Any, num_nodes: int, name: str) -> Tensor:
-    """Return the node ids (int64) of a boolean mask $[N]$ or of ids, which keep their order."""
+def check_edge_weights(edge_weight: Any, num_edges: int) -> Tensor:
+    """Return finite weights ≥ 0 as float32 $[E]$."""
+    weights = as_tensor(edge_weight, "edge_weight")
+    if weights.shape == (num_edges, 1):
+        weights = weights[:, 0]
+    if weights.shape != (num_edges,):
+        raise InputError(
+            f"edge_weight has shape {list(weights.shape)}, but the graph has {num_edges:,} edges: "
+            "pass one weight per edge"
+        )
+    weights = weights.float()
+    wrong = ~(weights.isfinite() & (weights >= 0))
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        raise InputError(
+            f"edge_weight {row} is {weights[row]:g}, but weights must be finite numbers ≥ 0"
+        )
+    return weights
+
+
+def check_sample_weights(sample_weight: Any, num_nodes: int, train: Tensor) -> Tensor:
+    """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
+    weights = as_tensor(sample_weight, "sample_weight").double()
+    if weights.shape != (num_nodes,):
+        raise InputError(
+            f"sample_weight has shape {list(weights.shape)}, but the graph has {num_nodes:,} "
+            "nodes: pass one weight per node"
+        )
+    used = weights[train]
+    if not (used.isfinite() & (used >= 0)).all() or not (used > 0).any():
+        raise InputError(
+            "sample_weight must be a finite number ≥ 0 for each training node, and > 0 for some"
+        )
+    return (weights / used.mean()).nan_to_num(0.0).float()
+
+
+def check_nodes(nodes: Any, num_nodes: int, name: str, node_id: np.ndarray | None = None) -> Tensor:
+    """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names in `node_id` $[N]$.
+
+    Rows and names keep their order.
+    """
+    given = as_array(nodes, name)
+    if given.dtype.kind in "UO" and node_id is not None and given.ndim == 1:
+        rows = {str(node): row for row, node in enumerate(node_id)}
+        for node in given:
+            if str(node) not in rows:
+                raise InputError(f"the graph has no node '{str(node)[:40]}': check {name}")
+        return torch.tensor([rows[str(node)] for node in given], dtype=torch.long)
+    if given.dtype.kind in "UO":
+        raise InputError(
+            f"{name} contains text: pass a boolean mask, row numbers from 0, or the names of nodes "
+            "if the graph has a node_id"
+        )
     chosen = as_tensor(nodes, name)
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
@@ -171,16 +222,16 @@ def check_classes(y: Tensor, num_classes: int) -> None:
 def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> None:
     """Reject a metric that is unknown, or undefined for C classes or the labels `valid` $[n]$."""
     check_name("metric", metric, get_args(Metric))
-    if metric == "roc_auc":
+    if metric in RANKING_METRICS:
         if num_classes != 2:
             raise InputError(
-                f"metric 'roc_auc' requires two classes, but there are {num_classes}: use "
+                f"metric '{metric}' requires two classes, but there are {num_classes}: use "
                 "'macro_f1' or 'accuracy'"
             )
         if valid is not None and valid.unique().numel() < 2:
             raise InputError(
-                "valid contains only one class, so metric 'roc_auc' is undefined: add nodes of the "
-                "other class to valid"
+                f"valid contains only one class, so metric '{metric}' is undefined: add nodes of "
+                "the other class to valid"
             )
 
 

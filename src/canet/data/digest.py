@@ -66,12 +66,15 @@ def digest_parts(
     environments: tuple[str, ...],
 ) -> DataDigest:
     """Compute the digest of the parts of a task."""
-    batch, environment = ([data[k]] if k in data else [] for k in ("batch", "environment"))
+    batch, weight, environment, sample_weight = (
+        [data[k]] if k in data else []
+        for k in ("batch", "edge_weight", "environment", "sample_weight")
+    )
     x = data.x
     parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
     return DataDigest(
-        graph=_sha256([data.edge_index, *batch], [data.y.numel()]),
-        labels=_sha256([data.y, *environment]),
+        graph=_sha256([data.edge_index, *batch, *weight], [data.y.numel()]),
+        labels=_sha256([data.y, *environment, *sample_weight]),
         splits=_sha256([*splits.values(), in_distribution], [metric, environments, [*splits]]),
         features=_sha256(parts, [list(x.shape), str(x.layout)]),
         feature_sums=tuple(_sums(x)),

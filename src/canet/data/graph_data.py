@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,15 +46,15 @@ class GraphData:
 
 AnyGraph: TypeAlias = "Data | GraphData"
 """The accepted types of a graph in memory."""
-GraphLike: TypeAlias = "Data | GraphData | str | Path"
-"""A graph in memory, or its path."""
-NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool]"
-"""Ids of nodes $[n]$, or a mask $[N]$."""
+GraphLike: TypeAlias = "Data | GraphData | str | Path | tuple[Any, Any] | Any"
+"""A graph of PyG or networkx, its path, or its tables of nodes and edges."""
+NodeSet: TypeAlias = "Tensor | np.ndarray | Sequence[int] | Sequence[bool] | Sequence[str]"
+"""Rows or names of nodes $[n]$, or a mask $[N]$."""
 Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"
 """A value for each node $[N]$."""
 
 
-def is_graph(data: object) -> bool:
+def is_graph(data: object) -> TypeGuard[AnyGraph]:
     """Whether `data` is a graph; PyG is not imported for the check."""
     pyg = sys.modules.get("torch_geometric.data")
     return isinstance(data, GraphData) or (pyg is not None and isinstance(data, pyg.Data))

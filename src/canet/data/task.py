@@ -14,6 +14,7 @@ from canet.data.arrays import dtype_name
 from canet.data.checks import (
     check_classes,
     check_disjoint,
+    check_edge_weights,
     check_edges,
     check_features,
     check_graphs,
@@ -28,9 +29,6 @@ from canet.errors import InputError
 from canet.util.sparse import components
 
 IN_DISTRIBUTION_SPLITS = ("train", "valid", "test_id")
-
-USER_GRAPH = "user graph"
-"""Name of the task of a user graph."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class ShiftTask:
             spurious columns), `redrawn` or `resampled`.
         left_out: Name → node ids of shifted nodes that are not in the score of the protocol, but
             may be in a report.
+        min_classes: Number of classes, if the largest class ids do not occur in y.
         checked: Whether all parts were validated and converted before.
     """
 
@@ -82,6 +81,7 @@ class ShiftTask:
     features: str = "original"
     generator: str = "shared"
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
+    min_classes: int = 0
     checked: InitVar[bool] = False
 
     def __post_init__(self, checked: bool) -> None:
@@ -132,7 +132,7 @@ class ShiftTask:
 
     @property
     def num_classes(self) -> int:
-        return int(self.data.y.max()) + 1
+        return max(int(self.data.y.max()) + 1, self.min_classes)
 
     @cached_property
     def digest(self) -> DataDigest:
@@ -178,16 +178,17 @@ class ShiftTask:
         left_out = {f"left_out/{name}": nodes for name, nodes in self.left_out.items()}
         return splits | ood | left_out
 
-    def training_edges(self) -> Tensor:
-        """Edges $[2, E']$ that training and validation may use.
+    def training_edges(self) -> tuple[Tensor, Tensor | None]:
+        """Edges $[2, E']$ that training and validation may use, and their weights $[E']$ or None.
 
         These are all edges or, if the task is `inductive`, the edges between in-distribution nodes.
         Node ids do not change: hidden nodes become isolated nodes.
         """
-        edge_index: Tensor = self.data.edge_index
+        edge_index, weight = self.data.edge_index, self.data.get("edge_weight")
         if not self.inductive:
-            return edge_index
-        return edge_index[:, self.in_distribution[edge_index].all(dim=0)]
+            return edge_index, weight
+        inside = self.in_distribution[edge_index].all(dim=0)
+        return edge_index[:, inside], None if weight is None else weight[inside]
 
 
 def checked_data(data: AnyGraph) -> AnyGraph:
@@ -205,6 +206,9 @@ def checked_data(data: AnyGraph) -> AnyGraph:
             f"y contains {int(y.min())}: class ids are 0 or more, and -1 if a label is unknown"
         )
     checked = {"x": x, "edge_index": check_edges(data.edge_index, n), "y": y}
+    if data.get("edge_weight") is not None:
+        count = checked["edge_index"].shape[1]
+        checked["edge_weight"] = check_edge_weights(data.edge_weight, count)
     if "environment" in data:
         checked["environment"] = check_ids(data.environment, n, "environment")
     if "batch" in data:

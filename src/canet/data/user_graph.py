@@ -13,20 +13,23 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from canet.data.arrays import dtype_name
+from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import (
     check_disjoint,
+    check_edge_weights,
     check_edges,
     check_features,
     check_graphs,
     check_groups,
     check_metric,
     check_nodes,
+    check_sample_weights,
     check_times,
     is_one_way,
 )
 from canet.data.graph_data import AnyGraph, GraphData, is_graph
 from canet.data.labels import check_labels
-from canet.data.task import USER_GRAPH, ShiftTask
+from canet.data.task import ShiftTask
 from canet.errors import InputError, InputWarning, listed
 from canet.util.sparse import from_scipy, unique_edges
 
@@ -40,12 +43,15 @@ class UserGraph:
     """A validated user graph.
 
     Features `x` are float32 $[N, D]$, dense or sparse CSR. `edge_index` is $[2, E]$. `graph` $[N]$
-    is the number of each node's graph; None for a single graph.
+    is the number of each node's graph; None for a single graph. `edge_weight` $[E]$ and the names
+    `node_id` $[N]$ are None if the graph has none.
     """
 
     x: Tensor
     edge_index: Tensor
     graph: Tensor | None
+    edge_weight: Tensor | None = None
+    node_id: np.ndarray | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -62,7 +68,7 @@ class UserTask(NamedTuple):
 def read_user_graph(data: Any, graph: Any = None, undirected: bool = False) -> UserGraph:
     """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
-    Duplicate edges are removed.
+    Duplicate edges are removed; the largest of their weights is kept.
 
     Args:
         data: Graph with `x` and `edge_index`.
@@ -72,7 +78,7 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool = False) -> U
     if not is_graph(data):
         raise InputError(
             f"the graph is a {type(data).__name__}: pass a torch_geometric.data.Data with x and "
-            "edge_index, or read a file with canet.read_graph"
+            "edge_index, or read a file or tables with canet.read_graph"
         )
     x = sparse_if_faster(check_features(data.get("x")))
     n = x.shape[0]
@@ -91,14 +97,16 @@ def read_user_graph(data: Any, graph: Any = None, undirected: bool = False) -> U
         raise InputError(
             f"node_id has {len(ids)} entries, but x has {n} rows: pass one id for each node"
         )
-    distinct = unique_edges(edges, n, both_ways=undirected)
+    weight = data.get("edge_weight")
+    if weight is not None:
+        weight = check_edge_weights(weight, edges.shape[1])
+    distinct = unique_edges(edges, n, undirected, weight)
     # Keep the order of edges without duplicates: it determines the last bits of results.
-    if undirected or distinct.shape[1] < edges.shape[1]:
-        edges = distinct
+    if undirected or distinct[0].shape[1] < edges.shape[1]:
+        edges, weight = distinct
     numbers = data.get("batch") if graph is None else graph
-    if numbers is None:
-        return UserGraph(x, edges, None)
-    return UserGraph(x, edges, check_graphs(numbers, n, "graph"))
+    numbers = None if numbers is None else check_graphs(numbers, n, "graph")
+    return UserGraph(x, edges, numbers, weight, ids if ids is None else np.asarray(ids))
 
 
 def user_task(
@@ -108,9 +116,12 @@ def user_task(
     environment: Any = None,
     time: Any = None,
     *,
+    sample_weight: Any = None,
     metric: str = "accuracy",
     seed: int = 0,
     checked: UserGraph | None = None,
+    known_classes: np.ndarray | None = None,
+    needs_test: bool = False,
 ) -> UserTask:
     """Return the task of learning the labels of a user graph.
 
@@ -125,15 +136,19 @@ def user_task(
         train, valid: Masks or node ids.
         environment: Integers or strings $[N]$.
         time: Numbers or dates $[N]$.
+        sample_weight: Weight $[N]$ of each node in the loss; None: `data.sample_weight`, or one.
         metric: Metric of predictions.
         seed: Seed of the random validation set.
         checked: The result of `read_user_graph`, if it was called before.
+        known_classes: The classes of a model whose training continues; None: those of `train`.
+        needs_test: Whether to hold out a test set, like a validation set, if there is none.
     """
     checked = checked or read_user_graph(data)
     n = checked.num_nodes
-    if unread := [name for name in ("edge_weight", "edge_attr") if data.get(name) is not None]:
+    if data.get("edge_attr") is not None:
         warnings.warn(
-            f"{' and '.join(unread)} of the graph is ignored: all edges have the same weight",
+            "edge_attr of the graph is ignored: only edge_weight, one number ≥ 0 for each edge, is "
+            "used",
             InputWarning,
             stacklevel=3,  # the caller of fit
         )
@@ -143,13 +158,19 @@ def user_task(
             how = "name their column, canet.read_graph(path, label='COLUMN') or --label COLUMN"
         raise InputError(f"fit requires y to be passed, but the target y is None: {how}")
     values, known = check_labels(data.y, n)
-    splits = _node_sets(data, torch.from_numpy(known), {"train": train, "valid": valid})
-    times = data.get("time") if time is None and "valid" not in splits else time
+    given = {"train": train, "valid": valid}
+    splits = _node_sets(data, torch.from_numpy(known), given, checked.node_id)
+    needs_test = needs_test and "test" not in splits
+    holds_out = needs_test or "valid" not in splits
+    times = data.get("time") if time is None and holds_out else time
     stamps = None if times is None else check_times(times, n)
+    if needs_test:
+        parts = _hold_out(splits["train"], values, stamps, seed)
+        splits |= {"train": parts["train"], "test": parts["valid"]}
     if "valid" not in splits:
         splits |= _hold_out(splits["train"], values, stamps, seed)
     check_disjoint(splits, n)
-    classes = _classes(splits, values)
+    classes = _classes(splits, values, known_classes)
     groups = data.get("environment") if environment is None else environment
     names: tuple[str, ...] = ()
     columns: dict[str, Tensor] = {}
@@ -158,8 +179,13 @@ def user_task(
         names = tuple(map(str, group_names))
     if checked.graph is not None:
         columns["batch"] = checked.graph
+    if checked.edge_weight is not None:
+        columns["edge_weight"] = checked.edge_weight
     if stamps is not None:
         columns["time"] = torch.from_numpy(stamps)
+    weights = data.get("sample_weight") if sample_weight is None else sample_weight
+    if weights is not None:
+        columns["sample_weight"] = check_sample_weights(weights, n, splits["train"])
     y = class_ids(values, known, classes)
     check_metric(metric, len(classes), y[splits["valid"]])
     task = ShiftTask(
@@ -173,6 +199,7 @@ def user_task(
         in_distribution=torch.ones(n, dtype=torch.bool),
         shift=USER_GRAPH,
         environments=names,
+        min_classes=len(classes),
         checked=True,
     )
     return UserTask(task, classes)
@@ -225,13 +252,15 @@ def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, 
     return class_ids(values, known, classes), known
 
 
-def _node_sets(data: AnyGraph, labelled: Tensor, given: dict[str, Any]) -> dict[str, Tensor]:
+def _node_sets(
+    data: AnyGraph, labelled: Tensor, given: dict[str, Any], node_id: np.ndarray | None
+) -> dict[str, Tensor]:
     """Return the labelled nodes of `train` and, if they exist, of `valid` and `test`."""
     sets: dict[str, Tensor] = {}
     for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
         chosen = data.get(mask) if given.get(name) is None else given[name]
         if chosen is not None:
-            nodes = check_nodes(chosen, labelled.numel(), name)
+            nodes = check_nodes(chosen, labelled.numel(), name, node_id)
             if name == "valid" and given["valid"] is None and not nodes.numel():
                 continue  # a split column with train and test only
             sets[name] = nodes[labelled[nodes]]
@@ -248,8 +277,22 @@ def _node_sets(data: AnyGraph, labelled: Tensor, given: dict[str, Any]) -> dict[
     return {name: sets[name] for name in ("train", "valid", "test") if name in sets}
 
 
-def _classes(splits: Mapping[str, Tensor], values: np.ndarray) -> np.ndarray:
-    """Return the classes of the training nodes; other splits must not have other classes."""
+def _classes(
+    splits: Mapping[str, Tensor], values: np.ndarray, known: np.ndarray | None
+) -> np.ndarray:
+    """Return the `known` classes, or those of the training nodes.
+
+    No split may have other classes.
+    """
+    if known is not None:
+        found = np.unique(values[torch.cat(list(splits.values())).numpy()])
+        same_type = (known.dtype.kind == "U") == (found.dtype.kind == "U")
+        if not same_type or np.setdiff1d(found, known).size:
+            raise InputError(
+                f"the labels have classes that the earlier model does not know ({listed(found)} "
+                f"instead of {listed(known)}): fit without warm_start"
+            )
+        return known
     classes = np.unique(values[splits["train"].numpy()])
     if len(classes) < 2:
         unknown = values.dtype.kind == "i" and (values == -1).any()

@@ -1,20 +1,14 @@
-"""Calibration: temperature scaling, calibration error, bins of a reliability diagram."""
+"""Calibration error and bins of a reliability diagram."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import logsumexp
-from scipy.special import softmax as scipy_softmax
 
 from canet.diagnosis.estimate import Estimate, share
 
 NUM_BINS = 15
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 50.0
-LOG_TEMPERATURE_STD, BIAS_STD = 0.5, 4.0  # of the normal priors
 
 
 @dataclass(frozen=True)
@@ -24,66 +18,6 @@ class Bin:
     confidence: float  # mean confidence
     accuracy: Estimate
     num_nodes: int
-
-
-def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
-    """Class probabilities $[n, C]$ of logits $[n, C]$ at a temperature."""
-    return np.asarray(scipy_softmax(logits / temperature, axis=1))
-
-
-def fit_temperature(logits: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> float:
-    r"""Fit the temperature T of temperature scaling to class indices $[n]$.
-
-    T minimises $-\sum_v w_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration of
-    modern neural networks", ICML '17) for logits $z$ $[n, C]$ and weights $w$ $[n]$, by default
-    all 1. T > 1 means that the model is overconfident. The prior
-    $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 if there are few nodes.
-    """
-    weight = np.ones(len(y)) if weight is None else weight
-    used = np.flatnonzero(weight)
-    weight, total = weight[used], weight.sum()
-    highest = logits[used].max(axis=1)
-    above = highest - logits[used, y[used]]
-    below = np.ascontiguousarray((logits[used] - highest[:, None]).T)
-
-    def loss(log_temperature: float) -> float:
-        temperature = math.exp(log_temperature)
-        losses = above / temperature + np.log(np.exp(below / temperature).sum(axis=0))
-        prior = (log_temperature / LOG_TEMPERATURE_STD) ** 2 / 2
-        return float((weight @ losses + prior) / total)
-
-    bounds = (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE))
-    return math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
-
-
-def fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
-    r"""Fit the log temperature and one bias per class $[1 + C]$ to class indices $[n]$.
-
-    Bias-corrected temperature scaling (Alexandari et al., ICML '20). A model that was trained with
-    class weights overestimates the probability of rare classes; a temperature cannot correct that.
-    """
-    n, hot = len(y), np.eye(logits.shape[1])[y]
-    prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
-
-    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        scaled = logits / math.exp(theta[0])
-        shifted = scaled + theta[1:]
-        excess = scipy_softmax(shifted, axis=1) - hot
-        value = (logsumexp(shifted, axis=1) - (shifted * hot).sum(axis=1)).sum()
-        slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
-        return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
-
-    bounds = [
-        (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
-        *[(None, None)] * logits.shape[1],
-    ]
-    first = np.zeros(1 + logits.shape[1]) if start is None else start
-    return np.asarray(minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds).x)
-
-
-def calibrated_probabilities(logits: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Class probabilities $[n, C]$ with the parameters $[1 + C]$ of `fit_bias`."""
-    return softmax(logits / math.exp(theta[0]) + theta[1:])
 
 
 def reliability_bins(confidence: np.ndarray, correct: np.ndarray) -> list[Bin]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from canet.data.graph_files.encoding import Encoding
 from canet.diagnosis.graph import Matrix
 
 CLEAR_EFFECT, CLEAR_P_VALUE = 0.1, 0.05
+MAX_BARS = 12  # of the distribution of a column
 COLUMNS_PER_COPY = 64  # dense columns that are copied at a time
 
 
@@ -63,18 +65,69 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
 
 def in_table_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
     """Convert the means of standardised columns back to the units of the input table."""
-    pairs = [
-        (column, encoding.columns[i]) for column, i in zip(columns, encoding.sources, strict=True)
-    ]
     return [
-        replace(
+        column
+        if scale is None
+        else replace(
             column,
             before=scale.mean + scale.std * column.before,
             after=scale.mean + scale.std * column.after,
             is_date=scale.kind == "date",
         )
-        for column, scale in pairs
+        for column, scale in zip(columns, encoding.scales, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value or interval of a column, and the shares of nodes there."""
+
+    low: float
+    high: float  # equal to `low` for a single value
+    before: float  # share of the training nodes
+    after: float  # share of the nodes of the new graph
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """The distribution of one column in training and on the new graph, in table units."""
+
+    name: str
+    bars: list[Bar]
+    is_date: bool = False
+
+
+def distribution(
+    column: Column, before: np.ndarray, after: np.ndarray, encoding: Encoding | None
+) -> Distribution:
+    """Count the values of a column $[n]$ and $[m]$ in intervals, or one by one if they are few.
+
+    Values beyond the 1st and 99th percentile are counted in the first and last interval.
+    """
+    scale = None if encoding is None else encoding.scales[column.number]
+    if scale is not None:
+        before, after = (scale.mean + scale.std * part for part in (before, after))
+    both = np.concatenate([before, after])
+    values = np.unique(both)
+    if values.size <= MAX_BARS:
+        limits = list(zip(values, values, strict=True))
+        places = [np.searchsorted(values, part) for part in (before, after)]
+    else:
+        low, high = np.percentile(both, [1, 99])
+        if low == high:
+            low, high = values[0], values[-1]
+        edges = np.linspace(low, high, MAX_BARS + 1)
+        limits = list(pairwise(edges))
+        places = [
+            np.clip(np.searchsorted(edges, p, "right") - 1, 0, MAX_BARS - 1)
+            for p in (before, after)
+        ]
+    shares = [np.bincount(place, minlength=len(limits)) / place.size for place in places]
+    bars = [
+        Bar(float(low), float(high), float(first), float(second))
+        for (low, high), first, second in zip(limits, *shares, strict=True)
+    ]
+    return Distribution(column.name, bars, column.is_date)
 
 
 def kolmogorov_smirnov(before: np.ndarray, after: np.ndarray) -> tuple[float, float]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
@@ -15,7 +18,7 @@ from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph, read_graph
-from canet.diagnosis.rendering import render_text
+from canet.diagnosis.rendering import render_page, render_text, write_page
 from canet.diagnosis.sections import (
     between_groups,
     concept,
@@ -26,7 +29,7 @@ from canet.diagnosis.sections import (
     shift,
 )
 from canet.diagnosis.sections.reliance import Reliance
-from canet.errors import InputError, InputWarning
+from canet.errors import InputError, InputWarning, check_name
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
@@ -36,6 +39,16 @@ SECTIONS = {
     for module in (expected, reliance, shift, concept, between_groups, confidence, environments)
 }
 """Section name → module that computes it, in the order of computation and display."""
+
+
+QUANTITIES = {
+    "expected": "a new graph",
+    "actual": "a new graph with labels",
+    "novel": "a new graph",
+    "shifted": "a new graph",
+    "separable": "a new graph with enough nodes",
+}
+"""Names of `Diagnosis.quantities`, and what they need."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,56 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return render_text(self)
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook."""
+        page = escape(render_page(self), quote=True)
+        return f'<iframe srcdoc="{page}" width="100%" height="720" style="border:0"></iframe>'
+
+    def save(self, path: str | Path) -> None:
+        """Write the diagnosis as an HTML page to a file."""
+        write_page(self, Path(path))
+
+    @property
+    def quantities(self) -> dict[str, float]:
+        """The numbers that can be monitored, as far as they are known.
+
+        `expected`: expected score on the new graph; `actual`: score on its labelled nodes;
+        `novel`: share of its nodes that are unlike the validation nodes; `shifted`: number of
+        shifted feature columns; `separable`: AUC of the classifier that tells the features of the
+        two graphs apart, 0.5 if they are alike.
+        """
+        found: dict[str, float] = {}
+        if self.expected is not None:
+            found["expected"] = self.expected.score.value
+            if self.expected.actual is not None:
+                found["actual"] = self.expected.actual.value
+        if self.confidence.novelty is not None:
+            found["novel"] = self.confidence.novelty.novel.value
+        if self.shift is not None:
+            found["shifted"] = len(self.shift.shifted_columns)
+            auc = [p.auc.value for p in self.shift.parts if p.name == shift.FEATURES and p.auc]
+            found |= {"separable": auc[0]} if auc else {}
+        return found
+
+    def exceeded(self, condition: str) -> str | None:
+        """Return a message if a condition such as `expected<0.7` holds, else None.
+
+        The left side is one of `quantities`, followed by < or > and a number.
+        """
+        parts = re.fullmatch(r"\s*(\w+)\s*([<>])\s*([0-9.]+)\s*", condition)
+        if parts is None:
+            raise InputError(f"'{condition}' is not a condition: write it as 'expected<0.7'")
+        name, sign, limit = parts.groups()
+        check_name("quantity", name, QUANTITIES)
+        if name not in self.quantities:
+            raise InputError(
+                f"'{name}' is not known for this diagnosis: it needs {QUANTITIES[name]}"
+            )
+        value = self.quantities[name]
+        if value < float(limit) if sign == "<" else value > float(limit):
+            return f"{name} is {value:.3g}, which is {'below' if sign == '<' else 'above'} {limit}"
+        return None
 
     def to_json(self) -> dict[str, Any]:
         """Return a dict for `json.dump`; NaN and infinite values become None."""

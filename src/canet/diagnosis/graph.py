@@ -15,12 +15,13 @@ from torch import Tensor
 from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.graph_data import GraphLike
+from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
 from canet.errors import InputError
+from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.predicting import probabilities_of
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.inference import GraphReader
 from canet.util.sparse import components, to_scipy
@@ -59,6 +60,7 @@ class DiagnosedGraph:
     combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of the members → of the model
     x: Matrix  # features $[N, D]$
     edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
+    edge_weight: Tensor | None  # their weights $[E]$
     undirected: bool  # whether the model uses each edge in both directions
     # Index $[N]$ of the label in `classes_` of the model; -1 without a label, C for a label that is
     # not one of the classes.
@@ -85,9 +87,10 @@ class DiagnosedGraph:
     def scored(self) -> np.ndarray:
         """Mask $[N]$ of the nodes that are scored: labelled, and not training nodes.
 
-        ROC-AUC is defined for two classes, so nodes of a third class are not scored.
+        Ranking metrics are defined for two classes, so nodes of a third class are not scored.
         """
-        third = self.y == self.probabilities.shape[1] if self.metric == "roc_auc" else False
+        ranks = self.metric in RANKING_METRICS
+        third = self.y == self.probabilities.shape[1] if ranks else False
         return (self.y >= 0) & self.held_out & ~np.asarray(third)
 
     @cached_property
@@ -132,10 +135,10 @@ class DiagnosedGraph:
         pairs = zip(self.members, parts, strict=True)
         return self._combined([member.reader.read(ids, part).logits for member, part in pairs])
 
-    def predict_edges(self, edge_index: Tensor) -> np.ndarray:
-        """Logits $[N, C]$ with other edges."""
-        graph = torch.from_numpy(self.graph)
-        readers = [member.reader.with_edges(edge_index, graph) for member in self.members]
+    def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
+        """Logits $[N, C]$ with other edges $[2, E]$ and weights $[E]$."""
+        other = edge_index, torch.from_numpy(self.graph), edge_weight
+        readers = [member.reader.with_edges(*other) for member in self.members]
         return self._combined([reader.read().logits for reader in readers])
 
     def _combined(self, logits: list[Tensor]) -> np.ndarray:
@@ -167,6 +170,7 @@ def read_graph(model: NodeClassifier, given: GraphLike, trained_on: bool = False
         combine=combine,
         x=x,
         edge_index=own.edge_index,
+        edge_weight=own.edge_weight,
         undirected=bool(model.undirected),
         y=y,
         graph=graph.numpy().astype(np.int64),

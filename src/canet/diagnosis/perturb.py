@@ -37,10 +37,15 @@ def draw_donors(
 
 
 def rewire(
-    edge_index: Tensor, graph: np.ndarray, random: np.random.Generator, undirected: bool = False
-) -> Tensor:
+    edge_index: Tensor,
+    graph: np.ndarray,
+    random: np.random.Generator,
+    undirected: bool = False,
+    weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
     """Swap the sources of random pairs of edges $[2, E]$ within each graph, numbered in $[N]$.
 
+    Returns the edges and their weights $[E]$, which stay with their target.
     Every node keeps its in-degree and out-degree. For an undirected graph, both directions of an
     edge are swapped together, at a random end. A swap that would create a self-loop or an existing
     edge is skipped, so the edges of a star do not change. Self-loops are kept.
@@ -49,6 +54,7 @@ def rewire(
     if undirected:
         once = source <= target
         source, target = source[once], target[once]
+        weight = None if weight is None else weight[torch.from_numpy(once)]
     no_loop = np.flatnonzero(source != target)
 
     def key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -73,13 +79,17 @@ def rewire(
         valid = (free & (new_source != pair_target) & same_graph).all(axis=1)
         source[pair[valid]] = new_source[valid]
     edges = torch.from_numpy(np.stack([source, target]))
-    return unique_edges(edges, len(graph), both_ways=True) if undirected else edges
+    return unique_edges(edges, len(graph), True, weight) if undirected else (edges, weight)
 
 
 def drop_edges(
-    edge_index: Tensor, num_nodes: int, rate: float, random: np.random.Generator
-) -> Tensor:
-    """Drop a random share `rate` of the edges; returns $[2, E']$.
+    edge_index: Tensor,
+    num_nodes: int,
+    rate: float,
+    random: np.random.Generator,
+    weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Drop a random share `rate` of the edges; returns $[2, E']$ and the weights $[E']$.
 
     Both directions of an edge are dropped together. Self-loops are kept.
     """
@@ -87,4 +97,5 @@ def drop_edges(
     pair = np.minimum(source, target) * num_nodes + np.maximum(source, target)
     _, number = np.unique(pair, return_inverse=True)
     keep = random.random(number.max(initial=-1) + 1) >= rate
-    return edge_index[:, torch.from_numpy(keep[number] | (source == target))]
+    kept = torch.from_numpy(keep[number] | (source == target))
+    return edge_index[:, kept], None if weight is None else weight[kept]

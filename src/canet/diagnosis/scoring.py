@@ -21,10 +21,10 @@ def pseudo_values(metric: str, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     A pseudo-value is the metric plus the influence of the node on the metric. For accuracy it is 1
     for a correct prediction and 0 for a wrong one. For ROC-AUC it gives the variance of DeLong et
-    al. (Biometrics '88).
+    al. (Biometrics '88). For average precision it is the derivative by the weight of the node.
 
     Args:
-        metric: `accuracy`, `roc_auc` or `macro_f1`, as in `canet.training.metrics`.
+        metric: Name of a metric, as in `canet.training.metrics`.
         logits: $[n, C]$, up to a constant per node.
         y: Class indices $[n]$, or class probabilities $[n, C]$. With probabilities, the result is
             the expected metric for labels that are drawn from them.
@@ -37,6 +37,11 @@ def pseudo_values(metric: str, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
     labels = np.eye(classes)[y] if y.ndim == 1 else y
     if metric == "roc_auc":
         return _auc_pseudo_values(logits[:, 1] - logits[:, 0], labels[:, 1], labels[:, 0])
+    if metric == "average_precision":
+        scores, (negative, positive) = logits[:, 1] - logits[:, 0], labels.T[:2]
+        if positive.sum() > negative.sum():
+            return _precision_pseudo_values(-scores, negative, positive)
+        return _precision_pseudo_values(scores, positive, negative)
     return _f1_pseudo_values(np.eye(labels.shape[1])[predicted], labels)
 
 
@@ -56,6 +61,23 @@ def _auc_pseudo_values(
         above - auc
     )
     return np.asarray(auc + values)
+
+
+def _precision_pseudo_values(
+    scores: np.ndarray, positive: np.ndarray, negative: np.ndarray
+) -> np.ndarray:
+    """Average precision of scores $[n]$, given the probabilities of both labels $[n]$."""
+    num_positive, weight = positive.sum(), positive + negative
+    if not num_positive or not negative.sum():
+        return np.full(len(scores), np.nan)
+    _, rank = np.unique(-scores, return_inverse=True)  # 0 is the highest score
+    hits, nodes = (np.cumsum(np.bincount(rank, weights=part)) for part in (positive, weight))
+    share = np.bincount(rank, weights=positive) / num_positive
+    average = float((share * hits / nodes).sum())
+    # Derivatives of the precision at each threshold that a node with this score is above.
+    gain, loss = (np.cumsum(part[::-1])[::-1] for part in (share / nodes, share * hits / nodes**2))
+    own = positive * ((hits / nodes)[rank] - average) / num_positive
+    return average + len(scores) * (own + positive * gain[rank] - weight * loss[rank])
 
 
 def _f1_pseudo_values(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -8,18 +8,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.graph_data import AnyGraph, Column, NodeSet
+from canet.data.graph_data import Column, GraphLike, NodeSet
 from canet.data.user_graph import user_task, warn_one_way
 from canet.errors import unknown_name
-from canet.estimator.fitting import class_weights, describe_data, settings_of, train_model
+from canet.estimator.calibration import calibrate
+from canet.estimator.fitting import (
+    check_earlier,
+    class_weights,
+    describe_data,
+    graph_to_fit,
+    settings_of,
+    train_model,
+    warn_largest_class,
+)
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, Auto, Backbone, Method
+from canet.methods import METHODS, Auto, Backbone, Method, get_backbone
 from canet.settings import describe_settings
 from canet.training import Callback
 from canet.training.prepared import prepare_graph
@@ -46,7 +56,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         patience: Stop training after this number of epochs without a better validation score.
             0: train for all epochs.
         metric: The metric that selects the best epoch and that `score` returns: `accuracy`,
-            `macro_f1`, or `roc_auc` for two classes.
+            `macro_f1`, or for two classes `roc_auc` or `average_precision` (of the rarer class).
         class_weight: Weights of the classes in the supervised loss, {class: weight}. `balanced`:
             inversely proportional to the class frequencies. None: equal weights.
         undirected: If True, each edge is used in both directions. If False, edges are directed.
@@ -57,7 +67,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for the finished trainings of `auto`: if `fit` is interrupted, the next
             call with the same folder continues. Delete it after saving the model.
-        device: `auto` (a GPU if there is one), `cpu` or `cuda`.
+        device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
         callbacks: Functions that are called after each epoch with a dict of `model` (its name),
@@ -83,6 +93,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         data_: Size and digest of the training data.
         reference_: A sample of the training graph, for `novelty_score` and `canet.diagnose`; None
             if the model was saved with `keep_reference=False`.
+        calibration_: Temperature, biases and threshold that were learnt from the validation nodes,
+            for `predict_proba(calibrated=True)` and `predict(threshold="best")`.
         diagnosis_: The text of the last `canet.diagnose` of this model, or None.
     """
 
@@ -101,7 +113,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         n_jobs: int = 1,
         ray: str | None = None,
         checkpoints: str | Path | None = None,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
         callbacks: Sequence[Callback] | None = None,
@@ -152,14 +164,20 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        data: AnyGraph,
+        data: GraphLike,
+        edges: Any = None,
+        *,
+        label: str | None = None,
         train: NodeSet | None = None,
         valid: NodeSet | None = None,
-        environment: Column | None = None,
-        time: Column | None = None,
+        environment: Column | str | None = None,
+        time: Column | str | None = None,
+        sample_weight: Column | str | None = None,
         graph: Column | None = None,
+        warm_start: NodeClassifier | None = None,
+        **columns: Any,
     ) -> Self:
-        """Train on a PyG `Data` with `x`, `edge_index` and `y`, which is not changed.
+        """Train on a graph, which is not changed.
 
         Arguments that are not passed are read from `train_mask`, `val_mask`, `environment`, `time`
         and `batch` of the graph. Nodes in `test_mask` are scored, but not used in training. Nodes
@@ -168,14 +186,36 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         times, otherwise a random sample of each class.
 
         Args:
-            data: The graph: `x` $[N, D]$ dense or sparse, `y` $[N]$ integers or strings. To train
-                on files, pass `canet.read_graph(path, label=...)`.
+            data: A PyG `Data` with `x` $[N, D]$, `edge_index`, `y` $[N]$ (integers or strings) and
+                possibly `edge_weight` $[E]$; or what `canet.read_graph` reads: a folder or file, a
+                table of nodes, or a networkx graph.
+            edges: The table of edges, if `data` is a table of nodes.
+            label: Column with the classes, if `data` is not a PyG `Data`.
             train, valid: Masks $[N]$ or node ids. By default all labelled nodes are for training.
-            environment: Environment of each node $[N]$, integers or strings.
-            time: Time of each node $[N]$, numbers or dates.
+            environment: Environment of each node $[N]$, integers or strings, or its column.
+            time: Time of each node $[N]$, numbers or dates, or its column.
+            sample_weight: Weight of each node $[N]$ in the supervised loss, or its column. Only the
+                ratios matter.
             graph: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
+            warm_start: A fitted model with the same method, settings and classes, whose training
+                continues on this graph; it may be this object. `auto` then trains the models of
+                its average again and does not choose.
+            **columns: Further arguments of `canet.read_graph`: `id`, `split`, `weight`, `without`,
+                `fill`.
         """
+        columns |= {"label": label} if label is not None else {}
+        arrays: dict[str, Any] = {
+            "environment": environment,
+            "time": time,
+            "sample_weight": sample_weight,
+        }
+        for role, given in arrays.items():
+            if isinstance(given, str):
+                columns[role], arrays[role] = given, None
         settings = settings_of(self, self._given_settings())
+        if warm_start is not None:
+            check_earlier(self, warm_start)
+        data = graph_to_fit(data, edges, columns, warm_start)
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
             prepared = prepare_graph(data, graph, bool(self.undirected))
@@ -185,16 +225,17 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 data,
                 train,
                 valid,
-                environment,
-                time,
+                **arrays,
                 metric=self.metric,
                 seed=seed,
                 checked=prepared.user_graph,
+                known_classes=None if warm_start is None else warm_start.classes_,
             )
             task = user.task
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             display.stage("training")
-            run = train_model(self, task, settings, weights, seed, display, prepared)
+            how = settings, weights, seed, display, prepared, warm_start
+            run = train_model(self, task, *how)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
             reference = build_reference(task, reader, seed, data.get("node_id"))
@@ -211,16 +252,18 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.findings_ = run.result.findings
         self._set_encoding(data.get("encoding"))
         self.data_ = describe_data(task)
+        self.calibration_ = calibrate(reference, has_class_weights=weights is not None)
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
+        warn_largest_class(self, reference)
         return self
 
     @property
     def backbone_name(self) -> str:
         """Name of the backbone."""
-        if isinstance(self.backbone, Backbone):
-            return self.backbone.name
-        return self.backbone or (Auto.name if self.method == Auto.name else "gcn")
+        if self.backbone is None:
+            return Auto.name if self.method_name == Auto.name else "gcn"
+        return get_backbone(self.backbone).name
 
     def leaderboard(self) -> list[dict[str, Any]]:
         """Return the models that `auto` tried, the best first, one dict per model.
@@ -260,7 +303,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         save_classifier(self, Path(path), keep_reference)
 
     @classmethod
-    def load(cls, path: str | Path, device: str | None = None) -> Self:
+    def load(cls, path: str | Path, device: str | torch.device | None = None) -> Self:
         """Load a model from a folder; see `canet.load`."""
         return load_classifier(cls, Path(path), device)
 
@@ -293,13 +336,13 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             raise unknown_name("parameter", name, [*self._get_param_names(), *names])
 
 
-def load(path: str | Path, device: str | None = None) -> NodeClassifier:
+def load(path: str | Path, device: str | torch.device | None = None) -> NodeClassifier:
     """Load a model from the folder that `NodeClassifier.save` or `canet fit` wrote.
 
     Args:
         path: The folder.
-        device: `auto`, `cpu` or `cuda`. None: the device of training, or the CPU if this machine
-            has no GPU.
+        device: `auto`, or a device of torch. None: the device of training, or the CPU if this
+            machine does not have it.
 
     Raises:
         ChecksumError: The content of a file has changed.

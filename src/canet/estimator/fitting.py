@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,65 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.choice import AutoTrainer
+from canet.choice.refit import refit
+from canet.data.graph_data import AnyGraph, GraphLike, is_graph
 from canet.data.task import ShiftTask
-from canet.errors import InputError
+from canet.errors import InputError, InputWarning, check_name
+from canet.estimator.reference import Reference
 from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.presets import changed
 from canet.training import Run, Trainer
 from canet.training.prepared import PreparedGraph
 from canet.util.processes import open_pool
 from canet.util.progress import Display
+
+READ_ARGUMENTS = (
+    "label",
+    "environment",
+    "time",
+    "sample_weight",
+    "id",
+    "split",
+    "weight",
+    "without",
+    "fill",
+)
+
+
+def graph_to_fit(
+    data: GraphLike, edges: Any, columns: dict[str, Any], earlier: Any = None
+) -> AnyGraph:
+    """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
+
+    With an `earlier` model, the graph gets the same feature columns.
+    """
+    for name in columns:
+        check_name("argument", name, READ_ARGUMENTS)
+    if not is_graph(data):
+        from canet.data.graph_files import read_graph  # needs pyarrow
+
+        encoding = None if earlier is None else earlier.encoding_
+        return read_graph(data, edges, encoding=encoding, **columns)
+    if edges is not None or columns:
+        given = "edges" if edges is not None else next(iter(columns))
+        raise InputError(
+            f"fit takes {given} only for tables, files and networkx graphs: set edge_index, y and "
+            "the masks of the Data"
+        )
+    return data if earlier is None else earlier.open_graph(data)
+
+
+def check_earlier(model: Any, earlier: Any) -> None:
+    """Reject an earlier model that the training of `model` cannot continue."""
+    if not hasattr(earlier, "classes_"):
+        raise InputError("warm_start must be a fitted NodeClassifier, such as canet.load(folder)")
+    names = [(one.method_name, one.backbone_name) for one in (earlier, model)]
+    if names[0] != names[1]:
+        was, now = ("-".join(dict.fromkeys(pair)) for pair in names)
+        raise InputError(
+            f"warm_start is a model of {was}, but this one is {now}: use the same method and "
+            "backbone, for example model = canet.load(folder); model.fit(data, warm_start=model)"
+        )
 
 
 def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
@@ -29,8 +81,8 @@ def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
     if callable(model.callbacks):
         raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
-    if model.method != Auto.name:
-        get_backbone(model.backbone or "gcn")
+    if model.method_name != Auto.name:
+        get_backbone(model.backbone_name)
         return changed(model.method, changes)
     if model.backbone is not None:
         raise InputError("method 'auto' chooses the backbone: leave out backbone, or pass a method")
@@ -47,10 +99,14 @@ def train_model(
     seed: int,
     display: Display,
     prepared: PreparedGraph,
+    earlier: Any = None,
 ) -> Run:
-    """Train the method of a classifier, or the ensemble that `auto` chooses."""
+    """Train the method of a classifier, or the ensemble that `auto` chooses.
+
+    With an `earlier` model, its training continues.
+    """
     if isinstance(settings, AutoSettings):
-        return _choose(model, task, settings, weights, seed, display)
+        return _choose(model, task, settings, weights, seed, display, earlier)
     trainer = Trainer(
         task,
         model.method,
@@ -60,6 +116,7 @@ def train_model(
         class_weight=weights,
         threads=torch.get_num_threads(),
         callbacks=model.callbacks or (),
+        initial=None if earlier is None else earlier.method_.state_dict(),
     )
     report = display.training_callback(f"{model.method_name}-{model.backbone_name}")
     run = trainer.run(seed, on_progress=report)
@@ -74,6 +131,7 @@ def _choose(
     weights: Tensor | None,
     seed: int,
     display: Display,
+    earlier: Any,
 ) -> Run:
     pool = open_pool(model.n_jobs, model.ray, model.device)
     threads = torch.get_num_threads() if pool is None else 1
@@ -85,7 +143,9 @@ def _choose(
         folder = None
         if model.checkpoints is not None:
             folder = Path(model.checkpoints) / trainer.config(seed).name / f"seed-{seed}"
-        report = display.training_callback(Auto.name, unit="training")
+        report = display.training_callback(Auto.name, unit="run")
+        if earlier is not None:
+            return refit(trainer, earlier.method_, earlier.candidates_, seed, report)
         return trainer.run(seed, folder, on_progress=report)
 
 
@@ -104,6 +164,31 @@ def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor |
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
         raise InputError("class_weight must be numbers ≥ 0, and at least one of them > 0")
     return tensor
+
+
+def warn_largest_class(model: Any, reference: Reference) -> None:
+    """Warn if the model is not better than predicting the largest class for every node."""
+    predicted = reference.valid_logits.argmax(dim=1).unique()
+    largest = int(reference.train_label_counts.argmax())
+    share = float((reference.valid_y == largest).double().mean())
+    problem = ""
+    if predicted.numel() == 1:
+        problem = f"the model predicts '{model.classes_[int(predicted)]}' for all validation nodes"
+    elif model.metric == "accuracy" and model.scores_["valid"] <= share:
+        problem = (
+            f"the validation accuracy, {100 * model.scores_['valid']:.1f} %, is not above "
+            f"the share of the largest class '{model.classes_[largest]}', {100 * share:.1f} %"
+        )
+    if problem:
+        metrics = "metric='roc_auc' or 'average_precision'"
+        if len(model.classes_) > 2:
+            metrics = "metric='macro_f1'"
+        warnings.warn(
+            f"{problem}: for rare classes, use {metrics} (--metric) and class_weight='balanced' "
+            "(--balanced)",
+            InputWarning,
+            stacklevel=3,  # the caller of fit
+        )
 
 
 def describe_data(task: ShiftTask) -> dict[str, Any]:

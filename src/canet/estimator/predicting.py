@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from copy import copy
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -15,13 +14,16 @@ from torch import Tensor
 
 from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features, check_nodes
-from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet
+from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
+from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
 from canet.errors import InputError, InputWarning
+from canet.estimator.calibration import probabilities_of
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
-from canet.methods import Method
+from canet.methods import Method, describe_method
 from canet.nn.model import Prediction
+from canet.store.model_folder import Calibration
 from canet.training import METRICS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
@@ -41,42 +43,45 @@ class PredictionMixin:
     method_: Any
     encoding_: Encoding | None
     reference_: Reference | None
+    calibration_: Calibration
 
     @property
     def method_name(self) -> str:
         """Name of the method."""
-        return self.method if isinstance(self.method, str) else self.method.name
+        return describe_method(self.method).name
 
     def open_graph(self, data: GraphLike) -> AnyGraph:
         """Return a graph with the feature columns that the model was trained on.
 
-        A path is read. A graph from `canet.read_graph` whose columns were encoded differently is
-        read again from its file. A PyG `Data` of arrays is returned unchanged.
+        A path, a pair of tables and a networkx graph are read. A graph from `canet.read_graph`
+        whose columns were encoded differently is read again from its source. A PyG `Data` of arrays
+        is returned unchanged.
         """
-        from canet.data.graph_files import Roles, read_columns  # needs pyarrow
+        from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
 
         check_is_fitted(self)
-        if isinstance(data, str | Path):
-            return read_columns(data, Roles(), self.encoding_)
-        encoding = data.get("encoding") if hasattr(data, "get") else None
+        if not is_graph(data):
+            return read_columns(data, ReadOptions(), self.encoding_)
+        given: AnyGraph = data
+        encoding = given.get("encoding")
         if encoding is None or encoding == self.encoding_:
-            return data
+            return given
         if self.encoding_ is None:
             raise InputError(
                 "the model was trained on arrays, but this graph was read from tables: pass a Data "
                 "with the feature columns of training"
             )
-        source = data.get("source")
-        if source is None or source.x is not data.x:
+        source = given.get("source")
+        if source is None or source.x is not given.x:
             raise InputError(
                 "the feature columns of this graph differ from those of training, and x has "
                 "changed since it was read: read the graph with canet.read_graph(..., "
                 "encoding=model.encoding_)"
             )
-        again = read_columns(source.path, source.roles, self.encoding_)
-        if again.x.shape[0] != data.x.shape[0]:
-            raise InputError(f"'{source.path}' has changed since it was read: read it again")
-        opened = copy(data)
+        again = read_columns(source.place, source.options, self.encoding_)
+        if again.x.shape[0] != given.x.shape[0]:
+            raise InputError(f"{source} has changed since it was read: read it again")
+        opened = copy(given)
         opened.x, opened.encoding = again.x, again.encoding
         return opened
 
@@ -108,34 +113,46 @@ class PredictionMixin:
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, graph)
-        ids = None if nodes is None else check_nodes(nodes, reader.user_graph.num_nodes, "nodes")
-        return reader.read(ids)
+        return reader.read(None if nodes is None else _rows(reader, nodes))
 
     def predict(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
         graph: Column | None = None,
+        threshold: float | Literal["best"] | None = None,
     ) -> np.ndarray:
         """Return the most likely class $[n]$ of each node.
 
         Args:
             data: The training graph or another one: a PyG `Data` with `x` $[N, D]$ and
-                `edge_index`, the path of a graph, or the result of `canet.read_graph` or `prepare`.
-            nodes: Mask $[N]$, or row numbers $[n]$ from 0. None: all nodes.
+                `edge_index`, the path of a graph, two tables `(nodes, edges)`, a networkx graph, or
+                the result of `canet.read_graph` or `prepare`.
+            nodes: Mask $[N]$, row numbers $[n]$ from 0, or names $[n]$, which are strings. None:
+                all nodes.
             graph: As in `fit`.
+            threshold: For two classes: the probability of the class that is rarer in training from
+                which a node is assigned to it. None: 0.5. `best`: the threshold with the best F1 of
+                this class on the validation nodes.
         """
         logits = self.forward(data, nodes, graph).logits
-        return self.classes_[logits.argmax(dim=1).numpy()]
+        return self.classes_[self.choose_classes(probabilities_of(logits), threshold)]
 
     def predict_proba(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
         graph: Column | None = None,
+        calibrated: bool = False,
     ) -> np.ndarray:
-        """Return the probability of each class $[n, C]$; arguments as `predict`."""
-        return probabilities_of(self.forward(data, nodes, graph).logits)
+        """Return the probability of each class $[n, C]$; arguments as `predict`.
+
+        With `calibrated`, the logits are corrected first, so that on the validation nodes the
+        probabilities agree with the frequencies: by a temperature and, if the model was trained
+        with class weights, by a bias for each class.
+        """
+        logits = self.forward(data, nodes, graph).logits
+        return probabilities_of(logits, self.calibration_ if calibrated else None)
 
     def predictor(
         self, data: GraphLike | Reader, graph: Column | None = None
@@ -174,15 +191,15 @@ class PredictionMixin:
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
-            among[check_nodes(nodes, reader.user_graph.num_nodes, "nodes")] = True
+            among[_rows(reader, nodes)] = True
             chosen &= among
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
             raise InputError("none of the nodes has a label: score needs labels in data.y")
         logits, y = reader.read(ids).logits, y[ids]
         if (y < 0).any():
-            if self.metric == "roc_auc":
-                raise InputError("y contains a third class, but roc_auc is for two classes")
+            if self.metric in RANKING_METRICS:
+                raise InputError(f"y contains a third class, but {self.metric} is for two classes")
             warnings.warn(
                 f"{int((y < 0).sum()):,} labels have a class that did not occur in training: their "
                 "predictions count as wrong",
@@ -192,6 +209,33 @@ class PredictionMixin:
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y))
+
+    def recall_at_k(
+        self,
+        data: GraphLike | Reader,
+        k: int,
+        nodes: NodeSet | None = None,
+        graph: Column | None = None,
+    ) -> float:
+        """Return the recall among the k nodes that most likely have the rarer of two classes.
+
+        It is the share of the labelled nodes of this class that are among them. Nodes without a
+        label are not ranked. Other arguments as `predict`.
+        """
+        reader, positive = self.prepare(data, graph), self._positive()
+        if reader.y is None:
+            raise InputError("the graph has no labels: recall needs data.y, or a label column")
+        y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
+        rows = torch.from_numpy(known).nonzero().squeeze(1)
+        if nodes is not None:
+            rows = rows[torch.isin(rows, _rows(reader, nodes))]
+        logits = reader.read(rows).logits
+        ranked = logits[:, positive] - logits[:, 1 - positive]
+        is_positive = y[rows] == positive
+        if not is_positive.any():
+            raise InputError(f"no node has the class '{self.classes_[positive]}': recall needs one")
+        top = ranked.argsort(descending=True, stable=True)[:k]
+        return float(is_positive[top].sum() / is_positive.sum())
 
     def environments(
         self,
@@ -235,6 +279,25 @@ class PredictionMixin:
         embedding = self.forward(data, nodes, graph).embedding
         return self.reference().novelty_score(embedding).numpy()
 
+    def _positive(self) -> int:
+        """Return the index of the rarer of two classes, or raise an error for more classes."""
+        if self.calibration_.positive is None:
+            raise InputError(f"the model has {len(self.classes_)} classes, but this needs two")
+        return self.calibration_.positive
+
+    def choose_classes(
+        self, probabilities: np.ndarray, threshold: float | Literal["best"] | None
+    ) -> np.ndarray:
+        """Return the class index $[n]$ for probabilities $[n, C]$ and a threshold."""
+        if threshold is None:
+            return np.asarray(probabilities.argmax(axis=1))
+        positive = self._positive()
+        if threshold == "best":
+            threshold = self.calibration_.threshold
+        if isinstance(threshold, str) or not 0 <= threshold <= 1:
+            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
+        return np.where(probabilities[:, positive] >= threshold, positive, 1 - positive)
+
     def reference(self) -> Reference:
         """Return the sample of the training graph, or raise an error if it was not saved."""
         check_is_fitted(self)
@@ -261,6 +324,6 @@ class PredictionMixin:
         return (EnsembleReader if is_ensemble else GraphReader)(method, prepared, y)
 
 
-def probabilities_of(logits: Tensor) -> np.ndarray:
-    """Return the probability of each class $[n, C]$ for logits $[n, C]$."""
-    return logits.double().softmax(dim=1).numpy()
+def _rows(reader: Reader, nodes: NodeSet) -> Tensor:
+    graph = reader.user_graph
+    return check_nodes(nodes, graph.num_nodes, "nodes", graph.node_id)

@@ -5,32 +5,45 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from canet.data.arrays import as_array
+from canet.data.checks import check_nodes
 from canet.data.graph_data import AnyGraph
 from canet.data.labels import check_labels
 from canet.errors import CanetError, InputError
+from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
-from canet.estimator.predicting import probabilities_of
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
+SPLITS = {"valid": "val", "validation": "val"}
+"""Name of a split → prefix of its mask, if they differ."""
 
 
-def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
-    """Return the predictions for a graph as columns $[N]$, in the order of its nodes.
+def predictions(
+    model: NodeClassifier,
+    data: AnyGraph,
+    nodes: np.ndarray | None = None,
+    calibrated: bool = False,
+    threshold: float | Literal["best"] | None = None,
+) -> dict[str, np.ndarray]:
+    """Return the predictions for the nodes with these rows $[n]$, or all, as columns $[n]$.
 
     `id`; `prediction`, the most likely class; `probability_CLASS` for each class; and
-    `novelty_score`, unless the model was saved without its reference sample.
+    `novelty_score`, unless the model was saved without its reference sample. Other arguments as
+    for `NodeClassifier.predict` and `predict_proba`.
     """
-    found = model.forward(data)
-    probabilities = probabilities_of(found.logits)
+    found = model.forward(data, nodes)
+    raw = probabilities_of(found.logits)
+    probabilities = probabilities_of(found.logits, model.calibration_ if calibrated else None)
     ids = data.get("node_id")
+    ids = np.arange(data.x.shape[0]) if ids is None else np.asarray(ids)
     table = {
-        "id": np.arange(len(probabilities)) if ids is None else np.asarray(ids),
-        "prediction": model.classes_[probabilities.argmax(axis=1)],
+        "id": ids if nodes is None else ids[nodes],
+        "prediction": model.classes_[model.choose_classes(raw, threshold)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
     if model.reference_ is None:
@@ -39,9 +52,16 @@ def predictions(model: NodeClassifier, data: AnyGraph) -> dict[str, np.ndarray]:
 
 
 def summarise(
-    model: NodeClassifier, data: AnyGraph, table: Mapping[str, np.ndarray]
+    model: NodeClassifier,
+    data: AnyGraph,
+    table: Mapping[str, np.ndarray],
+    nodes: np.ndarray | None = None,
+    recall_at: int | None = None,
 ) -> dict[str, Any]:
-    """Return counts of the predicted classes, mean novelty score, and the score if known."""
+    """Return counts of the predicted classes, mean novelty score, and scores if they are known.
+
+    `nodes` are the rows $[n]$ of the table in the graph; None: all nodes.
+    """
     names, counts = np.unique(table["prediction"], return_counts=True)
     probabilities = [table[f"probability_{c}"] for c in model.classes_]
     novelty = float(np.mean(table["novelty_score"])) if "novelty_score" in table else None
@@ -55,10 +75,45 @@ def summarise(
         "labelled": 0,
     }
     if data.get("y") is not None:
-        summary["labelled"] = int(check_labels(data.y, len(table["id"])).known.sum())
+        known = check_labels(data.y, data.x.shape[0]).known
+        summary["labelled"] = int((known if nodes is None else known[nodes]).sum())
         if summary["labelled"]:
-            summary["score"] = model.score(data)
+            summary["score"] = model.score(data, nodes)
+    if recall_at is not None:
+        summary["recall_at_k"] = {
+            "k": recall_at,
+            "recall": model.recall_at_k(data, recall_at, nodes),
+        }
     return summary
+
+
+def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
+    """Return the rows $[n]$ of the nodes in `split=NAME`, or with the ids in a file.
+
+    The file has one id per line; a CSV file may have more columns, and its first column, or the
+    column `id`, is read.
+    """
+    kind, _, name = wanted.partition("=")
+    if kind == "split":
+        mask = f"{SPLITS.get(name.lower(), name)}_mask"
+        if data.get(mask) is None:
+            raise InputError(f"the graph has no split '{name}': pass --nodes split=test, or a file")
+        return np.flatnonzero(as_array(data[mask], mask))
+    try:
+        with Path(wanted).open(newline="", encoding="utf-8-sig") as file:
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            f"cannot read the node ids in '{wanted}': pass a text file with one id per line, or "
+            "split=test"
+        ) from error
+    heads = [cell.lower() for cell in rows[0]] if rows else []
+    column = heads.index("id") if "id" in heads else 0
+    names = [row[column] for row in (rows[1:] if "id" in heads else rows)]
+    if not names:
+        raise InputError(f"'{wanted}' has no node ids: write one id per line")
+    ids = np.asarray(data.get("node_id")).astype(str)
+    return check_nodes(np.array(names, dtype=object), len(ids), wanted, ids).numpy()
 
 
 def check_target(path: Path) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 
 from canet.choice import Ensemble
-from canet.errors import CanetError, VersionError
+from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
 from canet.methods import Method, get_backbone, get_method
 from canet.settings import override
 from canet.store.model_folder import ModelFile, read_model, write_model
-from canet.training.trainer import pick_device, versions
+from canet.training.trainer import versions
+from canet.util.devices import pick_device
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
@@ -31,6 +32,7 @@ LEARNED = (
     "findings",
     "data",
     "diagnosis",
+    "calibration",
 )
 """Fields of `ModelFile` whose attribute of the model has the same name and an underscore."""
 
@@ -39,6 +41,7 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
     """Write a fitted `NodeClassifier` to a folder, with or without its reference sample."""
     names = {"method": model.method_name, "backbone": model.backbone and model.backbone_name}
     params = model.get_params() | names | {"checkpoints": None, "callbacks": None}
+    params["device"] = str(model.device)
     if isinstance(model.class_weight, dict):
         params["class_weight"] = [[_plain(k), v] for k, v in model.class_weight.items()]
     if not isinstance(model.random_state, int | np.integer | None):
@@ -59,15 +62,14 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
 
 
 def load_classifier(
-    model_type: type[Classifier], folder: Path, device: str | None = None
+    model_type: type[Classifier], folder: Path, device: str | torch.device | None = None
 ) -> Classifier:
     """Read the classifier that `save_classifier` wrote; errors as in `canet.load`."""
     file, tensors = read_model(folder)
     params = dict(file.params)
     if isinstance(params["class_weight"], list):
         params["class_weight"] = dict(params["class_weight"])
-    missing = params["device"] == "cuda" and not torch.cuda.is_available()
-    params["device"] = device or ("auto" if missing else params["device"])
+    params["device"] = device or (params["device"] if _exists(params["device"]) else "auto")
     try:
         model = model_type(**params)
         method = _empty_method(model, file)
@@ -87,6 +89,15 @@ def load_classifier(
     model.reference_ = None if sample is None else Reference.from_tensors(sample)
     model.method_ = method.to(pick_device(model.device)).eval()
     return model
+
+
+def _exists(device: str) -> bool:
+    """Whether this machine has the device."""
+    try:
+        pick_device(device)
+    except InputError:
+        return False
+    return True
 
 
 def _read_encoding(content: dict[str, Any]) -> Encoding:

@@ -1,8 +1,9 @@
 """Training methods: one file each."""
 
+from collections.abc import Collection
 from pkgutil import resolve_name
 
-from canet.errors import check_name
+from canet.errors import InputError, check_name
 from canet.methods.auto import Auto, AutoSettings
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
@@ -34,8 +35,7 @@ def get_method(method: str | type[Method]) -> type[Method]:
     """Return the class of a method, given its name. A class is returned unchanged."""
     if isinstance(method, type) and issubclass(method, Method):
         return method
-    check_name("method", method, METHODS)
-    return METHODS[method]
+    return METHODS[_name_of(method, METHODS)]
 
 
 def all_methods() -> dict[str, type[Method] | type[Auto]]:
@@ -45,11 +45,16 @@ def all_methods() -> dict[str, type[Method] | type[Auto]]:
 
 def describe_method(method: str | type[Method]) -> type[Method] | type[Auto]:
     """Return the class with name, label and settings of a method or of `auto`."""
-    if method == Auto.name:
-        return Auto
     if isinstance(method, str):
-        check_name("method", method, all_methods())
+        known = all_methods()
+        return known[_name_of(method, known)]
     return get_method(method)
+
+
+def _name_of(method: object, known: Collection[str]) -> str:
+    if str(method).lower() in BACKBONES:
+        raise InputError(f"'{method}' is a backbone, not a method: pass it as backbone")
+    return check_name("method", method, known)
 
 
 __all__ = [

@@ -107,12 +107,14 @@ class Batch:
         y: Labels $[n]$.
         environment: Environment numbers $[n]$, starting at 0, of training nodes; None if the task
             has no environments.
+        weight: Weights $[n]$ of training nodes in the supervised loss; None: one.
     """
 
     x: Features
     blocks: Sequence[Block]
     y: Tensor
     environment: Tensor | None = None
+    weight: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ class Method(nn.Module):
     summary: ClassVar[str]
     paper: ClassVar[str]
     needs_environments: ClassVar[bool] = False
+    uses_edge_weights: ClassVar[bool] = True
     capturable: ClassVar[bool] = False
     """Whether a training step can be captured as a CUDA graph: it must not draw random numbers on
     the CPU or branch on values of tensors."""
@@ -252,15 +255,21 @@ class Method(nn.Module):
         """Return what `prepare` found in the training nodes, for the result of the run."""
         return None
 
-    def node_losses(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Return the supervised loss of each node $[n]$ for logits $[n, C]$ and labels $[n]$."""
+    def node_losses(self, logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return the supervised loss of each node $[n]$.
+
+        Shapes:
+            - logits $[n, C]$, labels y $[n]$, weights of the nodes $[n]$ or None
+        """
         if self.settings.loss == "cross_entropy":
             losses = F.cross_entropy(logits, y, reduction="none")
         else:
             target = F.one_hot(y, logits.shape[1]).to(logits.dtype)
             losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
             losses = losses.mean(dim=1)
-        return losses if self.class_weight is None else losses * self.class_weight[y]
+        if self.class_weight is not None:
+            losses = losses * self.class_weight[y]
+        return losses if weight is None else losses * weight
 
     def membership(self, environment: Tensor | None) -> Tensor:
         """Convert environment numbers $[n]$ to one-hot rows $[n, E]$."""

@@ -113,7 +113,7 @@ class CaNetMethod(InterveningMethod):
 
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
-        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        supervised = self.node_losses(prediction.logits, batch.y, batch.weight).mean()
         if self.settings.prior == "none" or not prediction.environments:
             return supervised
         divergence = self.divergence(prediction.environments, batch.y.numel())

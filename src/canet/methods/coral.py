@@ -43,7 +43,7 @@ class CORAL(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
-        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        supervised = self.node_losses(prediction.logits, batch.y, batch.weight).mean()
         distance = self.distance(prediction.embedding, batch.environment)
         return supervised + self.settings.penalty_weight * distance
 

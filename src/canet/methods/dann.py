@@ -67,7 +67,7 @@ class DANN(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         prediction = self.model(batch.x, batch.blocks)
-        supervised = self.node_losses(prediction.logits, batch.y).mean()
+        supervised = self.node_losses(prediction.logits, batch.y, batch.weight).mean()
         reversed_embedding = _Reverse.apply(prediction.embedding, self.strength())
         environment_logits = self.discriminator(reversed_embedding)
         if self.training:

@@ -77,6 +77,7 @@ class EERM(Method):
     summary = "mean and variance of the risks over edited graphs, without environment labels"
     paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
     settings_type = EERMSettings
+    uses_edge_weights = False
 
     x: Features  # features of the nodes of all K graphs
     copies: Tensor  # row of each node of each graph in x, [K, N]
@@ -109,7 +110,7 @@ class EERM(Method):
         for step in range(1, self.settings.inner_steps + 1):
             draw = self.editors.draw()
             with torch.set_grad_enabled(step == self.settings.inner_steps):
-                risks = self.risks(batch.y, draw)
+                risks = self.risks(batch.y, draw, batch.weight)
             score = risks.detach().var() * log_probability(self.editors.logits, draw)
             descend(-score, optimizer)
         return descend(self.objective(risks), optimizer)
@@ -119,14 +120,15 @@ class EERM(Method):
         variance, mean = torch.var_mean(risks)
         return variance + self.settings.beta * mean
 
-    def risks(self, y: Tensor, draw: Tensor) -> Tensor:
+    def risks(self, y: Tensor, draw: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return the mean training loss $[K]$ in each edited graph, for draws $[K, N, s]$."""
         assert self.editors is not None
         editor, *edges = self.editors.flip(draw)
         edge_index = self.copies[editor, self._oriented(torch.stack(edges))]
         num_editors = len(draw)
         x, blocks = self._read(edge_index, num_editors * y.numel())
-        losses = self.node_losses(self.model(x, blocks).logits, y.repeat(num_editors))
+        weight = None if weight is None else weight.repeat(num_editors)
+        losses = self.node_losses(self.model(x, blocks).logits, y.repeat(num_editors), weight)
         return losses.view(num_editors, -1).mean(dim=1)
 
     def parameter_groups(self) -> list[dict[str, Any]]:

@@ -20,4 +20,4 @@ class ERM(InterveningMethod):
     capturable = True
 
     def loss(self, batch: Batch) -> Tensor:
-        return self.node_losses(self.predict(batch), batch.y).mean()
+        return self.node_losses(self.predict(batch), batch.y, batch.weight).mean()

@@ -47,7 +47,7 @@ class GroupDRO(Method):
         self.register_buffer("q", torch.full((self.num_environment_labels,), uniform))
 
     def loss(self, batch: Batch) -> Tensor:
-        losses = self.node_losses(self.predict(batch), batch.y)
+        losses = self.node_losses(self.predict(batch), batch.y, batch.weight)
         risks = self.environment_risks(losses, batch.environment)
         if self.training:
             raised = self.q * (self.settings.eta * risks.detach()).exp()

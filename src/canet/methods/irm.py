@@ -48,16 +48,22 @@ class IRM(Method):
         self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
-        risks, slopes = self.risks_and_slopes(self.predict(batch), batch.y, batch.environment)
+        risks, slopes = self.risks_and_slopes(
+            self.predict(batch), batch.y, batch.environment, batch.weight
+        )
         loss: Tensor = self.annealed(risks.mean(), slopes.square().mean())
         return loss
 
     def risks_and_slopes(
-        self, logits: Tensor, y: Tensor, environment: Tensor | None
+        self,
+        logits: Tensor,
+        y: Tensor,
+        environment: Tensor | None,
+        weight: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return $R_e$ and $\\nabla_w R_e$ $[E]$; only the logits depend on w."""
         scale = logits.new_ones(self.num_environment_labels, requires_grad=True)
         scaled = logits * (self.membership(environment) @ scale).unsqueeze(1)
-        risks = self.environment_risks(self.node_losses(scaled, y), environment)
+        risks = self.environment_risks(self.node_losses(scaled, y, weight), environment)
         (slopes,) = torch.autograd.grad(risks.sum(), scale, create_graph=True)
         return risks, slopes

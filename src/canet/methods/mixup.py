@@ -78,5 +78,7 @@ class Mixup(Method):
         z = self.model.project(batch.x)
         z = mix(torch.cat([z[:n], z[:n], z]))
         logits = self.model.propagate(z, self.blocks, mix).logits[:n]
-        losses = ratio * self.node_losses(logits, batch.y)
-        return (losses + (1 - ratio) * self.node_losses(logits, batch.y[partner])).mean()
+        of_partner = None if batch.weight is None else batch.weight[partner]
+        losses = ratio * self.node_losses(logits, batch.y, batch.weight)
+        others = self.node_losses(logits, batch.y[partner], of_partner)
+        return (losses + (1 - ratio) * others).mean()

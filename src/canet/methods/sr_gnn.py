@@ -94,7 +94,7 @@ class SRGNN(Method):
         prediction = self.model(batch.x, batch.blocks)
         sample = self.model(*self.sample).embedding
         discrepancy = central_moment_discrepancy(prediction.embedding.tanh(), sample.tanh(), 2.0)
-        losses = self.beta * self.node_losses(prediction.logits, batch.y)
+        losses = self.beta * self.node_losses(prediction.logits, batch.y, batch.weight)
         return losses.mean() + self.settings.cmd_weight * discrepancy
 
 

@@ -46,7 +46,7 @@ class VREx(Method):
         self.annealed = AnnealedPenalty(self.settings.penalty_weight, self.settings.anneal_steps)
 
     def loss(self, batch: Batch) -> Tensor:
-        losses = self.node_losses(self.predict(batch), batch.y)
+        losses = self.node_losses(self.predict(batch), batch.y, batch.weight)
         risks = self.environment_risks(losses, batch.environment)
         loss: Tensor = self.annealed(risks.mean(), risks.var(correction=0))
         return loss

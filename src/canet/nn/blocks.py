@@ -8,7 +8,7 @@ reach them in L hops). A sampled neighbourhood would be a stack of smaller block
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from weakref import finalize
 
@@ -53,24 +53,26 @@ class Block:
     """One layer's neighbourhood: matrices from source nodes to destination nodes.
 
     The destinations are the first `num_dst` of the `num_src` source nodes. `graphs` assigns nodes
-    to graphs, for models that attend over whole graphs.
+    to graphs, for models that attend over whole graphs. `is_weighted` is whether edges have
+    weights; the values of an attention matrix are these weights.
     """
 
     num_src: int
     num_dst: int
     matrices: Mapping[Operator, SparseMatrix]
     graphs: Graphs | None = None
+    is_weighted: bool = False
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Block:
         moved = {op: matrix.to(device, dtype) for op, matrix in self.matrices.items()}
         graphs = None if self.graphs is None else self.graphs.to(device)
-        return Block(self.num_src, self.num_dst, moved, graphs)
+        return replace(self, matrices=moved, graphs=graphs)
 
     def select_rows(self, nodes: Tensor) -> Block:
         """Keep the given destinations $[k]$, in this order, and all sources."""
         matrices = {op: matrix.select_rows(nodes) for op, matrix in self.matrices.items()}
         graphs = None if self.graphs is None else self.graphs.select_destinations(nodes)
-        return Block(self.num_src, nodes.numel(), matrices, graphs)
+        return replace(self, num_dst=nodes.numel(), matrices=matrices, graphs=graphs)
 
     def with_copies(self, n: int, num_dst: int) -> Block:
         """Put two copies of the first n nodes in front and keep the first `num_dst` destinations.
@@ -88,7 +90,8 @@ class Block:
             pattern = Pattern(matrix.pattern.rowptr, col, self.num_src + 2 * n)
             matrices[operator] = SparseMatrix(pattern, matrix.value)
         graphs = None if rows.graphs is None else rows.graphs.with_copies(2 * n)
-        return Block(self.num_src + 2 * n, num_dst + 2 * n, matrices, graphs)
+        sizes = self.num_src + 2 * n, num_dst + 2 * n
+        return Block(*sizes, matrices, graphs, self.is_weighted)
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,8 @@ class Graph:
         operators: The operators of the model.
         graph: Graph number $[N]$ of each node, starting at 0, for models that attend over whole
             graphs. By default each connected component is a graph.
+        edge_weight: Weights ≥ 0 of the edges $[E]$; None: one. An edge of weight w counts like w
+            edges.
         dtype: Type of the matrices; None: the default of torch.
     """
 
@@ -131,11 +136,12 @@ class Graph:
         num_nodes: int,
         operators: Sequence[Operator],
         graph: Tensor | None = None,
+        edge_weight: Tensor | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         self.num_nodes = num_nodes
         matrices = {
-            op: operator_matrix(edge_index, num_nodes, op, dtype)
+            op: operator_matrix(edge_index, num_nodes, op, edge_weight, dtype)
             for op in operators
             if op.kind != "graph"
         }
@@ -144,7 +150,8 @@ class Graph:
             found = components(edge_index, num_nodes) if graph is None else graph
             self._graph = found.to(edge_index.device).long()
         graphs = None if self._graph is None else Graphs(self._graph, self._graph)
-        self.block = Block(num_nodes, num_nodes, matrices, graphs)
+        is_weighted = edge_weight is not None
+        self.block = Block(num_nodes, num_nodes, matrices, graphs, is_weighted)
         self._block_on = {edge_index.device: self.block}
 
     def whole(self, num_layers: int, device: torch.device | str = "cpu") -> ReceptiveField:
@@ -183,7 +190,8 @@ class Graph:
             if self._graph is not None:
                 is_first = relabel(sources) == torch.arange(sources.numel(), device=nodes.device)
                 graphs = Graphs(self._graph[nodes], torch.where(is_first, self._graph[sources], -1))
-            blocks.append(Block(sources.numel(), nodes.numel(), matrices, graphs))
+            sizes = sources.numel(), nodes.numel()
+            blocks.append(Block(*sizes, matrices, graphs, self.block.is_weighted))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
@@ -218,14 +226,15 @@ def cached_graph(
     num_nodes: int,
     operators: Sequence[Operator],
     graph: Tensor | None = None,
+    edge_weight: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Graph:
     """Return the :class:`Graph` of a tensor of edges and cache it while that tensor exists.
 
     The graph is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
     """
-    key = id(edge_index), num_nodes, tuple(operators), id(graph), dtype
-    tensors = [t for t in (edge_index, graph) if t is not None]
+    key = id(edge_index), num_nodes, tuple(operators), id(graph), id(edge_weight), dtype
+    tensors = [t for t in (edge_index, graph, edge_weight) if t is not None]
     version = tuple(0 if t.is_inference() else t._version for t in tensors)
     cached_version, built = _graphs.get(key, (None, None))
     if built is None or cached_version != version:
@@ -235,7 +244,14 @@ def cached_graph(
         if edge_index.numel() and not 0 <= edge_index.min() <= edge_index.max() < num_nodes:
             wrong = edge_index[(edge_index < 0) | (edge_index >= num_nodes)][0]
             raise InputError(f"edge_index contains node {wrong}, but x has {num_nodes} rows")
-        built = Graph(edge_index, num_nodes, operators, graph, dtype)
+        if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
+            raise InputError(
+                f"edge_weight has shape {list(edge_weight.shape)}, but there are "
+                f"{edge_index.shape[1]:,} edges: pass one weight per edge"
+            )
+        if edge_weight is not None and not (edge_weight >= 0).all():
+            raise InputError("edge_weight must be numbers ≥ 0")
+        built = Graph(edge_index, num_nodes, operators, graph, edge_weight, dtype)
         _graphs[key] = version, built
     return built
 
@@ -250,19 +266,33 @@ def _relabel_by_sorting(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, 
 
 
 def operator_matrix(
-    edge_index: Tensor, num_nodes: int, operator: Operator, dtype: torch.dtype | None = None
+    edge_index: Tensor,
+    num_nodes: int,
+    operator: Operator,
+    edge_weight: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> SparseMatrix:
-    """Return the matrix $[N, N]$ of an operator for edges $[2, E]$; rows are destinations."""
+    """Return the matrix $[N, N]$ of an operator for edges $[2, E]$; rows are destinations.
+
+    With weights $[E]$, A has them as entries and degrees are sums of weights. Self-loops that are
+    added have weight 1.
+    """
     src, dst = edge_index if operator.direction == "along" else edge_index.flip(0)
+    value = torch.ones(src.numel(), device=src.device, dtype=dtype)
+    if edge_weight is not None:
+        value = edge_weight.detach().to(value)
     if operator.kind in ("renormalised", "attention"):
         loops = torch.arange(num_nodes, device=src.device)
         no_loop = src != dst
         src, dst = torch.cat([src[no_loop], loops]), torch.cat([dst[no_loop], loops])
-    value = torch.ones(src.numel(), device=src.device, dtype=dtype)
-    if operator.kind in ("symmetric", "renormalised"):
-        degree = torch.bincount(dst, minlength=num_nodes).to(value.dtype)
-        scale = degree.rsqrt().nan_to_num(posinf=0.0)
-        value = scale[src] * scale[dst]
-    if operator.kind == "mean":
-        value = torch.bincount(dst, minlength=num_nodes).to(value.dtype).reciprocal()[dst]
+        value = torch.cat([value[no_loop], value.new_ones(num_nodes)])
+    if operator.kind in ("symmetric", "renormalised", "mean"):
+        weights = None if edge_weight is None else value
+        degree = torch.bincount(dst, weights, minlength=num_nodes).to(value.dtype)
+        if operator.kind == "mean":
+            share = degree.reciprocal().nan_to_num(posinf=0.0)[dst]
+        else:
+            scale = degree.rsqrt().nan_to_num(posinf=0.0)
+            share = scale[src] * scale[dst]
+        value = share if edge_weight is None else share * value
     return SparseMatrix.from_coo(dst, src, value, (num_nodes, num_nodes))

@@ -133,9 +133,21 @@ class GraphModel(nn.Module):
     def forward(self, x: Features, blocks: Sequence[Block], /) -> Prediction: ...
 
     @overload
-    def forward(self, x: Features, edge_index: Tensor, batch: Tensor | None = None) -> Tensor: ...
+    def forward(
+        self,
+        x: Features,
+        edge_index: Tensor,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Tensor: ...
 
-    def forward(self, x: Features, edge_index: Any, batch: Tensor | None = None) -> Any:
+    def forward(
+        self,
+        x: Features,
+        edge_index: Any,
+        edge_weight: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Any:
         """Return the logits $[N, C]$ of all nodes for `x` $[N, D]$ and `edge_index` $[2, E]$.
 
         With blocks instead of `edge_index`, return a :class:`Prediction`.
@@ -143,6 +155,7 @@ class GraphModel(nn.Module):
         Args:
             x: Features, dense or sparse.
             edge_index: Edges as pairs (source, target).
+            edge_weight: Weights ≥ 0 of the edges $[E]$: an edge of weight w counts like w edges.
             batch: Number $[N]$ of the graph of each node, if there are several graphs.
         """
         if not isinstance(edge_index, Tensor):
@@ -150,7 +163,8 @@ class GraphModel(nn.Module):
         if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
             x = SparseMatrix.from_torch(x)
         weight = self.phi_out.weight
-        graph = cached_graph(edge_index, x.shape[0], self.operators, batch, weight.dtype)
+        arguments = edge_index, x.shape[0], self.operators, batch, edge_weight, weight.dtype
+        graph = cached_graph(*arguments)
         return self.forward_blocks(x, graph.whole(self.num_layers, weight.device).blocks).logits
 
     def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:

@@ -148,6 +148,11 @@ class SparseMatrix:
         pattern, order = self.pattern.transposed
         return SparseMatrix(pattern, self.value.detach()[order])
 
+    @cached_property
+    def log_value(self) -> Tensor:
+        """Logarithm of the value of each entry $[nnz]$."""
+        return self.value.log()
+
     def select_rows(self, rows: Tensor) -> SparseMatrix:
         """Return the given rows $[k]$, in this order, as a $[k, m]$ matrix."""
         begin = self.pattern.rowptr[rows]

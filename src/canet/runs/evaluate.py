@@ -18,7 +18,8 @@ from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration
 from canet.store.summary import ScoredRun, summarise
 from canet.training import Trainer
-from canet.training.trainer import device_name, versions
+from canet.training.trainer import versions
+from canet.util.devices import device_name
 
 MAX_DIFFERENCE, MAX_DIFFERENCE_OTHER_HARDWARE = 1e-5, 0.005
 """Largest difference from the stored scores on the same device and version of torch, and on

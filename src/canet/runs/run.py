@@ -23,7 +23,7 @@ from canet.runs.worker import (
     write_files,
 )
 from canet.store import RunConfig, RunFolder
-from canet.training.trainer import pick_device
+from canet.util.devices import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
 from canet.util.processes import Pool, open_pool, run_all, worker_exit_reason
@@ -89,7 +89,7 @@ def run_jobs(
                 worker = Worker(device, data_root, task, log)
                 for batch in batches:
                     counts = runs.num_done, len(batch), len(runs.failed)
-                    unit = "training" if batch[0].method == Auto.name else "epoch"
+                    unit = "run" if batch[0].method == Auto.name else "epoch"
                     report = display.training_callback(label(batch), *counts, unit)
                     runs.record_outcome(batch, worker.train(batch, root, report))
     return [*runs.failed.values()]

@@ -20,6 +20,8 @@ import optuna
 from optuna.storages import BaseStorage
 
 from canet.data import DATASETS
+from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.data.task_file import read_metric
 from canet.errors import CanetError
 from canet.presets import BEST
 from canet.runs.data import current_digest
@@ -35,7 +37,8 @@ from canet.search.study import (
     ranked_trials,
 )
 from canet.search.worker import TrialOutcome, TrialWorker, train_in_process
-from canet.training.trainer import device_name, pick_device, versions
+from canet.training.trainer import versions
+from canet.util.devices import device_name, pick_device
 from canet.util.files import read_json, write_json
 from canet.util.processes import open_pool, run_all, worker_exit_reason
 from canet.util.progress import Display
@@ -96,7 +99,9 @@ def run_search(
                     running.remove(trial)
                     hardware.add(outcome.hardware)
                     _show_progress(display, study, plan)
-        best = _best(study, plan, hardware) | {"train": _train_command(plan, out, data_root)}
+        metric = _metric(plan, data_root)
+        best = _best(study, plan, hardware, metric)
+        best["train"] = _train_command(plan, out, data_root)
     write_json(out / BEST, best)
     return best
 
@@ -166,7 +171,13 @@ def _show_progress(display: Display, study: optuna.Study, plan: Plan) -> None:
     display.update(len(done), failed=failed, text=f"{label}, {best}")
 
 
-def _best(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, Any]:
+def _metric(plan: Plan, data_root: Path | None) -> str:
+    if plan.base.task == USER_GRAPH:
+        return read_metric(data_root)
+    return DATASETS[plan.base.task].metric
+
+
+def _best(study: optuna.Study, plan: Plan, hardware: set[str], metric: str) -> dict[str, Any]:
     """Return the content of `best.json`: the best settings and how they were found."""
     base, done, ranked = plan.base, done_trials(study), ranked_trials(study)
     if not ranked:
@@ -186,7 +197,7 @@ def _best(study: optuna.Study, plan: Plan, hardware: set[str]) -> dict[str, Any]
         "backbone": base.backbone,
         "settings": _ordered(plan, ranked[0].params),
         "valid": ranked[0].value,
-        "metric": DATASETS[base.task].metric,
+        "metric": metric,
         "start": {"settings": plan.start, "valid": start[0] if start else None},
         "trials": len(done),
         "pruned": states.count("PRUNED"),
@@ -218,14 +229,19 @@ def _search_command(plan: Plan, trials: int) -> str:
 
 
 def _train_command(plan: Plan, out: Path, data_root: Path | None) -> str:
-    words = ["canet", "train", *_task_words(plan), "--settings", str(out / BEST)]
+    is_graph = plan.base.task == USER_GRAPH
+    words = ["canet", "fit" if is_graph else "train", *_task_words(plan)]
+    words += ["--settings", str(out / BEST)]
+    if is_graph:
+        return shlex.join(words)
     return shlex.join(words + (["--data-root", str(data_root)] if data_root else []))
 
 
 def _task_words(plan: Plan) -> list[str]:
     """Return the command-line arguments for task, method, backbone and data."""
     base = plan.base
-    words = [base.task, "--method", base.method, "--backbone", base.backbone]
+    task = "GRAPH" if base.task == USER_GRAPH else base.task
+    words = [task, "--method", base.method, "--backbone", base.backbone]
     words += ["--features", base.features] if base.features != "original" else []
     words += ["--protocol", base.protocol] if base.protocol != "paper" else []
     words += ["--generator", base.generator] if base.generator != "shared" else []

@@ -15,7 +15,7 @@ from canet.errors import CanetError
 from canet.search.objective import Objective
 from canet.search.storage import wait_for_storage
 from canet.search.study import Plan, check_data, open_study
-from canet.training.trainer import device_name, pick_device
+from canet.util.devices import device_name, pick_device
 from canet.util.files import WriteError
 
 EPOCHS_BETWEEN_REPORTS = 20  # as for runs on a GPU

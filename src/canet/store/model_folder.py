@@ -32,6 +32,23 @@ TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """Corrections of the probabilities, learnt from validation nodes after training.
+
+    Args:
+        temperature: Divisor of the logits.
+        bias: Added to the logits of each class $[C]$ after that; empty: zero.
+        positive: Index of the rarer of two training classes; None for more classes.
+        threshold: Probability of this class from which a node is assigned to it for the best F1.
+    """
+
+    temperature: float = 1.0
+    bias: list[float] = field(default_factory=list)
+    positive: int | None = None
+    threshold: float = 0.5
+
+
+@dataclass(frozen=True)
 class ModelFile:
     """The content of model.json.
 
@@ -52,6 +69,7 @@ class ModelFile:
         candidates: The models that `auto` tried; empty for other methods.
         data: Size and digest of the training data.
         diagnosis: Text of a diagnosis, or None.
+        calibration: Corrections of the probabilities.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -70,6 +88,7 @@ class ModelFile:
     versions: dict[str, str]
     data: dict[str, Any]
     diagnosis: str | None = None
+    calibration: Calibration = field(default_factory=Calibration)
     candidates: list[Candidate] = field(default_factory=list)
 
 
@@ -110,8 +129,8 @@ def write_model(
         ) from error
 
 
-def check_target(folder: Path) -> None:
-    """Reject a file, and a folder with other files than those of a model."""
+def check_target(folder: Path, overwrite: bool = True) -> None:
+    """Reject a file, a folder with other files and, unless `overwrite`, a folder with a model."""
     if folder.exists() and not folder.is_dir():
         raise CanetError(f"'{folder}' is a file: choose a folder for the model")
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -120,6 +139,10 @@ def check_target(folder: Path) -> None:
         for name in names
         if not (TENSORS.fullmatch(name) or name == CARD or name.startswith("."))
     ]
+    if MODEL in names and not overwrite:
+        raise CanetError(
+            f"'{folder}' already contains a model: choose another folder, or pass --overwrite"
+        )
     if others and MODEL not in names:
         raise CanetError(
             f"'{folder}' contains other files, such as '{others[0]}': choose an empty folder for "

@@ -102,7 +102,8 @@ def summarise(runs: Sequence[ScoredRun], metric: str) -> dict[str, Any]:
         names = [name for name in first.scores if name.startswith(prefix)]
         return {name.removeprefix(prefix): over_runs(name) for name in names}
 
-    scores: dict[str, Any] = {name: over_runs(name) for name in ("train", "valid", "test_id")}
+    splits = [name for name in ("train", "valid", "test_id") if name in first.scores]
+    scores: dict[str, Any] = {name: over_runs(name) for name in splits}
     scores["test_ood"] = group(OOD)
     scores["test_ood_mean"] = spread([run.ood_mean for run in runs])
     if left_out := group(LEFT_OUT):

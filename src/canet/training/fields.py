@@ -86,7 +86,7 @@ class TaskFields:
         """Return the part of the task that a method may use in training."""
         return TrainingView(
             x=self._prepared(hidden=self.task.inductive),
-            edge_index=self.task.training_edges(),
+            edge_index=self.task.training_edges()[0],
             observed=self.task.observed(),
             train=self.task.train,
             y=self.task.data.y[self.task.train],
@@ -116,13 +116,15 @@ class TaskFields:
     def _build(self, split: str) -> Batch:
         nodes = self.nodes[split]
         x, blocks = self._read(nodes, self._hidden(split))
-        environment = None
+        environment = weight = None
+        if split == "train" and (weights := self.task.data.get("sample_weight")) is not None:
+            weight = weights[nodes].to(self._device)
         if split == "train" and self.task.has_environments:
             ids = self.task.data.environment[nodes]
             environment = torch.searchsorted(self.task.training_environments(), ids).to(
                 self._device
             )
-        return Batch(x, blocks, self.task.data.y[nodes].to(self._device), environment)
+        return Batch(x, blocks, self.task.data.y[nodes].to(self._device), environment, weight)
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""
@@ -135,9 +137,12 @@ class TaskFields:
 
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:
-            edges = self.task.training_edges() if hidden else self.task.data.edge_index
+            data = self.task.data
+            edges, weight = data.edge_index, data.get("edge_weight")
+            if hidden:
+                edges, weight = self.task.training_edges()
             self._graphs[hidden] = Graph(
-                edges, self.task.num_nodes, self._operators, self._numbers(hidden)
+                edges, self.task.num_nodes, self._operators, self._numbers(hidden), weight
             )
         return self._graphs[hidden]
 

@@ -53,12 +53,14 @@ class GraphReader:
             )
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
 
-    def with_edges(self, edge_index: Tensor, graph: Tensor) -> GraphReader:
+    def with_edges(
+        self, edge_index: Tensor, graph: Tensor, edge_weight: Tensor | None = None
+    ) -> GraphReader:
         """Return a reader of the same nodes with other edges $[2, E]$ and graph numbers $[N]$.
 
         The preparation of the features still uses the previous graph numbers.
         """
-        changed = UserGraph(self.user_graph.x, edge_index, graph)
+        changed = UserGraph(self.user_graph.x, edge_index, graph, edge_weight)
         other = GraphReader(self.method, PreparedGraph(changed))
         other._feature_graph = self._feature_graph
         return other

@@ -29,6 +29,24 @@ def roc_auc(logits: Tensor, y: Tensor) -> Tensor:
     return wins / (num_positive * num_negative)
 
 
+def average_precision(logits: Tensor, y: Tensor) -> Tensor:
+    """Mean precision over the nodes of the rarer of two classes, each at its own threshold.
+
+    The precision at a node is the share of that class among the nodes that rank at least as high.
+    NaN if a class is absent.
+    """
+    is_second_rarer = (y == 1).double().mean() <= 0.5
+    positive = (y == 1) == is_second_rarer
+    score = (logits[:, 1] - logits[:, 0]).double()
+    ordered, order = torch.where(is_second_rarer, score, -score).sort()
+    first = torch.searchsorted(ordered, ordered)  # the first node with the same score
+    hits = positive[order].double()
+    from_here = hits.flip(0).cumsum(0).flip(0)
+    precision = from_here[first] / (y.numel() - first)
+    both = positive.any() & ~positive.all()
+    return torch.where(both, (precision * hits).sum() / hits.sum(), torch.nan)
+
+
 def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
     """Mean F1 score over the classes that occur in the labels or the predictions."""
     classes = logits.shape[1]
@@ -45,4 +63,5 @@ METRICS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "accuracy": accuracy,
     "roc_auc": roc_auc,
     "macro_f1": macro_f1,
+    "average_precision": average_precision,
 }

@@ -13,7 +13,7 @@ from canet.data.user_graph import UserGraph, read_user_graph
 from canet.nn import Graph, Operator
 from canet.util.torch_state import single_precision
 
-COLUMNS = ("x", "edge_index", "batch", "num_nodes", "node_id")
+COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id")
 """Columns of a graph that its checks use."""
 
 
@@ -30,7 +30,9 @@ class PreparedGraph:
         if key not in self.graphs:
             user = self.user_graph
             with single_precision():
-                self.graphs[key] = Graph(user.edge_index, user.num_nodes, operators, user.graph)
+                self.graphs[key] = Graph(
+                    user.edge_index, user.num_nodes, operators, user.graph, user.edge_weight
+                )
         return self.graphs[key]
 
 
@@ -61,7 +63,7 @@ def prepare_graph(data: Any, graph: Any = None, undirected: bool = False) -> Pre
 def _version(data: AnyGraph) -> list[Any] | None:
     """Return the columns and the version counters of their tensors; None if there is no counter."""
     columns = [data.get(name) for name in COLUMNS]
-    tensors = [column for column in columns[:3] if column is not None]
+    tensors = [column for column in columns[:4] if column is not None]
     if not all(isinstance(t, Tensor) and not t.is_inference() for t in tensors):
         return None
     parts = [p for t in tensors for p in ([t, t.values()] if t.is_sparse_csr else [t])]

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from canet._version import __version__
+from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
-from canet.data.task import USER_GRAPH, ShiftTask
-from canet.errors import CanetError, InputError, InputWarning, unknown_name
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
@@ -26,6 +27,7 @@ from canet.training.fields import TaskFields
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
+from canet.util.devices import device_name, pick_device
 from canet.util.files import digest_of
 from canet.util.memory import peak_resident_mb
 from canet.util.seeds import checked_seed
@@ -80,12 +82,13 @@ class Trainer:
         method: str | type[Method] = "canet",
         backbone: str | Backbone = "gcn",
         settings: Settings | None = None,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         epochs: int | None = None,
         fields: TaskFields | None = None,
         class_weight: Tensor | None = None,
         threads: int = 1,
         callbacks: Sequence[Callback] = (),
+        initial: Mapping[str, Tensor] | None = None,
     ) -> None:
         if not isinstance(task, ShiftTask):
             raise InputError(
@@ -109,9 +112,15 @@ class Trainer:
             raise InputError(f"threads is {threads}, but must be 1 or more")
         self.threads = threads
         self.callbacks = tuple(callbacks)
+        self.initial = initial
         self.device = pick_device(device)
         set_up_kernels(self.device)
         self._check_environments()
+        if task.data.get("edge_weight") is not None and not self.method_type.uses_edge_weights:
+            raise InputError(
+                f"method '{self.method_type.name}' adds and removes edges and cannot use edge "
+                "weights: choose another method, or remove the weights"
+            )
         with torch.device("meta"):
             model = self._new_method().model
         if fields is None:
@@ -226,6 +235,14 @@ class Trainer:
         """Return the loop of a run before its first epoch, or at its last checkpoint."""
         torch.manual_seed(seed)
         method = self._new_method().to(self.device)
+        if self.initial is not None:
+            try:
+                method.load_state_dict(dict(self.initial))
+            except RuntimeError as error:
+                raise InputError(
+                    "the earlier model has other settings or another number of features or "
+                    "environments: continue it with the same ones, or fit without warm_start"
+                ) from error
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
         batch, report = self.fields.batch("train"), self._epoch_report(seed)
@@ -363,23 +380,6 @@ def resume(loop: Loop, run_folder: RunFolder) -> None:
             InputWarning,
             stacklevel=2,
         )
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of a name; `auto` is a GPU if there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise unknown_name("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("this machine has no CUDA device: use device 'cpu' or 'auto'")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
-def device_name(device: torch.device, threads: int = 1) -> str:
-    if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device))
-    return f"{platform.machine()} CPU, {threads} thread(s)"
 
 
 def peak_memory_mb(device: torch.device) -> float:

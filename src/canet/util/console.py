@@ -22,6 +22,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     screen.print(make_table(columns, rows))
 
 
+def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table with a title as text."""
+    screen = console()
+    with screen.capture() as captured:
+        screen.print(make_table(columns, rows))
+    return f"{printable(title)}\n{captured.get().rstrip()}"
+
+
 def print_text(text: object) -> None:
     """Print a text without control characters, which user data may contain."""
     print(printable(text))
@@ -54,7 +62,8 @@ def spread_text(spread: dict[str, Any]) -> str:
 def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Return a row (name, score) for each score of a summary."""
     scores = summary["scores"]
-    rows = [(name, spread_text(scores[name])) for name in ("train", "valid", "test_id")]
+    splits = [name for name in ("train", "valid", "test_id") if name in scores]
+    rows = [(name, spread_text(scores[name])) for name in splits]
     rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
     rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
     left_out = scores.get("left_out", {})

@@ -1,4 +1,4 @@
-"""Progress of a command: a bar on a terminal, a line every few seconds elsewhere, or nothing."""
+"""Progress of a command: a bar on a terminal or in a notebook, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from importlib.util import find_spec
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -33,13 +34,15 @@ class Display:
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
-        if not self._quiet and sys.stderr.isatty():
+        screen = Console(stderr=True)
+        in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
+        if not self._quiet and (sys.stderr.isatty() or in_notebook):
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.description}"),
-                console=Console(stderr=True),
+                console=screen,
                 transient=True,
             )
             self._bar.add_task("", total=total, completed=done, count=self._count(done, 0, 0))
@@ -74,7 +77,7 @@ class Display:
         """Return a callback that shows the progress of one run or of `running` runs at once."""
 
         def report(epoch: int, total: int, score: float) -> None:
-            text = f"{label}: {unit} {epoch}/{total}, valid {100 * score:.1f} %"
+            text = f"{label}: {unit} {epoch}/{total}, validation score {100 * score:.1f} %"
             self.update(done, running, failed, text, part=max(1, running) * epoch / total)
             if self._stage and epoch == total:
                 self.stage("scoring")
@@ -91,7 +94,7 @@ class Display:
             self._bar.stop()
 
     def _count(self, done: int, running: int, failed: int) -> str:
-        words = [f"{done}/{self._total} {self._unit}"]
+        words = [f"{done}/{self._total} {self._unit}"] if self._total > 1 else []
         words += [f"{running} running"] if running else []
         words += [f"{failed} failed"] if failed else []
         return ", ".join(words)

@@ -41,13 +41,33 @@ def adjacency(edge_index: Tensor, num_nodes: int) -> sp.csr_matrix:
     return links.tocsr()
 
 
-def unique_edges(edge_index: Tensor, num_nodes: int, both_ways: bool = False) -> Tensor:
-    """Return the edges $[2, E]$ without duplicates, sorted; `both_ways` adds the reverse edges."""
+def unique_edges(
+    edge_index: Tensor, num_nodes: int, both_ways: bool = False, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the edges $[2, E]$ without duplicates, sorted, and their weights $[E]$.
+
+    `both_ways` adds the reverse edges. A duplicate edge has the largest of its weights.
+    """
+    if weight is not None:
+        return _unique_weighted(edge_index, num_nodes, both_ways, weight)
     links = adjacency(edge_index, num_nodes)
     if both_ways:
         links = links + links.T
     source = np.repeat(np.arange(num_nodes), np.diff(links.indptr))
-    return torch.from_numpy(np.stack([source, links.indices]))
+    return torch.from_numpy(np.stack([source, links.indices])), None
+
+
+def _unique_weighted(
+    edge_index: Tensor, num_nodes: int, both_ways: bool, weight: Tensor
+) -> tuple[Tensor, Tensor]:
+    if both_ways:
+        edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+        weight = torch.cat([weight, weight])
+    key = (edge_index[0] * num_nodes + edge_index[1]).numpy()
+    order = np.lexsort([-weight.numpy(), key])
+    is_first = np.diff(key[order], prepend=-1) > 0
+    chosen = torch.from_numpy(order[is_first])
+    return edge_index[:, chosen], weight[chosen]
 
 
 def components(edge_index: Tensor, num_nodes: int) -> Tensor:

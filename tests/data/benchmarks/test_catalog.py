@@ -66,7 +66,7 @@ def test_each_feature_set_can_be_loaded(name: str, small_root: Path) -> None:
 def test_an_inductive_task_hides_edges(small_root: Path) -> None:
     task = load_task("arxiv", small_root, inductive=True)
     assert task.inductive
-    assert 0 < task.training_edges().shape[1] < task.data.edge_index.shape[1]
+    assert 0 < task.training_edges()[0].shape[1] < task.data.edge_index.shape[1]
 
 
 @pytest.mark.parametrize(

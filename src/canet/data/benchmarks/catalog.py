@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from canet.data.benchmarks.dataset import Dataset, Request, Statistics
+from canet.data.benchmarks.dataset import USER_GRAPH, Dataset, Request, Statistics
 from canet.data.benchmarks.files import FileStatus, status
 from canet.errors import check_name, unknown_name
 from canet.util.seeds import checked_seed
@@ -103,6 +103,11 @@ def load_task(
         inductive: Whether nodes that do not exist at training time are hidden from training.
         generator: How spurious columns are made; see `canet.data.benchmarks.spurious`.
     """
+    root = Path(data_root) if data_root else None
+    if name == USER_GRAPH:
+        from canet.data.task_file import read_task  # needs torch
+
+        return read_task(root)
     dataset = get_dataset(name)
     protocol = dataset.protocols[0] if protocol is None else protocol
     check_name(f"protocol for {name}", protocol, dataset.protocols)
@@ -111,7 +116,6 @@ def load_task(
         raise unknown_name(f"features for {name}", features, ("original", *dataset.features))
     chosen = None if features == "original" else features
     seed = checked_seed(data_seed, "data_seed")
-    root = Path(data_root) if data_root else None
     task = dataset.load(Request(root, seed, protocol, chosen, inductive, generator))
     return replace(task, inductive=inductive, checked=True)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from canet.data.metrics import Metric
     from canet.data.task import ShiftTask
 
+USER_GRAPH = "user-graph"
+"""Name of the task of a user graph, which is not in the catalogue."""
 PROTOCOLS = ("paper", "disjoint")
 """Protocols of tasks with spurious features."""
 GENERATORS = ("shared", "redrawn", "resampled")

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from canet.data.arrays import as_array
-from canet.data.checks import check_edges, check_features, check_nodes
+from canet.data.checks import check_edge_weights, check_edges, check_features, check_nodes
 from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.graph_files.array_files import open_arrays
-from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.encoding import Encoding, ReadOptions
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import (
     ProblemHandler,
@@ -40,8 +40,19 @@ DEFAULT_NAMES = {
     "split": ("split",),
     "environment": ("environment",),
     "time": ("time",),
+    "sample_weight": ("sample_weight",),
 }
-OTHER_ARRAYS = {"edge_index", "x", "batch", "num_nodes", "encoding", *MASKS, *SPARSE}
+OTHER_ARRAYS = {
+    "edge_index",
+    "edge_weight",
+    "x",
+    "batch",
+    "metric",
+    "num_nodes",
+    "encoding",
+    *MASKS,
+    *SPARSE,
+}
 
 
 class ArrayGraph:
@@ -49,16 +60,21 @@ class ArrayGraph:
 
     Args:
         path: A `.npz` or `.pt` file.
-        requested: Names of arrays that differ from the default names.
+        requested: Names of arrays that differ from the default names; all columns are used.
     """
 
-    def __init__(self, path: Path, requested: Roles) -> None:
+    def __init__(self, path: Path, requested: ReadOptions) -> None:
         self.path, self.has_dates = path, False
         self.arrays = open_arrays(path)
         defaults = dict(DEFAULT_NAMES)
         if any(mask in self.arrays for mask in MASKS):
             del defaults["split"]
-        self.roles = requested.resolve(self.arrays, defaults, path, "array")
+        if requested.without:
+            raise InputError(
+                f"'{path}' contains a feature matrix without column names: remove the columns "
+                f"{listed(requested.without)} from x, or pass a folder with nodes.csv"
+            )
+        self.roles = requested.roles.resolve(self.arrays, defaults, path, "array")
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")
@@ -101,6 +117,12 @@ class ArrayGraph:
         """Return the graph without features; parts with a problem are left out."""
         roles, graph = self.roles, GraphData(num_nodes=num_nodes)
         graph.edge_index = torch.from_numpy(self._edges(num_nodes, report_problem))
+        if "edge_weight" in self.arrays:
+            try:
+                stored, count = self.arrays["edge_weight"], graph.edge_index.shape[1]
+                graph.edge_weight = check_edge_weights(stored, count)
+            except InputError as error:
+                report_problem(f"'{self.path}': {error}")
         ids = self._column(roles.id, report_problem)
         if ids is not None and ids.shape != (num_nodes,):
             report_problem(
@@ -110,6 +132,7 @@ class ArrayGraph:
             ids = None
         graph.node_id = np.arange(num_nodes) if ids is None else ids
         held = {"y": roles.label, "environment": roles.environment, "time": roles.time}
+        held["sample_weight"] = roles.sample_weight
         for name, column in (held | {"batch": "batch"}).items():
             if (values := self._column(column, report_problem)) is not None:
                 graph[name] = _classes(values) if name in ("y", "environment") else values
@@ -164,7 +187,7 @@ class ArrayGraph:
         return edges[:, ((edges >= 0) & (edges < num_nodes)).all(axis=0)].astype(np.int64)
 
 
-def read_arrays(path: Path, requested: Roles, encoding: Encoding | None) -> GraphData:
+def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
     """Read the graph in a `.npz` or `.pt` file; its encoding must equal `encoding`, unless None."""
     arrays = ArrayGraph(path, requested)
     own = arrays.encoding()
@@ -196,7 +219,8 @@ def write_npz(path: Path | str, data: AnyGraph) -> None:
         arrays |= dict(zip(SPARSE, parts, strict=True))
     else:
         arrays["x"] = as_array(data.x, "x")
-    names = {"id": "node_id"} | {n: n for n in ("y", "environment", "time", "batch", *MASKS)}
+    same = ("edge_weight", "y", "environment", "time", "sample_weight", "batch", "metric", *MASKS)
+    names = {"id": "node_id"} | {name: name for name in same}
     for name, attribute in names.items():
         if attribute in data and data[attribute] is not None:
             values = as_array(data[attribute], attribute)

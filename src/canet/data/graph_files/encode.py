@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,29 @@ from torch import Tensor
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.data.graph_files.summary import (
     ColumnSummary,
-    check_complete,
+    check_finite,
     column_blocks,
     non_number_hint,
     number_matrix,
 )
 from canet.data.graph_files.values import Column, as_text, raise_error
+from canet.errors import listed
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
 
-Warn = Callable[[str], None]
-ACCEPTED_KINDS = {"number": {"number"}, "date": {"date"}, "indicator": {"number", "boolean"}}
+ACCEPTED_KINDS = {
+    "number": {"number"},
+    "count": {"number"},
+    "date": {"date"},
+    "indicator": {"number", "boolean"},
+}
 """Kind of a column in training → kinds that it may have in a later graph.
 
 A column of categories may have any kind.
 """
 WORDS = {
     "number": "numbers",
+    "count": "numbers",
     "date": "dates",
     "indicator": "only 0 and 1",
     "boolean": "true and false",
@@ -54,13 +61,36 @@ def check_compatible(
                 f"column '{now.name}' of '{path}' contains {WORDS[now.kind]}{hint}, but in "
                 f"training it contained {WORDS[column.kind]}: convert the column"
             )
-    check_complete((summaries[column.name] for column in numeric), path, raise_error)
+    check_finite((summaries[column.name] for column in numeric), path, raise_error)
+
+
+@dataclass
+class Differences:
+    """Cells that did not occur in training, described by column."""
+
+    filled: list[str] = field(default_factory=list)  # empty cells of columns without empty cells
+    not_binary: list[str] = field(default_factory=list)
+    new_categories: list[str] = field(default_factory=list)
+
+    def lines(self, path: Path, fill: str) -> list[str]:
+        """Return one warning for each kind of difference."""
+        texts = {
+            f"empty cells in columns without empty cells in training, filled with the {fill} of "
+            "training": self.filled,
+            "numbers other than 0 and 1 in columns that had only 0 and 1 in training": (
+                self.not_binary
+            ),
+            "categories that did not occur in training and are treated as empty": (
+                self.new_categories
+            ),
+        }
+        return [f"'{path}' has {text}: {listed(names)}" for text, names in texts.items() if names]
 
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:
     """Return features $[N, D]$, dense or sparse CSR, of a validated table, and warnings."""
-    warnings: list[str] = []
-    parts = _parts(encoding, table, lambda line: warnings.append(f"'{path}': {line}"))
+    differences = Differences()
+    parts = _parts(encoding, table, differences)
     rows, width = table.num_rows, len(encoding.names)
     if encoding.layout == "sparse":
         pairs = [(places, sp.csr_matrix(part, dtype=np.float32)) for places, part in parts]
@@ -71,46 +101,57 @@ def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, lis
         x = torch.zeros(rows, width)
         for places, part in parts:
             x.numpy()[:, places] = part.toarray() if sp.issparse(part) else part
-    return x, warnings
+    return x, differences.lines(path, encoding.fill.replace("_", " "))
 
 
-def _parts(encoding: Encoding, table: pa.Table, warn: Warn) -> Iterator[tuple[np.ndarray, Any]]:
+def _parts(
+    encoding: Encoding, table: pa.Table, differences: Differences
+) -> Iterator[tuple[np.ndarray, Any]]:
     """Yield positions $[n]$ of features and their values $[N, n]$, some columns at a time."""
     blocks = encoding.blocks
     numeric = {column.name: column for column in encoding.columns if column.kind in ACCEPTED_KINDS}
     for names in column_blocks(list(numeric), table.num_rows):
-        places = np.concatenate([blocks[name] for name in names])
-        yield places, _numbers([numeric[name] for name in names], table, warn)
+        columns = [numeric[name] for name in names]
+        values = number_matrix(table, names)
+        if marked := [i for i, column in enumerate(columns) if column.marks_empty]:
+            places = np.array([blocks[names[i]][1] for i in marked])
+            yield places, sp.csr_matrix(np.isnan(values[:, marked]), dtype=np.float32)
+        yield (
+            np.array([blocks[name][0] for name in names]),
+            _standardise(columns, values, differences),
+        )
     for column in encoding.columns:
         places = np.array(blocks[column.name])
         if column.kind == "constant":
             yield places, sp.csr_matrix((table.num_rows, 1))
         elif column.kind == "category":
-            yield places, _one_hot(column, as_text(table[column.name]), warn)
+            yield places, _one_hot(column, as_text(table[column.name]), differences)
 
 
-def _numbers(columns: list[ColumnEncoding], table: pa.Table, warn: Warn) -> np.ndarray:
-    values = number_matrix(table, [column.name for column in columns])
+def _standardise(
+    columns: list[ColumnEncoding], values: np.ndarray, differences: Differences
+) -> np.ndarray:
+    """Fill and standardise the numbers $[N, n]$ of some columns, in place."""
     for column, cells in zip(columns, values.T, strict=True):
-        if column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
-            largest = np.abs(cells).max()
-            warn(
-                f"column '{column.name}' contains {largest:g}, but in training it contained only "
-                "0 and 1"
-            )
+        empty = np.isnan(cells)
+        if empty.any():
+            if not column.marks_empty:
+                differences.filled.append(f"'{column.name}' ({np.count_nonzero(empty):,})")
+            cells[empty] = column.mean if column.fill is None else column.fill
+        elif column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
+            differences.not_binary.append(f"'{column.name}' (up to {np.abs(cells).max():g})")
     values -= [column.mean for column in columns]
     values /= [column.std for column in columns]
     return values
 
 
-def _one_hot(column: ColumnEncoding, text: Column, warn: Warn) -> sp.csr_matrix:
+def _one_hot(column: ColumnEncoding, text: Column, differences: Differences) -> sp.csr_matrix:
     codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
     unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
     if len(unknown):
-        warn(
-            f"column '{column.name}' contains categories that did not occur in training, such as "
-            f"{unknown[0].as_py()[:40]!r} ({len(unknown):,} cell{'s' * (len(unknown) > 1)}): they "
-            "are treated as empty"
+        example = unknown[0].as_py()[:40]
+        differences.new_categories.append(
+            f"'{column.name}' ({len(unknown):,}, such as {example!r})"
         )
     starts = np.concatenate([[0], np.cumsum(pc.is_valid(codes).to_numpy())])
     known = codes.drop_null().to_numpy()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from canet.data.graph_files.summary import ColumnSummary, check_present
-from canet.errors import CanetError, listed
+from canet.data.graph_files.summary import ColumnSummary, check_present, find_column
+from canet.errors import CanetError, check_name, listed
 
-Kind = Literal["number", "date", "indicator", "category", "constant"]
+Kind = Literal["number", "count", "date", "indicator", "category", "constant"]
+Fill = Literal["mean", "median", "most_frequent"]
+"""The number that replaces an empty cell: a statistic of the column in training."""
 Names = Mapping[str, Sequence[str | None]]  # role → default names in the order of preference
 MIN_SPARSE_FEATURES, MAX_SPARSE_SHARE = 256, 0.1
-"""x is sparse if it has more features and a smaller share of nonzero entries than this."""
+"""x is sparse if it has more features and a smaller share of nonzero entries than this.
+
+A column of numbers ≥ 0 with a smaller share of nonzero numbers is a column of counts.
+"""
 
 
 @dataclass(frozen=True)
@@ -26,20 +31,39 @@ class Roles:
     split: str | None = None
     environment: str | None = None
     time: str | None = None
+    sample_weight: str | None = None
+    weight: str | None = None  # column of the edges
 
     def names(self) -> list[str]:
-        """Return the distinct names of the columns with a role."""
-        return list(dict.fromkeys(name for name in asdict(self).values() if name is not None))
+        """Return the distinct names of the columns of nodes with a role."""
+        names = asdict(replace(self, weight=None)).values()
+        return list(dict.fromkeys(name for name in names if name is not None))
 
     def resolve(
         self, available: Collection[str], defaults: Names, path: Path, kind: str = "column"
     ) -> Roles:
-        """Fill roles that are None with the first of their default names that is available."""
+        """Fill roles that are None with the first of their default names that is available.
+
+        Capital letters in default names make no difference.
+        """
         check_present(self.names(), available, path, kind)
         names = asdict(self)
         for role in (role for role, name in names.items() if name is None):
-            names[role] = next((name for name in defaults.get(role, ()) if name in available), None)
+            found = (find_column(name, available) for name in defaults.get(role, ()) if name)
+            names[role] = next(filter(None, found), None)
         return Roles(**names)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a graph: the roles of columns, columns to leave out, and empty cells."""
+
+    roles: Roles = Roles()
+    without: tuple[str, ...] = ()
+    fill: Fill = "mean"
+
+    def __post_init__(self) -> None:
+        check_name("fill", self.fill, get_args(Fill))
 
 
 @dataclass(frozen=True)
@@ -47,9 +71,13 @@ class ColumnEncoding:
     """The encoding of one column.
 
     - `number` and `date` become $(v - mean) / std$; a date is converted to seconds first.
+    - `count` is mostly 0 and becomes $v / std$, so that 0 stays 0.
     - `indicator` contains 0 and 1 and is not changed.
     - `category` becomes one feature for each of `categories` (one-hot).
     - `constant` had one value in training and becomes 0 in every graph.
+
+    An empty cell of `number`, `count`, `date` and `indicator` is replaced by `fill`. If the column
+    had empty cells in training, another feature is 1 where it is empty (`marks_empty`).
     """
 
     name: str
@@ -57,26 +85,44 @@ class ColumnEncoding:
     mean: float = 0.0
     std: float = 1.0
     categories: tuple[str, ...] = ()
-    empty: int = 0  # number of empty cells of a category column
+    empty: int = 0  # number of empty cells in training
+    fill: float | None = None  # None: the mean
+    marks_empty: bool = False
 
     @classmethod
     def learn(cls, column: ColumnSummary) -> ColumnEncoding:
         """Learn the encoding of a column that is not empty."""
-        if not column.varies:
-            return cls(column.name, "constant")
-        if column.kind == "text":
+        if column.kind == "text" and column.varies:
             return cls(column.name, "category", categories=column.words, empty=column.empty)
-        if column.is_binary:
-            return cls(column.name, "indicator")
+        if not column.varies and not column.marks_empty:
+            return cls(column.name, "constant")
         kind: Kind = "date" if column.kind == "date" else "number"
-        return cls(column.name, kind, column.mean, column.std)
+        mean, std = column.mean, column.std if column.varies else 1.0
+        if column.is_binary:
+            kind, mean, std = "indicator", 0.0, 1.0
+        elif kind == "number" and column.low == 0 and column.nonzero < MAX_SPARSE_SHARE:
+            kind, mean = "count", 0.0
+        rest = (column.empty, column.fill, column.marks_empty)
+        return cls(column.name, kind, mean, std, (), *rest)
 
     @property
     def names(self) -> list[str]:
         """Names of the features."""
         if self.kind == "category":
             return [f"{self.name}={category}" for category in self.categories]
-        return [self.name]
+        return [self.name, f"{self.name}=empty"] if self.marks_empty else [self.name]
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.kind}"
+        if self.kind == "category":
+            return f"{text}, {len(self.categories):,} values ({listed(self.categories)})"
+        if self.kind in ("number", "date"):
+            text += f", mean {self.mean:.6g}, standard deviation {self.std:.6g}"
+        if self.kind == "count":
+            text += f", divided by {self.std:.6g}"
+        if self.marks_empty:
+            text += f", empty cells filled with {self.fill:.6g} and marked in '{self.names[1]}'"
+        return text
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,24 +132,41 @@ class Encoding:
     columns: tuple[ColumnEncoding, ...]  # in the order of the features
     roles: Roles = Roles()
     layout: Literal["dense", "sparse"] = "dense"  # layout of x
-    left_out: tuple[str, ...] = ()  # empty columns
+    left_out: tuple[str, ...] = ()  # empty columns, free text, and those the user left out
+    fill: Fill = "mean"  # how the number for empty cells was computed
 
     @classmethod
-    def learn(cls, summaries: Mapping[str, ColumnSummary], roles: Roles) -> Encoding:
+    def learn(
+        cls,
+        summaries: Mapping[str, ColumnSummary],
+        roles: Roles,
+        left_out: Collection[str] = (),
+        fill: Fill = "mean",
+    ) -> Encoding:
         """Learn the encoding of the columns of a table."""
-        filled = [column for column in summaries.values() if column.kind != "empty"]
-        columns = tuple(ColumnEncoding.learn(column) for column in filled)
+        empty = [name for name, column in summaries.items() if column.kind == "empty"]
+        used = [column for name, column in summaries.items() if name not in {*empty, *left_out}]
+        columns = tuple(ColumnEncoding.learn(column) for column in used)
         total = sum(len(column.names) for column in columns)
         nonzero = sum(  # mean number of nonzero features of a node
-            summaries[c.name].mean if c.kind == "indicator" else float(c.kind != "constant")
+            summaries[c.name].nonzero
+            if c.kind in ("indicator", "count")
+            else float(c.kind != "constant")
             for c in columns
         )
         is_sparse = total > MIN_SPARSE_FEATURES and nonzero < MAX_SPARSE_SHARE * total
-        empty = tuple(name for name, column in summaries.items() if column.kind == "empty")
-        return cls(columns, roles, "sparse" if is_sparse else "dense", empty)
+        layout: Literal["dense", "sparse"] = "sparse" if is_sparse else "dense"
+        return cls(columns, roles, layout, (*empty, *left_out), fill)
 
     def __repr__(self) -> str:
         return f"Encoding({len(self.columns)} columns → {len(self.names)} features)"
+
+    def __str__(self) -> str:
+        """Return a line for each column."""
+        lines = [repr(self), *(f"  {column}" for column in self.columns)]
+        if self.left_out:
+            lines.append(f"  left out: {', '.join(self.left_out)}")
+        return "\n".join(lines)
 
     @property
     def names(self) -> list[str]:
@@ -121,21 +184,36 @@ class Encoding:
         """Number of the column of each of the D features."""
         return [number for number, column in enumerate(self.columns) for _ in column.names]
 
+    @property
+    def scales(self) -> list[ColumnEncoding | None]:
+        """The column whose scaled numbers each of the D features holds; None for 0 and 1."""
+        scaled = ("number", "count", "date")
+        return [
+            column if column.kind in scaled and i == 0 else None
+            for column in self.columns
+            for i in range(len(column.names))
+        ]
+
     def notes(self) -> list[str]:
         """Describe in lines of text how the columns were encoded."""
         lines = [
             f"text column '{c.name}' was encoded as {len(c.categories):,} categories "
-            f"({listed(c.categories)})" + f"; {c.empty:,} cells are empty" * (c.empty > 0)
+            f"({listed(c.categories)})" + f"; empty cells: {c.empty:,}" * (c.empty > 0)
             for c in self.columns
             if c.kind == "category"
         ]
         texts = {
             "number": "columns standardised to mean 0 and standard deviation 1",
+            "count": "columns that are mostly 0, divided by their standard deviation",
             "date": "columns with dates, converted to seconds and standardised",
             "constant": "columns with the same value for all nodes outside the test set, set to 0",
         }
         named = {text: [c.name for c in self.columns if c.kind == k] for k, text in texts.items()}
-        named["empty columns, left out"] = list(self.left_out)
+        how = self.fill.replace("_", " ") + (" value" if self.fill == "most_frequent" else "")
+        named[f"empty cells filled with the {how} and marked in another feature"] = [
+            f"{c.name} ({c.empty:,})" for c in self.columns if c.marks_empty
+        ]
+        named["columns left out (empty, free text, or on request)"] = list(self.left_out)
         return lines + [f"{text}: {listed(names)}" for text, names in named.items() if names]
 
     def to_json(self) -> dict[str, Any]:

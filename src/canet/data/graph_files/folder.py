@@ -5,62 +5,79 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from torch import Tensor
 
+from canet.data.checks import check_edge_weights
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.encode import check_compatible, encode
-from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
+from canet.data.graph_files.objects import tables_in_memory
 from canet.data.graph_files.summary import (
     ColumnSummary,
+    almost_numbers,
     check_learnable,
     check_present,
+    find_column,
     summarise,
 )
-from canet.data.graph_files.tables import TableFile, find_table
+from canet.data.graph_files.tables import MemoryTable, TableFile, find_table
 from canet.data.graph_files.values import (
     ProblemHandler,
     add_split,
     add_time,
     as_classes,
     as_ids,
+    as_numbers,
     as_text,
     raise_error,
     rows_of_ids,
     split_words,
 )
-from canet.errors import InputWarning, listed
+from canet.errors import InputError, InputWarning, listed
 
-EDGE_COLUMNS = ("source", "target")
+EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
+"""Names of the two columns of an edge table, in the order of preference."""
 DEFAULT_ROLES = Roles(id="id", split="split")
+WEIGHT = "weight"
 
 
 @dataclass
 class Folder:
-    """The files of nodes and edges, and the table of nodes."""
+    """The tables of nodes and edges, and the content of the table of nodes."""
 
-    nodes: TableFile
-    edges: TableFile
+    nodes: TableFile | MemoryTable
+    edges: TableFile | MemoryTable
     roles: Roles
+    ends: tuple[str, str]  # columns of the edges with source and target
+    without: tuple[str, ...]  # columns that the user left out
     table: pa.Table  # the used columns of the nodes
     summaries: dict[str, ColumnSummary]  # summaries of the feature columns
     num_non_test: int  # nodes outside the test set
     has_dates: bool = False  # whether times were dates
 
     @classmethod
-    def open(cls, path: Path, requested: Roles, encoding: Encoding | None = None) -> Folder:
-        """Find the files and read the nodes."""
-        nodes, edges = find_table(path, "nodes"), find_table(path, "edges")
+    def open(cls, source: Any, requested: ReadOptions, encoding: Encoding | None = None) -> Folder:
+        """Find the tables in a folder or in memory, and read the nodes."""
+        nodes: TableFile | MemoryTable
+        edges: TableFile | MemoryTable
+        if isinstance(source, Path):
+            nodes, edges = find_table(source, "nodes"), find_table(source, "edges")
+        else:
+            nodes, edges = tables_in_memory(source)
         trained = vars(encoding.roles if encoding else Roles())
         defaults = {role: [trained[role] or name] for role, name in vars(DEFAULT_ROLES).items()}
-        roles = requested.resolve(nodes.columns, defaults, nodes.path)
-        check_present(EDGE_COLUMNS, edges.columns, edges.path)
-        role_columns = set(roles.names())
-        features = [name for name in nodes.columns if name not in role_columns]
-        text = set(replace(roles, time=None).names())
+        roles = requested.roles.resolve(nodes.columns, defaults, nodes.path)
+        roles = replace(roles, weight=_weight_column(edges, requested.roles.weight, encoding))
+        check_present(requested.without, nodes.columns, nodes.path)
+        unused = {*roles.names(), *requested.without}
+        features = [name for name in nodes.columns if name not in unused]
+        text = {*replace(roles, time=None, sample_weight=None).names()}
         if encoding is not None:
             check_present((c.name for c in encoding.columns), features, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
@@ -72,12 +89,14 @@ class Folder:
         if roles.split:
             outside = split_words(table[roles.split]) != "test"
             is_non_test = outside if outside.any() else is_non_test
-        summaries = summarise(table, features, is_non_test)
-        return cls(nodes, edges, roles, table, summaries, int(is_non_test.sum()))
+        summaries = summarise(table, features, is_non_test, requested.fill)
+        ends, inside = _edge_columns(edges), int(is_non_test.sum())
+        return cls(nodes, edges, roles, ends, requested.without, table, summaries, inside)
 
     def ignored(self, encoding: Encoding | None = None) -> list[str]:
         """Return a message about the unused columns of each file, if there are any."""
-        extra = {self.edges.path: [name for name in self.edges.columns if name not in EDGE_COLUMNS]}
+        read = {*self.ends, self.roles.weight}
+        extra = {self.edges.path: [name for name in self.edges.columns if name not in read]}
         if encoding is not None:
             used = {*(c.name for c in encoding.columns), *encoding.left_out}
             used |= {*self.roles.names(), *encoding.roles.names()}
@@ -96,8 +115,10 @@ class Folder:
         else:
             ids = as_ids(table[roles.id], self.nodes.is_csv)
             _check_ids(ids, path, report_problem)
-        edges = torch.from_numpy(_read_edges(self.edges, ids, path, report_problem))
-        graph = GraphData(edge_index=edges, num_nodes=table.num_rows)
+        edges, weights = _read_edges(self, ids, report_problem)
+        graph = GraphData(edge_index=torch.from_numpy(edges), num_nodes=table.num_rows)
+        if weights is not None:
+            graph.edge_weight = weights
         graph.node_id = ids.to_numpy(zero_copy_only=False)
         if roles.label:
             graph.y = as_classes(table[roles.label])
@@ -105,28 +126,87 @@ class Folder:
             graph.environment = as_classes(table[roles.environment])
         if roles.time:
             self.has_dates = add_time(graph, table[roles.time], roles.time, path, report_problem)
+        if roles.sample_weight:
+            if table[roles.sample_weight].type not in (pa.int64(), pa.float64()):
+                report_problem(f"column '{roles.sample_weight}' of '{path}' contains no numbers")
+            else:
+                graph.sample_weight = as_numbers(table[roles.sample_weight])
         if roles.split:
             add_split(graph, table[roles.split], roles.split, path, report_problem)
         return graph
 
 
-def read_folder(path: Path, requested: Roles, encoding: Encoding | None) -> GraphData:
-    """Read the graph in a folder; features are encoded by `encoding`, or by a new one if None."""
-    folder = Folder.open(path, requested, encoding)
+def read_folder(source: Any, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
+    """Read the graph in a folder or in memory.
+
+    Features are encoded by `encoding`, or by a new one if it is None.
+    """
+    folder = Folder.open(source, requested, encoding)
     nodes, table, summaries = folder.nodes, folder.table, folder.summaries
+    messages = []
     if encoding is None:
-        check_learnable(summaries, nodes.path, table, folder.num_non_test, raise_error)
+        free_text = check_learnable(summaries, nodes.path, table, folder.num_non_test, raise_error)
+        messages = [f"'{nodes.path}': {line}" for line in almost_numbers(summaries, table)]
+        left_out = (*requested.without, *free_text)
+        used = Encoding.learn(summaries, folder.roles, left_out, requested.fill)
     else:
         check_compatible(encoding, summaries, nodes.path, table)
-    used = encoding or Encoding.learn(summaries, folder.roles)
-    x, unknown = encode(used, table, nodes.path)
+        used = encoding
+    x, differences = encode(used, table, nodes.path)
     folder.table = table = table.select(folder.roles.names())  # free the feature columns
     graph = folder.graph(raise_error)
     graph.x, graph.encoding = x, used
     pa.default_memory_pool().release_unused()
-    for line in [*folder.ignored(encoding), *unknown]:
+    for line in [*messages, *folder.ignored(encoding), *differences]:
         warnings.warn(line, InputWarning, stacklevel=4)
     return graph
+
+
+def _read_edges(
+    folder: Folder, ids: pa.Array, report_problem: ProblemHandler
+) -> tuple[np.ndarray, Tensor | None]:
+    """Return the rows $[2, E]$ of sources and targets, and weights $[E]$.
+
+    Edges with unknown nodes are left out.
+    """
+    path, nodes, weight = folder.edges.path, folder.nodes.path.name, folder.roles.weight
+    names = [*folder.ends, *([weight] if weight else [])]
+    table = folder.edges.read(names, text=folder.ends if ids.type == pa.string() else ())
+    edges = np.stack([rows_of_ids(table[name], ids) for name in folder.ends], dtype=np.int64)
+    known: np.ndarray = np.all(edges >= 0, axis=0)
+    weights = None
+    if weight:
+        weights = _edge_weights(table[weight], weight, path, report_problem)
+    if not known.all():
+        row = int(np.argmin(known))
+        end = folder.ends[int(edges[0, row] >= 0)]
+        cell = as_text(table[end].slice(row, 1))[0].as_py() or ""
+        kind = "row numbers from 0" if folder.roles.id is None else f"column '{folder.roles.id}'"
+        report_problem(
+            f"'{path}' has {int((~known).sum()):,} of {len(known):,} edges with a node id "
+            f"that is not in {nodes}: the first is {end} {cell[:40]!r} in row {row + 1:,}. The "
+            f"node ids are {kind}, the first is {str(ids[0])[:40]!r}: add the missing nodes, "
+            "remove these edges, or choose another id column (id=... or --id)"
+        )
+        edges = edges[:, known]
+        weights = None if weights is None else weights[torch.from_numpy(known)]
+    return edges, weights
+
+
+def _edge_weights(
+    column: pa.ChunkedArray, name: str, path: Path, report_problem: ProblemHandler
+) -> Tensor | None:
+    """Return weights $[E]$; None if they are invalid."""
+    try:
+        if column.type not in (pa.int64(), pa.float64()):
+            raise InputError("it contains no numbers")
+        return check_edge_weights(as_numbers(column), len(column))
+    except InputError as error:
+        report_problem(
+            f"column '{name}' of '{path}' cannot be the weights of the edges ({error}): correct "
+            "it, or rename it if it has another meaning"
+        )
+        return None
 
 
 def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> None:
@@ -145,22 +225,25 @@ def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> Non
         )
 
 
-def _read_edges(
-    file: TableFile, ids: pa.Array, nodes: Path, report_problem: ProblemHandler
-) -> np.ndarray:
-    """Return the rows $[2, E]$ of sources and targets; edges with unknown nodes are left out."""
-    table = file.read(EDGE_COLUMNS, text=EDGE_COLUMNS if ids.type == pa.string() else ())
-    edges = np.stack([rows_of_ids(table[name], ids) for name in EDGE_COLUMNS], dtype=np.int64)
-    known: np.ndarray = np.all(edges >= 0, axis=0)
-    if not known.all():
-        row = int(np.argmin(known))
-        end = EDGE_COLUMNS[int(edges[0, row] >= 0)]
-        cell = as_text(table[end].slice(row, 1))[0].as_py() or ""
-        report_problem(
-            f"'{file.path}' has {int((~known).sum()):,} of {len(known):,} edges with a node id "
-            f"that is not in {nodes.name}: the first is {end} {cell[:40]!r} in row {row + 1:,}, "
-            f"while the first id in {nodes.name} is {str(ids[0])[:40]!r}; add the missing nodes, "
-            "remove these edges, or choose the right id column"
-        )
-        edges = edges[:, known]
-    return edges
+def _edge_columns(edges: TableFile | MemoryTable) -> tuple[str, str]:
+    """Return the names of the columns with sources and targets."""
+    for pair in EDGE_COLUMNS:
+        source, target = (find_column(name, edges.columns) for name in pair)
+        if source and target:
+            return source, target
+    check_present(EDGE_COLUMNS[0], edges.columns, edges.path)
+    raise AssertionError("unreachable")
+
+
+def _weight_column(
+    edges: TableFile | MemoryTable, requested: str | None, encoding: Encoding | None
+) -> str | None:
+    """Return the name of the column with edge weights, as in training; None if there is none."""
+    if requested is None and encoding is not None:
+        requested = encoding.roles.weight
+        if requested is None:
+            return None
+    if requested is None:
+        return find_column(WEIGHT, edges.columns)
+    check_present([requested], edges.columns, edges.path)
+    return requested

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from sklearn.utils.sparsefuncs import min_max_axis
 
@@ -14,12 +17,13 @@ from canet.data.checks import MIN_RECIPROCITY, check_features
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.edges import EdgeStatistics, edge_statistics
-from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
 from canet.data.graph_files.folder import Folder
-from canet.data.graph_files.read import graph_path
-from canet.data.graph_files.summary import ColumnSummary, check_learnable
+from canet.data.graph_files.read import column_names, graph_path
+from canet.data.graph_files.summary import ColumnSummary, almost_numbers, check_learnable
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
+from canet.util.console import table_text
 from canet.util.sparse import to_scipy
 
 MIN_LABELLED_NODES = 5
@@ -45,7 +49,7 @@ class ColumnReport:
     content: str  # range of numbers and dates, or the first values of text
 
 
-@dataclass
+@dataclass(repr=False)
 class Inspection:
     """Description of a graph's files."""
 
@@ -61,15 +65,22 @@ class Inspection:
     time: tuple[str, str] | None = None  # first and last, as numbers or ISO dates
     notes: list[str] = field(default_factory=list)  # how columns are encoded as features
     warnings: list[str] = field(default_factory=list)  # errors and likely problems
+    encoding: Encoding | None = None  # None if the graph is invalid or has arrays
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of a JSON file."""
         return asdict(self)
 
+    def __str__(self) -> str:
+        tables = [table_text(*table) for table in self.tables()]
+        return "\n".join([*self.lines(), *tables])
+
+    __repr__ = __str__
+
     def lines(self) -> list[str]:
         """Return all lines of the report except the tables."""
         e = self.edges
-        features = "no valid" if self.features is None else f"{self.features:,}"
+        features = "invalid" if self.features is None else f"{self.features:,}"
         reverse = "" if e.reverse_share is None else f", {e.reverse_share:.0%} have a reverse edge"
         lines = [
             f"{self.path}: {self.nodes:,} nodes, {e.edges:,} edges, {features} features",
@@ -105,44 +116,88 @@ class Inspection:
         return tables
 
 
-def inspect_graph(path: Path | str, **roles: str | None) -> Inspection:
-    """Describe the graph in a folder or file, even if it is invalid.
+def inspect_graph(
+    source: Any,
+    edges: Any = None,
+    *,
+    label: str | None = None,
+    split: str | None = None,
+    environment: str | None = None,
+    time: str | None = None,
+    sample_weight: str | None = None,
+    id: str | None = None,
+    weight: str | None = None,
+    without: Iterable[str] = (),
+    fill: Fill = "mean",
+) -> Inspection:
+    """Describe a graph and its likely problems, even if it is invalid: `print` the result.
 
-    Args:
-        path: Folder or file.
-        roles: Names of columns by role, as in `read_graph`.
+    The arguments are those of `canet.read_graph`.
     """
-    requested = Roles(**roles)
-    location, problems, notes = graph_path(path), list[str](), list[str]()
-    source: Folder | ArrayGraph
-    width = None
-    if location.is_dir():
-        source = folder = Folder.open(location, requested)
-        summaries = folder.summaries
-        check_learnable(
-            summaries, folder.nodes.path, folder.table, folder.num_non_test, problems.append
-        )
+    roles = Roles(id, label, split, environment, time, sample_weight, weight)
+    options = ReadOptions(roles, column_names(without), fill)
+    place = source if edges is None else (source, edges)
+    problems: list[str] = []
+    encoding = width = None
+    opened: Folder | ArrayGraph
+    if isinstance(place, str | Path):
+        place = graph_path(place)
+    if not isinstance(place, Path) or place.is_dir():
+        opened = folder = Folder.open(place, options)
+        table, summaries, path = folder.table, folder.summaries, folder.nodes.path
+        free_text = check_learnable(summaries, path, table, folder.num_non_test, problems.append)
         columns = [_report_feature(column) for column in summaries.values()]
         if not problems:
-            encoding = Encoding.learn(summaries, folder.roles)
-            width, notes = len(encoding.names), encoding.notes()
-        nodes = folder.table.num_rows
+            left_out = (*folder.without, *free_text)
+            encoding = Encoding.learn(summaries, folder.roles, left_out, fill)
+            width = len(encoding.names)
+        problems += [f"'{path}': {line}" for line in suspicious_columns(folder)]
+        nodes = table.num_rows
         graph = folder.graph(problems.append)
     else:
-        source = ArrayGraph(location, requested)
-        nodes, width, columns = _inspect_x(source, problems)
-        graph = source.graph(nodes, problems.append)
+        opened = ArrayGraph(place, options)
+        nodes, width, columns = _inspect_x(opened, problems)
+        graph = opened.graph(nodes, problems.append)
     inspection = Inspection(
-        path=str(location),
+        path=str(place) if isinstance(place, Path) else "tables in memory",
         nodes=nodes,
         features=width,
         edges=edge_statistics(graph.edge_index.numpy(), nodes),
-        columns=[*_report_roles(source.roles, graph, source.has_dates), *columns],
-        notes=notes,
-        warnings=problems + source.ignored(),
+        columns=[*_report_roles(opened.roles, graph, opened.has_dates), *columns],
+        notes=[] if encoding is None else encoding.notes(),
+        warnings=problems + opened.ignored(),
+        encoding=encoding,
     )
-    _add_counts(inspection, graph, source.has_dates)
+    _add_counts(inspection, graph, opened.has_dates)
     return inspection
+
+
+def suspicious_columns(folder: Folder) -> list[str]:
+    """Return a message for each feature column that looks like an id, the label or a number."""
+    table, label, messages = folder.table, folder.roles.label, []
+    for name in folder.summaries:
+        column = table[name]
+        if column.type == pa.int64() and pc.count_distinct(column).as_py() == table.num_rows:
+            messages.append(
+                f"column '{name}' has another integer for every node: if it is an id, pass --id "
+                f"{name} or leave it out with --without {name}"
+            )
+        if label is not None and _same_groups(column, table[label]):
+            messages.append(
+                f"column '{name}' determines the label '{label}': if it is not known when you "
+                f"predict, leave it out with --without {name}"
+            )
+    return messages + almost_numbers(folder.summaries, table)
+
+
+def _same_groups(column: pa.ChunkedArray, label: pa.ChunkedArray) -> bool:
+    """Whether a column has another value for each label, and only one."""
+    known = pc.and_(pc.is_valid(column), pc.is_valid(label))
+    pairs = pa.table({"column": column, "label": label}).filter(known)
+    counts = [pc.count_distinct(pairs[name]).as_py() for name in ("column", "label")]
+    if counts[0] != counts[1] or not 2 <= counts[0] <= pairs.num_rows / 2:
+        return False
+    return bool(pairs.group_by(["column", "label"]).aggregate([]).num_rows == counts[0])
 
 
 def _inspect_x(
@@ -208,6 +263,8 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
         if known.any():
             first, last = times[known].min(), times[known].max()
             inspection.time = (_time_text(first, dates), _time_text(last, dates))
+    if not inspection.edges.edges:
+        warn("the graph has no edges: a model can only use the features of each node")
     share = inspection.edges.reverse_share
     if share is not None and share < MIN_RECIPROCITY:
         warn(
@@ -232,6 +289,7 @@ def _report_roles(roles: Roles, graph: GraphData, dates: bool) -> list[ColumnRep
         ("label", roles.label, "y"),
         ("environment", roles.environment, "environment"),
         ("time", roles.time, "time"),
+        ("sample weight", roles.sample_weight, "sample_weight"),
         ("graph", "batch", "batch"),
         *(("split", f"{roles.split} → {m}" if roles.split else m, m) for m in SPLIT_OF_MASK),
     ]

@@ -1,14 +1,15 @@
-"""Read a user graph from a folder with two tables, a `.npz` file or a `.pt` file."""
+"""Read a user graph: a folder with two tables, a `.npz` or `.pt` file, or tables in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
-from canet.data.graph_files.encoding import Encoding, Roles
+from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
 from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
 
@@ -23,25 +24,30 @@ ARRAY_FILES = (".npz", ".pt", ".pth")
 class GraphSource:
     """Where a graph was read from, so that a model can read it again with its own encoding."""
 
-    path: Path
-    roles: Roles
+    place: Any  # a path, two tables, or a networkx graph
+    options: ReadOptions
     x: Tensor  # the features as they were read: the graph has other features if a user changed them
 
     def __repr__(self) -> str:
-        return f"'{self.path}'"
+        return f"'{self.place}'" if isinstance(self.place, Path) else "tables in memory"
 
 
 def read_graph(
-    path: Path | str,
+    source: Any,
+    edges: Any = None,
     *,
     label: str | None = None,
     split: str | None = None,
     environment: str | None = None,
     time: str | None = None,
+    sample_weight: str | None = None,
     id: str | None = None,
+    weight: str | None = None,
+    without: Iterable[str] = (),
+    fill: Fill = "mean",
     encoding: Encoding | None = None,
 ) -> Data:
-    """Read a graph from a folder or a file. Code in a file is never run.
+    """Read a graph from a folder, a file, tables or networkx. Code in a file is never run.
 
     A folder contains `nodes.csv` or `nodes.parquet`, with a row for each node, and `edges.csv` or
     `edges.parquet`, with the columns `source` and `target`. Columns of nodes without a role become
@@ -49,37 +55,54 @@ def read_graph(
     arrays with the names of PyG (`x`, `edge_index`, `y`, ...).
 
     Args:
-        path: Folder or file.
+        source: Folder or file, a table of nodes (pandas, Arrow or polars), or a networkx graph,
+            whose node attributes are the columns.
+        edges: The table of edges, if `source` is a table of nodes.
         label: Column or array with the classes. Default for arrays: `y`.
         split: Column with `train`, `valid`, `test` or an empty cell. Default: `split`.
         environment: Column with the environment of each node, such as its country.
         time: Column with numbers or ISO dates.
+        sample_weight: Column with the weight of each node in training.
         id: Column with the node ids that the edges refer to. Default: `id`; without such a column
             the ids are row numbers from 0.
+        weight: Column of the edges with weights ≥ 0: an edge of weight 2 counts like two edges.
+            Default: `weight`.
+        without: Columns that are not used.
+        fill: The number for empty cells of a number column: its `mean`, `median` or
+            `most_frequent` value. Another feature marks these cells.
         encoding: Encoding of a training graph, to compute the same features. Columns that had a
             role in training have it here too, if the table contains them.
 
     Returns:
         `x` (float32 $[N, D]$, dense or sparse CSR), `edge_index` $[2, E]$, `node_id` $[N]$ and,
-        if they are known, `y`, `environment`, `time`, `batch`, `train_mask`, `val_mask`,
-        `test_mask` (each $[N]$), `encoding` and `source`.
+        if they are known, `edge_weight` $[E]$, `y`, `environment`, `time`, `batch`, `train_mask`,
+        `val_mask`, `test_mask`, `sample_weight` (each $[N]$), `encoding` and `source`.
 
     Raises:
         InputError: The files are missing or invalid.
     """
     from torch_geometric.data import Data
 
-    requested = Roles(id=id, label=label, split=split, environment=environment, time=time)
-    return Data(**read_columns(path, requested, encoding).to_dict())
+    roles = Roles(id, label, split, environment, time, sample_weight, weight)
+    options = ReadOptions(roles, column_names(without), fill)
+    place = source if edges is None else (source, edges)
+    return Data(**read_columns(place, options, encoding).to_dict())
 
 
-def read_columns(path: Path | str, requested: Roles, encoding: Encoding | None = None) -> GraphData:
+def read_columns(source: Any, options: ReadOptions, encoding: Encoding | None = None) -> GraphData:
     """Read a graph as `read_graph` does, without importing PyG."""
-    location = graph_path(path)
-    read = read_folder if location.is_dir() else read_arrays
-    graph = read(location, requested, encoding)
-    graph.source = GraphSource(location, requested, graph.x)
+    place = graph_path(source) if isinstance(source, str | Path) else source
+    if isinstance(place, Path) and not place.is_dir():
+        graph = read_arrays(place, options, encoding)
+    else:
+        graph = read_folder(place, options, encoding)
+    graph.source = GraphSource(place, options, graph.x)
     return graph
+
+
+def column_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names as a tuple; a single name may be given without a list."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def graph_path(path: Path | str) -> Path:

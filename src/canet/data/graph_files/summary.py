@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from canet.data.graph_files.tables import TIMESTAMP
@@ -28,6 +29,8 @@ FEW_CATEGORIES = 50
 """A text column with more distinct values, and more than half the number of nodes, is rejected,
 because it looks like a name or an id.
 """
+MIN_NUMBERS, MIN_WORDS = 0.8, 5
+"""A text column with more distinct values, and a larger share of numbers, is reported."""
 MAX_COPIED_CELLS = 2**24
 """Numbers that are copied at once, unless a single column has more."""
 
@@ -48,9 +51,12 @@ class ColumnSummary:
     high: float = np.nan
     mean: float = 0.0
     std: float = 1.0
+    nonzero: float = 1.0  # share of cells that are not 0
+    fill: float = 0.0  # the number for empty cells
     is_binary: bool = False  # all numbers are 0 or 1
     words: tuple[str, ...] = ()  # sorted distinct values of text
     varies: bool = False
+    marks_empty: bool = False  # some cells outside the test set are empty, and some are not
 
     @property
     def is_numeric(self) -> bool:
@@ -58,9 +64,16 @@ class ColumnSummary:
 
 
 def summarise(
-    table: pa.Table, names: Sequence[str], is_non_test: np.ndarray
+    table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str = "mean"
 ) -> dict[str, ColumnSummary]:
-    """Summarise the columns `names`; `is_non_test` $[N]$ masks the nodes outside the test set."""
+    """Summarise the columns `names`.
+
+    Args:
+        table: The columns.
+        names: The columns to summarise.
+        is_non_test: Mask $[N]$ of the nodes outside the test set.
+        fill: Statistic that replaces empty numbers: `mean`, `median` or `most_frequent`.
+    """
     summaries, numeric = {}, []
     for name in names:
         if table[name].null_count == table.num_rows:
@@ -70,7 +83,7 @@ def summarise(
         else:
             numeric.append(name)
     for block in column_blocks(numeric, table.num_rows):
-        summaries |= _summarise_numbers(table, block, is_non_test)
+        summaries |= _summarise_numbers(table, block, is_non_test, fill)
     return {name: summaries[name] for name in names}
 
 
@@ -89,7 +102,7 @@ def number_matrix(table: pa.Table, names: Sequence[str]) -> np.ndarray:
 
 
 def _summarise_numbers(
-    table: pa.Table, names: Sequence[str], is_non_test: np.ndarray
+    table: pa.Table, names: Sequence[str], is_non_test: np.ndarray, fill: str
 ) -> dict[str, ColumnSummary]:
     values = number_matrix(table, names)
     empty, infinite = np.isnan(values).sum(axis=0), np.isinf(values).sum(axis=0)
@@ -102,18 +115,25 @@ def _summarise_numbers(
         std = np.sqrt(scaler.var_)
     low, high = np.fmin.reduce(inside), np.fmax.reduce(inside)
     is_binary = ((inside == 0) | (inside == 1) | np.isnan(inside)).all(axis=0)
+    known = np.isfinite(inside)
+    fills = scaler.mean_
+    if fill != "mean" and empty.any():
+        fills = SimpleImputer(strategy=fill, keep_empty_features=True).fit(inside).statistics_
     return {
         name: ColumnSummary(
             name,
-            "empty" if empty[i] == len(is_non_test) else KINDS[table[name].type],
+            KINDS[table[name].type] if known[:, i].any() else "empty",
             int(empty[i]),
             int(infinite[i]),
             float(low[i]),
             float(high[i]),
             float(scaler.mean_[i]),
             float(std[i]),
+            float(np.count_nonzero(inside[:, i] != 0) / len(inside)),
+            float(np.nan_to_num(fills[i])),
             bool(is_binary[i]),
             varies=bool(low[i] < high[i] and std[i] != 0),
+            marks_empty=bool(0 < known[:, i].sum() < len(known)),
         )
         for i, name in enumerate(names)
     }
@@ -132,45 +152,55 @@ def check_learnable(
     table: pa.Table,
     num_non_test: int,
     report_problem: ProblemHandler,
-) -> None:
-    """Report columns that cannot be features; `num_non_test` nodes are outside the test set."""
-    columns = list(summaries.values())
+) -> list[str]:
+    """Report columns that cannot be features, and return those with free text, to leave out.
+
+    `num_non_test` nodes are outside the test set.
+    """
+    columns, free_text = list(summaries.values()), []
     for column in columns:
         name, count = column.name, len(column.words)
         if count > max(FEW_CATEGORIES, min(num_non_test / 2, MAX_CATEGORIES)):
-            report_problem(
-                f"column '{name}' of '{path}' contains text with {count:,} distinct values"
-                f"{non_number_hint(table[name])}, which are too many for a categorical feature: "
-                "correct its cells, remove the column, or pass it as id (--id)"
-            )
+            if hint := non_number_hint(table[name]):
+                report_problem(
+                    f"column '{name}' of '{path}' contains text with {count:,} distinct values"
+                    f"{hint}, which are too many for categories: correct its cells, or leave the "
+                    f"column out (without=['{name}'] or --without {name})"
+                )
+            free_text.append(name)
         elif column.is_numeric and column.varies and not np.isfinite(column.std):
             report_problem(
                 f"column '{name}' of '{path}' contains numbers up to {column.high:g}, which are "
-                "too large to standardise: take logarithms, or remove the column"
+                f"too large to standardise: take logarithms, or leave it out (--without {name})"
             )
-    check_complete((column for column in columns if column.is_numeric), path, report_problem)
-    if not any(column.varies for column in columns):
+    check_finite(columns, path, report_problem)
+    if not any(c.varies or c.marks_empty for c in columns if c.name not in free_text):
         report_problem(
             f"'{path}' has no feature column with different values: add one, for example the "
             "degree of each node"
         )
+    return free_text
 
 
-def check_complete(
+def check_finite(
     columns: Iterable[ColumnSummary], path: Path, report_problem: ProblemHandler
 ) -> None:
-    """Report numeric columns with empty or infinite cells."""
-    chosen = list(columns)
-    for word, counts in (
-        ("empty", {c.name: c.empty for c in chosen if c.empty}),
-        ("infinite", {c.name: c.infinite for c in chosen if c.infinite}),
-    ):
-        if counts:
-            affected = [f"'{name}' ({count:,})" for name, count in counts.items()]
-            report_problem(
-                f"'{path}' has {word} cells in numeric columns: {listed(affected)}; fill them, for "
-                "example with the mean of the column, or remove the columns"
-            )
+    """Report columns with infinite numbers."""
+    affected = [f"'{c.name}' ({c.infinite:,})" for c in columns if c.infinite]
+    if affected:
+        report_problem(
+            f"'{path}' has infinite numbers in these columns: {listed(affected)}; replace them, or "
+            "delete them, because empty cells are filled"
+        )
+
+
+def find_column(name: str, columns: Iterable[str]) -> str | None:
+    """Return the column with this name, or the only one that differs just in capital letters."""
+    names = list(columns)
+    if name in names:
+        return name
+    similar = [column for column in names if column.lower() == name.lower()]
+    return similar[0] if len(similar) == 1 else None
 
 
 def check_present(
@@ -182,12 +212,28 @@ def check_present(
     missing = [name for name in required if name not in known]
     if not missing:
         return
-    nearest = get_close_matches(missing[0], names, n=1)
-    hint = f"did you mean '{nearest[0]}'? " if nearest else ""
-    more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-    raise InputError(
-        f"'{path}' has no {kind} '{missing[0]}'{more}: {hint}its {kind}s are {listed(names)}"
+    nearest = find_column(missing[0], names) or next(
+        iter(get_close_matches(missing[0], names, n=1)), None
     )
+    hint = f"did you mean '{nearest}'? " if nearest else ""
+    quoted = listed(f"'{name}'" for name in missing)
+    word = kind if len(missing) == 1 else f"{kind}s"
+    raise InputError(f"'{path}' has no {word} {quoted}: {hint}its {kind}s are {listed(names)}")
+
+
+def almost_numbers(summaries: dict[str, ColumnSummary], table: pa.Table) -> list[str]:
+    """Return a message for each text column whose values are numbers, with few exceptions."""
+    messages = []
+    for column in summaries.values():
+        numbers = sum(map(can_parse, column.words))
+        if numbers / max(len(column.words), MIN_WORDS) >= MIN_NUMBERS and (
+            hint := non_number_hint(table[column.name])
+        ):
+            messages.append(
+                f"column '{column.name}' was read as text{hint}: if it contains numbers, correct "
+                "these cells or empty them"
+            )
+    return messages
 
 
 def non_number_hint(column: pa.ChunkedArray) -> str:

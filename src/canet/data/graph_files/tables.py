@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,8 @@ BLOCK_BYTES = 2**23
 """Part of a CSV file that a thread reads at once; a row must fit into it."""
 BUFFER_BYTES = 2**20
 """Buffer for a column of a Parquet file; without it the whole file would be read into memory."""
+EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
+"""Words for an empty cell in a CSV column whose other cells are numbers, dates or booleans."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class TableFile:
 
     @property
     def is_csv(self) -> bool:
-        return self.path.suffix == ".csv"
+        return self.path.suffix.lower() == ".csv"
 
     def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
         """Read the columns `names`; CSV columns that are also in `text` are read as text."""
@@ -52,7 +55,14 @@ class TableFile:
                 file = pq.ParquetFile(self.path, buffer_size=BUFFER_BYTES, pre_buffer=False)
                 check_memory(8 * file.metadata.num_rows * len(names), f"'{self.path}'")
                 table = file.read(columns=list(names))
-        return pa.table({name: self._normalise_type(name, table[name]) for name in names})
+        columns = {name: normalise_type(table[name], name, self.path) for name in names}
+        if self.is_csv:
+            columns |= {
+                name: _without_empty_words(pc.utf8_ltrim_whitespace(column), name in text)
+                for name, column in columns.items()
+                if column.type == pa.string()
+            }
+        return pa.table(columns)
 
     def _read_csv(self, names: Sequence[str], text: Collection[str]) -> pa.Table:
         try:
@@ -85,50 +95,87 @@ class TableFile:
             ),
         )
 
-    def _normalise_type(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Convert a column to one of the six types."""
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """A table in memory with the interface of `TableFile`."""
+
+    path: Path  # its name in messages
+    table: pa.Table
+    is_csv: ClassVar = False
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
+        """Return the columns `names`."""
+        del text  # the columns have types
+        columns = (normalise_type(self.table[name], name, self.path) for name in names)
+        return pa.table(dict(zip(names, columns, strict=True)))
+
+
+def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
+    """Convert a column to one of the six types."""
+    try:
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        kind = column.type
+        if types.is_integer(kind):
+            return column.cast(pa.int64())
+        if types.is_floating(kind) or types.is_decimal(kind):
+            return column.cast(pa.float64(), safe=False)
+        if types.is_temporal(kind):
+            return column.cast(TIMESTAMP, safe=False)
+        if types.is_boolean(kind) or types.is_null(kind):
+            return column
+        text = column.cast(pa.string())
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(
+            f"column '{name}' of '{path}' has the type {column.type}, but a cell must be one "
+            "number or text: make a column for each entry, or leave the column out "
+            f"(without=['{name}'] or --without {name})"
+        ) from error
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"column '{name}' of '{path}' contains cells that cannot be read "
+            f"({first_line(error)}): write them as UTF-8 text"
+        ) from error
+    return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _without_empty_words(column: pa.ChunkedArray, is_text: bool) -> pa.ChunkedArray:
+    """Return numbers, dates or booleans if all other cells are words for an empty cell."""
+    column = pc.if_else(pc.equal(column, ""), None, column)
+    words = pc.utf8_lower(pc.utf8_rtrim_whitespace(column))
+    is_empty = pc.is_in(words, value_set=pa.array(EMPTY_WORDS))
+    rest = pc.if_else(is_empty, None, column)
+    if is_text or rest.null_count in (len(rest), column.null_count):
+        return column
+    for kind in (pa.int64(), pa.float64(), TIMESTAMP, pa.bool_()):
         try:
-            if types.is_dictionary(column.type):
-                column = column.cast(column.type.value_type)
-            kind = column.type
-            if types.is_integer(kind):
-                return column.cast(pa.int64())
-            if types.is_floating(kind) or types.is_decimal(kind):
-                return column.cast(pa.float64(), safe=False)
-            if types.is_temporal(kind):
-                return column.cast(TIMESTAMP, safe=False)
-            if types.is_boolean(kind) or types.is_null(kind):
-                return column
-            text = column.cast(pa.string())
-        except pa.ArrowNotImplementedError as error:
-            raise InputError(
-                f"column '{name}' of '{self.path}' has the type {column.type}, but a cell must be "
-                "one number or text: make a column for each entry, or remove the column"
-            ) from error
-        except pa.ArrowInvalid as error:
-            raise InputError(
-                f"column '{name}' of '{self.path}' contains cells that cannot be read "
-                f"({first_line(error)}): write them as UTF-8 text"
-            ) from error
-        text = pc.utf8_ltrim_whitespace(text) if self.is_csv else text
-        return pc.if_else(pc.equal(text, ""), None, text)
+            return rest.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
 
 
 def find_table(folder: Path, name: str) -> TableFile:
-    """Find the table `name`.csv or `name`.parquet in a folder."""
-    found = [path for kind in ("csv", "parquet") if (path := folder / f"{name}.{kind}").exists()]
+    """Find the table `name`.csv or `name`.parquet in a folder; capital letters do not matter."""
+    files = (f"{name}.csv", f"{name}.parquet")
+    found = sorted(path for path in folder.iterdir() if path.name.lower() in files)
     if not found:
         raise InputError(
             f"'{folder}' contains neither {name}.csv nor {name}.parquet: add one of them"
         )
     if len(found) > 1:
         raise InputError(
-            f"'{folder}' contains both {name}.csv and {name}.parquet: remove one of them"
+            f"'{folder}' contains both {found[0].name} and {found[1].name}: remove one of them"
         )
     (path,) = found
     with _read_errors(path):
         check_regular(path)
-        if path.suffix == ".csv":
+        if path.suffix.lower() == ".csv":
             table = TableFile(path, *_csv_header(path))
         else:
             table = TableFile(path, pq.ParquetFile(path).schema_arrow.names)

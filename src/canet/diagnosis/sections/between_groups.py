@@ -92,9 +92,9 @@ def compute(context: Context) -> BetweenGroups | None:
     spread, share = screen.spread.double().numpy(), screen.share.double().numpy()
     is_date = np.zeros(len(context.column_names), dtype=bool)
     if context.encoding is not None:
-        sources = [context.encoding.columns[i] for i in context.encoding.sources]
-        spread = spread * [column.std for column in sources]
-        is_date = np.array([column.kind == "date" for column in sources])
+        scales = context.encoding.scales
+        spread = spread * [1.0 if scale is None else scale.std for scale in scales]
+        is_date = np.array([scale is not None and scale.kind == "date" for scale in scales])
     in_spreads = np.full_like(difference, math.nan)
     np.divide(difference, spread, out=in_spreads, where=spread > 0)
     is_shifting, effect = screen.is_shifted.numpy(), None

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from canet.diagnosis.calibration import (
-    Bin,
-    calibration_error,
-    fit_temperature,
-    reliability_bins,
-    softmax,
-)
+from canet.diagnosis.calibration import Bin, calibration_error, reliability_bins
 from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, auroc, share
+from canet.estimator.calibration import fit_temperature, softmax
 
 NUM_COVERAGES = 20  # points of the abstention curve
 MIN_NOVELTY = 0.95  # novelty score above which a node counts as novel

@@ -11,10 +11,10 @@ from scipy.special import entr
 from torch import Tensor
 
 from canet.data.checks import check_metric
-from canet.diagnosis.calibration import calibrated_probabilities, fit_bias, fit_temperature, softmax
 from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, percentiles, share
 from canet.diagnosis.scoring import pseudo_values, score
+from canet.estimator.calibration import calibrated_probabilities, fit_bias, fit_temperature, softmax
 
 NUM_RESAMPLES = 200
 NUM_FITS = 50  # resamples for other metrics than accuracy, whose calibration is slow to fit
@@ -46,7 +46,7 @@ class ExpectedScore:
     validation nodes. If the estimates disagree, the result depends strongly on this assumption.
 
     Args:
-        metric: `accuracy`, `roc_auc` or `macro_f1`.
+        metric: Name of the metric.
         score: The main result. Its value is `average_confidence`; its interval covers the intervals
             of all estimates.
         range: The smallest and the largest estimate.
@@ -119,7 +119,7 @@ def expected_score(
         new_logits: $[n, C]$, up to a constant per node.
         new_y: Class indices $[n]$, -1 without a label; only used for `actual` and `renamed`.
         seed: Seed of the bootstrap.
-        metric: `accuracy`, `macro_f1`, or `roc_auc` for two classes.
+        metric: Name of a metric.
     """
     valid_logits, new_logits = (_array(part).astype(float) for part in (valid_logits, new_logits))
     valid_y = _array(valid_y)

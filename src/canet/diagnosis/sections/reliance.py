@@ -105,11 +105,11 @@ def reliance(
         replace_columns(graph, name, chosen, seed, repeats, on_pass)
         for name, chosen in replaced.items()
     )
-    edges, random = graph.edge_index, np.random.default_rng([seed, 1])
-    no_edges = drop_edges(edges, n, 1.0, random)
-    changes: dict[str, tuple[int, Callable[[], Tensor]]] = {
-        "rewired": (repeats, lambda: rewire(edges, graph.graph, random, graph.undirected)),
-        "half dropped": (repeats, lambda: drop_edges(edges, n, 0.5, random)),
+    edges, weight, random = graph.edge_index, graph.edge_weight, np.random.default_rng([seed, 1])
+    no_edges = drop_edges(edges, n, 1.0, random, weight)
+    changes: dict[str, tuple[int, Callable[[], tuple[Tensor, Tensor | None]]]] = {
+        "rewired": (repeats, lambda: rewire(edges, graph.graph, random, graph.undirected, weight)),
+        "half dropped": (repeats, lambda: drop_edges(edges, n, 0.5, random, weight)),
         "dropped": (1, lambda: no_edges),
     }
     effects = []
@@ -117,7 +117,7 @@ def reliance(
         outcomes = []
         for _ in range(draws):
             on_pass(name)
-            outcomes.append(_outcome(graph, graph.predict_edges(change())))
+            outcomes.append(_outcome(graph, graph.predict_edges(*change())))
         effects.append(_effect(graph, name, "edges", 0, outcomes))
     own, others = _own_or_other_features(graph, seed, on_pass)
     return Reliance(

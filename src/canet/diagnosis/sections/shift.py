@@ -14,7 +14,9 @@ from canet.diagnosis.columns import (
     CLEAR_EFFECT,
     CLEAR_P_VALUE,
     Column,
+    Distribution,
     column_shifts,
+    distribution,
     in_table_units,
     kolmogorov_smirnov,
 )
@@ -26,6 +28,7 @@ from canet.diagnosis.two_sample import match_nodes, two_sample_test
 from canet.estimator.reference import homophily, id_checksums
 
 MAX_NODES = 5000  # per graph
+MAX_DISTRIBUTIONS = 6
 MAX_BLOCK_NODES = 1000  # per graph, in the test of one block
 SHIFTED = "shifted columns"
 FEATURES, REPRESENTATIONS = "features", "representations"
@@ -81,6 +84,7 @@ class Shift:
     # shows the score to expect if these columns no longer carry information. None if no column has
     # shifted or the training graph was not passed.
     without_shifted: Effect | None
+    distributions: list[Distribution]  # of the columns with the largest clear shift
 
     @property
     def shifted_parts(self) -> list[Part]:
@@ -194,14 +198,26 @@ def compute(context: Context) -> Shift | None:
             context.repeats,
             context.on_pass,
         )
+    largest = sorted(columns, key=lambda column: -column.effect)
+    distributions = [
+        distribution(c, _values(before.x, c.number), _values(after.x, c.number), context.encoding)
+        for c in [c for c in largest if c.has_shifted][:MAX_DISTRIBUTIONS]
+    ]
     return Shift(
         parts=sorted(parts, key=lambda part: -part.effect),
-        columns=sorted(columns, key=lambda column: -column.effect),
+        columns=largest,
         blocks=sorted(blocks, key=lambda block: -block.effect),
         class_rates=_class_rates(context.model.classes_, before.label_counts, after.label_counts),
         nodes=(before.x.shape[0], after.x.shape[0]),
         without_shifted=without_shifted,
+        distributions=distributions,
     )
+
+
+def _values(x: Matrix, number: int) -> np.ndarray:
+    """One column $[n]$ of a dense or sparse matrix $[n, D]$."""
+    column = x[:, [number]]
+    return np.asarray(column.toarray() if sp.issparse(column) else column, dtype=float).ravel()
 
 
 def _node_numbers(

@@ -26,8 +26,7 @@ def get_backbone(backbone: str | Backbone) -> Backbone:
     """Return the backbone with a given name. A :class:`Backbone` is returned unchanged."""
     if isinstance(backbone, Backbone):
         return backbone
-    check_name("backbone", backbone, BACKBONES)
-    return BACKBONES[backbone]
+    return BACKBONES[check_name("backbone", backbone, BACKBONES)]
 
 
 __all__ = ["BACKBONES", "Backbone", "ResidualModel", "get_backbone"]

@@ -24,7 +24,8 @@ class AttentionBranches(Branches):
               \qquad w_{uv}^{(k)} = \mathrm{softmax}_v\,\mathrm{LeakyReLU}\left(
               b^{(k)\top} [W_D^{(k)} z_u \,\|\, W_D^{(k)} z_v]\right),
 
-    over the neighbours of $u$ and $u$ itself. The weighted sum commutes with the linear map and is
+    over the neighbours of $u$ and $u$ itself. The weight of an edge multiplies the exponentials of
+    the softmax; that of $u$ itself is 1. The weighted sum commutes with the linear map and is
     computed first, so that no tensor of size edges × H is stored. Arguments and shapes as for
     :class:`Branches`.
     """
@@ -54,9 +55,11 @@ class AttentionBranches(Branches):
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         score_dst, score_src = states.projected(self).chunk(2, dim=1)
         score_dst = score_dst[: e.shape[0]]
-        neighbourhood = states.matrix(self.operator).pattern
+        matrix = states.matrix(self.operator)
+        log_weight = matrix.log_value if states.block.is_weighted else None
+        scores = score_dst, score_src
         return mix_attention(
-            neighbourhood, states.z, score_dst, score_src, self.weight, e, NEGATIVE_SLOPE
+            matrix.pattern, states.z, *scores, self.weight, e, NEGATIVE_SLOPE, log_weight
         )
 
 
@@ -86,8 +89,10 @@ class GAT(GCN):
         if layer == self.num_layers - 1 > 0:
             vectors = self.phi_out.weight.t() @ vectors
         to_dst, to_src = (z @ vectors).split(1, dim=1)
-        pattern = block.matrices[self.operator].pattern
-        return attend(pattern, z, to_dst[: block.num_dst], to_src, self.negative_slope)
+        matrix = block.matrices[self.operator]
+        log_weight = matrix.log_value if block.is_weighted else None
+        scores = to_dst[: block.num_dst], to_src
+        return attend(matrix.pattern, z, *scores, self.negative_slope, log_weight)
 
 
 BACKBONE = Backbone(

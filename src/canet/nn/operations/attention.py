@@ -21,16 +21,25 @@ from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 
 def attend(
-    neighbourhood: Pattern, z: Tensor, score_dst: Tensor, score_src: Tensor, slope: float
+    neighbourhood: Pattern,
+    z: Tensor,
+    score_dst: Tensor,
+    score_src: Tensor,
+    slope: float,
+    log_weight: Tensor | None = None,
 ) -> Tensor:
     r"""Attention of one branch, $\sum_v w_{uv} z_v$; `slope` is the negative slope of LeakyReLU.
 
+    `log_weight` are the logarithms of edge weights, which are added to the scores. The fused kernel
+    is for graphs without weights.
+
     Shapes:
-        - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$ → $[n_{dst}, H]$
+        - z $[n_{src}, H]$, scores $[n_{dst}, 1]$ and $[n_{src}, 1]$, log_weight $[nnz]$
+          → $[n_{dst}, H]$
     """
-    if can_fuse_attention(z):
+    if log_weight is None and can_fuse_attention(z):
         return fused_attend(neighbourhood, z, score_dst, score_src, slope)[0].squeeze(1)
-    weights = attention_weights(neighbourhood, score_dst, score_src, slope)
+    weights = attention_weights(neighbourhood, score_dst, score_src, slope, log_weight)
     return multiply(SparseMatrix(neighbourhood, weights.flatten()), z)
 
 
@@ -42,17 +51,19 @@ def mix_attention(
     weight: Tensor,
     e: Tensor,
     slope: float,
+    log_weight: Tensor | None = None,
 ) -> Tensor:
     r"""$\mathrm{ReLU}(\sum_k e_{uk} W^{(k)\top} \sum_v w_{uv}^{(k)} z_v + z_u)$.
 
     Shapes:
         - z $[n_{src}, H]$, scores $[n_{dst}, K]$ and $[n_{src}, K]$, weight $[K, H, H]$,
-          e $[n_{dst}, K]$ → $[n_{dst}, H]$
+          e $[n_{dst}, K]$, log_weight $[nnz]$ → $[n_{dst}, H]$
     """
-    if can_fuse_attention(z):
+    if log_weight is None and can_fuse_attention(z):
         attended, own = fused_attend(neighbourhood, z, score_dst, score_src, slope)
         return mix_each(attended, weight, e, own)
-    return F.relu(composed_attention(neighbourhood, z, score_dst, score_src, weight, e, slope))
+    inputs = z, score_dst, score_src, weight, e, slope, log_weight
+    return F.relu(composed_attention(neighbourhood, *inputs))
 
 
 def fused_attend(
@@ -77,26 +88,31 @@ def composed_attention(
     weight: Tensor,
     e: Tensor,
     slope: float,
+    log_weight: Tensor | None = None,
 ) -> Tensor:
     """`attend` for each branch, `mix_branches` and the residual connection, with reused buffers."""
     keep = torch.is_grad_enabled()
     mixed: Tensor = _MixedAttention.apply(
-        z, score_dst, score_src, weight, e, neighbourhood, slope, keep
+        z, score_dst, score_src, weight, e, neighbourhood, slope, log_weight, keep
     )
     return mixed
 
 
 def attention_weights(
-    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+    pattern: Pattern,
+    score_dst: Tensor,
+    score_src: Tensor,
+    slope: float,
+    log_weight: Tensor | None = None,
 ) -> Tensor:
-    """Softmax of LeakyReLU(score_dst[u] + score_src[v]) over the entries of each row.
+    """Softmax of LeakyReLU(score_dst[u] + score_src[v]) + log_weight over the entries of each row.
 
     The maximum of each row is subtracted first, for numerical stability.
 
     Shapes:
-        - scores $[n_{dst}, k]$ and $[n_{src}, k]$ → $[nnz, k]$
+        - scores $[n_{dst}, k]$ and $[n_{src}, k]$, log_weight $[nnz]$ → $[nnz, k]$
     """
-    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern, slope)
+    weights: Tensor = _AttentionWeights.apply(score_dst, score_src, pattern, slope, log_weight)
     return weights
 
 
@@ -105,18 +121,23 @@ class _AttentionWeights(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, score_dst: Tensor, score_src: Tensor, pattern: Pattern, slope: float
+        ctx: Any,
+        score_dst: Tensor,
+        score_src: Tensor,
+        pattern: Pattern,
+        slope: float,
+        log_weight: Tensor | None,
     ) -> Tensor:
-        weights, positive = _weigh(pattern, score_dst, score_src, slope)
+        weights, positive = _weigh(pattern, score_dst, score_src, slope, log_weight)
         ctx.pattern, ctx.slope = pattern, slope
         ctx.save_for_backward(weights, positive)
         return weights
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         weights, positive = ctx.saved_tensors
-        return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None
+        return *_unweigh(ctx.pattern, weights, positive, grad, ctx.slope), None, None, None
 
 
 class _MixedAttention(torch.autograd.Function):
@@ -136,13 +157,15 @@ class _MixedAttention(torch.autograd.Function):
         e: Tensor,
         pattern: Pattern,
         slope: float,
+        log_weight: Tensor | None,
         keep: bool,
     ) -> Tensor:
         mixed = z[: e.shape[0]].clone()
         saved = []
         for k, weight_k in enumerate(weight):
             one = slice(k, k + 1)
-            weights, positive = _weigh(pattern, score_dst[:, one], score_src[:, one], slope)
+            scores = score_dst[:, one], score_src[:, one]
+            weights, positive = _weigh(pattern, *scores, slope, log_weight)
             gathered = product(SparseMatrix(pattern, weights.flatten()), z)
             mixed.addcmul_(gathered @ weight_k, e[:, one])
             if keep:
@@ -155,7 +178,7 @@ class _MixedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, grad: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, None, None, None, None]:
         z, weight, e, *saved = ctx.saved_tensors
         pattern: Pattern = ctx.pattern
         grad_z, grad_weight, grad_e = torch.empty_like(z), torch.empty_like(weight), []
@@ -175,16 +198,23 @@ class _MixedAttention(torch.autograd.Function):
             grad_dst.append(dst)
             grad_src.append(src)
         grad_scores = torch.cat(grad_dst, dim=1), torch.cat(grad_src, dim=1)
-        return grad_z, *grad_scores, grad_weight, torch.stack(grad_e, dim=1), None, None, None
+        grads = grad_z, *grad_scores, grad_weight, torch.stack(grad_e, dim=1)
+        return *grads, None, None, None, None
 
 
 def _weigh(
-    pattern: Pattern, score_dst: Tensor, score_src: Tensor, slope: float
+    pattern: Pattern,
+    score_dst: Tensor,
+    score_src: Tensor,
+    slope: float,
+    log_weight: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return `attention_weights` and the mask of positive scores, both $[nnz, k]$."""
     scores = pattern.at_rows(score_dst).add_(pattern.at_cols(score_src))
     positive = scores > 0
     scores = F.leaky_relu_(scores, slope)
+    if log_weight is not None:
+        scores.add_(log_weight.unsqueeze(1))
     weights = scores.sub_(pattern.at_rows(pattern.max_rows(scores))).exp_()
     return weights.div_(pattern.at_rows(pattern.sum_rows(weights))), positive
 

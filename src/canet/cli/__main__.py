@@ -1,5 +1,0 @@
-"""`python -m canet.cli`."""
-
-from canet.cli import main
-
-main()

@@ -1,0 +1,195 @@
+"""Your graph and a model: `canet predict` and `canet diagnose`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from canet.cli import options
+from canet.cli.app import app
+from canet.errors import CanetError
+from canet.settings import MAX_NUMBER
+
+FAILED = 3
+"""Exit code if a condition of `--fail-if` holds."""
+MAX_CLASSES = 10
+"""Rows of the table of predicted classes."""
+
+
+@app.command()
+def predict(
+    model: options.ModelPath,
+    graph: options.GraphPath,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="File for the predictions: .csv or .parquet.")
+    ],
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|split=NAME",
+            help="Predict only the nodes whose ids are in a file, or a split.",
+        ),
+    ] = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Correct the probabilities on validation data.")
+    ] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER|best",
+            help="Probability from which a node has the rarer of two classes; best: by F1 on "
+            "validation data.",
+        ),
+    ] = None,
+    recall_at: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_NUMBER,
+            metavar="K",
+            help="Show the recall of the rarer class among the K likeliest nodes.",
+        ),
+    ] = None,
+    label: options.KnownLabelColumn = None,
+    id_: options.KnownIdColumn = None,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+) -> None:
+    """Predict the class of every node of a graph.
+
+    The file has one row per node: class, probabilities, and a novelty score from 0 to 1.
+    """
+    from canet.estimator.predictions import (
+        check_target,
+        choose_nodes,
+        predictions,
+        summarise,
+        write_table,
+    )
+
+    check_target(out)
+    _check_is_not_input(out, graph)
+    limit = _threshold(threshold)
+    data, classifier = _open(model, graph, device, label, id_)
+    chosen = None if nodes is None else choose_nodes(data, nodes)
+    table = predictions(classifier, data, chosen, calibrated, limit)
+    summary = summarise(classifier, data, table, chosen, recall_at) | {"out": str(out)}
+    write_table(table, out)
+    if as_json:
+        print(json.dumps(summary, indent=2))
+    elif not quiet:
+        from canet.data.metrics import METRIC_NAMES
+        from canet.util.console import print_table
+
+        counts = sorted(summary["predictions"].items(), key=lambda item: -item[1])
+        rows = [(name, f"{count:,}") for name, count in counts[:MAX_CLASSES]]
+        if more := counts[MAX_CLASSES:]:
+            rows.append((f"… {len(more):,} more classes", f"{sum(n for _, n in more):,}"))
+        print_table(f"{summary['nodes']:,} nodes predicted", ["class", "nodes"], rows)
+        print(f"mean confidence {summary['mean_confidence']:.2f}")
+        if summary["novelty_score"] is not None:
+            print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
+        if summary["score"] is not None:
+            name = METRIC_NAMES[summary["metric"]]
+            print(
+                f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
+            )
+        if recall_at is not None:
+            recall = 100 * summary["recall_at_k"]["recall"]
+            print(f"recall {recall:.1f} % among the {recall_at:,} most likely nodes")
+        again = shlex.join(["canet", "diagnose", str(model), str(graph)])
+        print(f"Predictions: {out}. To see what they rely on: {again}")
+
+
+@app.command()
+def diagnose(
+    model: options.ModelPath,
+    graph: options.GraphPath,
+    training: Annotated[
+        Path | None,
+        typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
+    ] = None,
+    label: options.KnownLabelColumn = None,
+    id_: options.KnownIdColumn = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=options.MAX_REPEATS,
+            help="Repeats of each random change. Default: 10, or 3 for more than 20,000 nodes.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="File for the HTML page.", callback=options.not_a_folder),
+    ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Exit with code 3 if a condition holds, such as 'expected<0.7', 'actual<0.7', "
+            "'novel>0.5', 'shifted>3' or 'separable>0.9'; repeat it for several.",
+        ),
+    ] = None,
+    device: options.Device = "auto",
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show what a model relies on, what shifted, and what to expect."""
+    from canet.diagnosis import diagnose as run
+    from canet.util.console import print_text
+
+    if out is not None:
+        _check_is_not_input(out, graph)
+    data, classifier = _open(model, graph, device, label, id_)
+    before = None if training is None else _open(model, training, device, label, id_)[0]
+    classifier.verbose = not (quiet or as_json)
+    found = run(classifier, before, data, repeats=repeats)
+    if out is not None:
+        found.save(out)
+    failures = [message for message in map(found.exceeded, fail_if or []) if message]
+    if as_json:
+        print(json.dumps(found.to_json() | {"failures": failures}, indent=2))
+    elif not quiet:
+        print_text(found)
+        if out is not None:
+            print(f"Page: {out}")
+    for message in failures:
+        print(f"canet: {message}", file=sys.stderr)
+    if failures:
+        raise typer.Exit(FAILED)
+
+
+def _threshold(text: str | None) -> Any:
+    """Return the number of a threshold, `best` or None."""
+    if text is None or text == "best":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise CanetError(f"--threshold is '{text}': pass a number from 0 to 1, or best") from None
+
+
+def _check_is_not_input(out: Path, graph: Path) -> None:
+    """Reject an output file that would replace a file of the graph."""
+    inputs = [graph, *(graph.iterdir() if graph.is_dir() else [])]
+    if out.resolve() in [path.resolve() for path in inputs]:
+        raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
+
+
+def _open(
+    model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
+) -> Any:
+    """Return the graph, encoded for the model, and the model."""
+    from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.estimator.classifier import load
+
+    classifier = load(model, device)
+    chosen = ReadOptions(Roles(id_, label))
+    return read_columns(graph, chosen, classifier.encoding_), classifier

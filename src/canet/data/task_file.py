@@ -1,0 +1,58 @@
+"""The task of comparing models on a user graph, as a file that worker processes can load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.graph_files import ReadOptions, read_columns, write_npz
+from canet.data.task import ShiftTask
+from canet.data.user_graph import read_user_graph, user_task
+from canet.errors import MissingFileError
+
+TASK_FILE = "task.npz"
+TEST = "test"
+
+
+def comparison_task(
+    data: AnyGraph, metric: str = "accuracy", undirected: bool = False, seed: int = 0
+) -> ShiftTask:
+    """Return the task of comparing models on a user graph.
+
+    Arguments as for `user_task`. If the graph has no test set, a fifth of the labelled nodes is
+    held out: the latest nodes if there are times, else a random sample of each class.
+    """
+    checked = read_user_graph(data, undirected=undirected)
+    task = user_task(data, metric=metric, seed=seed, checked=checked, needs_test=True).task
+    return replace(task, test_ood={TEST: task.test_id}, test_id=task.test_id[:0])
+
+
+def write_task(folder: Path, task: ShiftTask) -> None:
+    """Write a task to a folder, for `read_task`."""
+    columns = task.data.to_dict()
+    splits = {"train_mask": task.train, "val_mask": task.valid, "test_mask": task.test_ood[TEST]}
+    for name, nodes in splits.items():
+        columns[name] = torch.zeros(task.num_nodes, dtype=torch.bool)
+        columns[name][nodes] = True
+    columns["metric"] = np.array([task.metric])
+    folder.mkdir(parents=True, exist_ok=True)
+    write_npz(folder / TASK_FILE, GraphData(**columns))
+
+
+def read_task(folder: Path | None) -> ShiftTask:
+    """Read the task that `write_task` wrote."""
+    path = (folder or Path()) / TASK_FILE
+    if not path.exists():
+        raise MissingFileError(f"'{path}' does not exist: run the command on the graph again")
+    data = read_columns(path, ReadOptions())
+    return comparison_task(data, read_metric(folder))
+
+
+def read_metric(folder: Path | None) -> str:
+    """Read the metric of the task in a folder."""
+    with np.load((folder or Path()) / TASK_FILE, allow_pickle=False) as file:
+        return str(file["metric"][0])

@@ -1,0 +1,87 @@
+"""Compare methods and backbones on a user graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.data.task import ShiftTask
+from canet.data.task_file import TEST, write_task
+from canet.errors import CanetError
+from canet.methods import METHODS, Auto
+from canet.presets import changed
+from canet.runs.run import FailedJob, run_jobs
+from canet.runs.worker import job_folder
+from canet.store import RunConfig
+from canet.store.summary import ScoredRun, summarise
+
+RUNS = "runs"
+
+
+def applicable_methods(task: ShiftTask) -> list[str]:
+    """Return the methods that can train on a task."""
+    labels = task.training_environments()
+    has_environments = labels.numel() > 1 and int(labels.min()) >= 0
+    has_weights = task.data.get("edge_weight") is not None
+    return [
+        name
+        for name, method in METHODS.items()
+        if (has_environments or not method.needs_environments)
+        and (method.uses_edge_weights or not has_weights)
+    ]
+
+
+def base_config(method: str, backbone: str, settings: dict[str, Any], seed: int = 0) -> RunConfig:
+    """Return the configuration of a run on a user graph."""
+    return RunConfig(USER_GRAPH, "paper", 0, "original", False, method, backbone, settings, seed)
+
+
+def compare_on_graph(
+    task: ShiftTask,
+    methods: Sequence[str],
+    backbones: Sequence[str],
+    seeds: int,
+    changes: dict[str, Any],
+    out: Path,
+    jobs: int = 1,
+    device: str = "auto",
+    quiet: bool = False,
+) -> tuple[list[dict[str, Any]], list[FailedJob]]:
+    """Train every method with every backbone and seed; return a summary for each pair.
+
+    The summaries are sorted by the mean score on the test set. A setting in `changes` applies to
+    the methods that have it, but one of them must.
+
+    Args:
+        task: The result of `comparison_task`.
+        methods, backbones: Names; `auto` is trained once, without a backbone.
+        seeds: Number of runs of each pair, with seeds 0, 1, ...
+        changes: Settings that differ from the defaults.
+        out: Folder for the task, the runs and the report.
+        jobs, device, quiet: As for `run_jobs`.
+    """
+    write_task(out, task)
+    groups = []
+    known: set[str] = set()
+    for method in methods:
+        names = set(asdict(changed(method, {})))
+        known |= names
+        settings = asdict(changed(method, {k: v for k, v in changes.items() if k in names}))
+        for backbone in [Auto.name] if method == Auto.name else backbones:
+            groups.append([base_config(method, backbone, settings, s) for s in range(seeds)])
+    if unknown := sorted(changes.keys() - known):
+        raise CanetError(f"none of the methods has a setting '{unknown[0]}': see `canet methods`")
+    configs = [config for group in groups for config in group]
+    root = out / RUNS
+    failed = run_jobs(configs, root, jobs, device, out, True, quiet, task=task)
+    lost = {(job.config.name, job.config.seed) for job in failed}
+    summaries = []
+    for group in groups:
+        places = [job_folder(root, c) for c in group if (c.name, c.seed) not in lost]
+        runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
+        if runs:
+            summaries.append(summarise(runs, task.metric))
+    return sorted(summaries, key=lambda one: -one["scores"]["test_ood"][TEST]["mean"]), failed

@@ -1,0 +1,32 @@
+"""The device that computes, and its name in results."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+
+from canet.errors import InputError, unknown_name
+
+
+def pick_device(name: str | torch.device) -> torch.device:
+    """Return the device of a name; `auto` is a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise unknown_name("device", name, ("auto", "cpu", "cuda", "cuda:1")) from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device '{device}' is not supported: use 'cpu' or 'cuda'")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        found = f"no device '{device}', only {count} GPU(s)" if count else "no CUDA device"
+        raise InputError(f"this machine has {found}: use device 'cpu' or 'auto'")
+    return device
+
+
+def device_name(device: torch.device, threads: int = 1) -> str:
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    return f"{platform.machine()} CPU, {threads} thread(s)"

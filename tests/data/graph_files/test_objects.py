@@ -1,0 +1,103 @@
+"""Graphs in memory: pandas, Arrow, networkx."""
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+import canet
+from canet.data.graph_files import read_graph
+from canet.errors import InputError
+
+QUICK = {"epochs": 2, "hidden": 8}
+
+
+def frames(seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(seed)
+    n = 40
+    nodes = pd.DataFrame(
+        {
+            "id": [f"n{i}" for i in range(n)],
+            "age": np.where(np.arange(n) % 7 == 3, np.nan, rng.normal(size=n)),
+            "city": rng.choice(["Bonn", "Kiel"], n),
+            "since": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(n), unit="D"),
+            "label": rng.choice(["no", "yes"], n),
+        }
+    )
+    ends = rng.integers(0, n, (2, 120))
+    edges = pd.DataFrame(
+        {"source": nodes.id[ends[0]].to_numpy(), "target": nodes.id[ends[1]].to_numpy()}
+    )
+    return nodes, edges
+
+
+def test_frames_equal_the_same_tables_in_files(tmp_path: Any) -> None:
+    nodes, edges = frames()
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    expected = read_graph(tmp_path, label="label")
+    arrow = (pa.Table.from_pandas(nodes), pa.Table.from_pandas(edges))
+    for found in (
+        read_graph(nodes, edges, label="label"),
+        read_graph(*arrow, label="label"),
+        read_graph(nodes.set_index("id"), edges, label="label"),
+    ):
+        assert sorted(found.encoding.names) == sorted(expected.encoding.names)
+        assert torch.equal(found.edge_index, expected.edge_index)
+        assert found.y.tolist() == expected.y.tolist()
+        assert found.node_id.tolist() == expected.node_id.tolist()
+        assert found.x.numpy() == pytest.approx(expected.x.numpy(), abs=1e-6)
+
+
+def test_a_model_of_frames_predicts_frames_by_name() -> None:
+    nodes, edges = frames()
+    model = canet.NodeClassifier("erm", undirected=True, **QUICK).fit(nodes, edges, label="label")
+    later = frames(1)
+    everything = model.predict_proba(later)
+    assert everything.shape == (40, 2)
+    chosen = model.predict_proba(later, nodes=["n7", "n3"])
+    assert np.allclose(chosen, everything[[7, 3]], atol=1e-6)
+    with pytest.raises(InputError, match="no node 'n99'"):
+        model.predict(later, nodes=["n99"])
+
+
+def test_a_networkx_graph_is_read_with_its_attributes() -> None:
+    graph = nx.karate_club_graph()
+    for node, degree in graph.degree():
+        graph.nodes[node]["degree"] = degree
+    found = read_graph(graph, label="club")
+    assert found.num_nodes == 34
+    assert found.edge_index.shape[1] == 2 * graph.number_of_edges()
+    assert set(found.y) == {"Mr. Hi", "Officer"}
+    source, target = found.edge_index[:, 0].tolist()
+    assert found.edge_weight[0] == graph[source][target]["weight"]
+    model = canet.NodeClassifier("erm", **QUICK).fit(graph, label="club")
+    assert len(model.predict(graph)) == 34
+
+
+def test_names_of_networkx_nodes_may_be_any_object() -> None:
+    graph = nx.DiGraph()
+    graph.add_node(("a", 1), size=3.0)
+    graph.add_node(("b", 2), size=1.0)
+    graph.add_edge(("a", 1), ("b", 2))
+    found = read_graph(graph)
+    assert found.node_id.tolist() == ["('a', 1)", "('b', 2)"]
+    assert found.edge_index.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("source", [frames()[0], 3, [1, 2], {"x": 1}, np.eye(3), None])
+def test_other_objects_are_rejected_with_the_right_call(source: Any) -> None:
+    with pytest.raises(InputError, match=r"two tables \(nodes, edges\), a networkx graph"):
+        canet.NodeClassifier("erm").fit(source)
+
+
+def test_arguments_of_tables_are_rejected_for_arrays() -> None:
+    data = read_graph(*frames(), label="label")
+    with pytest.raises(InputError, match="label only for tables"):
+        canet.NodeClassifier("erm").fit(data, label="label")
+    with pytest.raises(InputError, match="did you mean 'without'"):
+        canet.NodeClassifier("erm").fit(*frames(), label="label", witout=["age"])

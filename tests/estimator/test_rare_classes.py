@@ -1,0 +1,175 @@
+"""Rare classes: warnings, calibrated probabilities, thresholds, recall, sample weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score, log_loss, recall_score
+from torch_geometric.data import Data
+
+import canet
+from canet.errors import InputError, InputWarning
+from canet.estimator.calibration import calibrate
+from canet.estimator.fitting import warn_largest_class
+from canet.estimator.reference import Reference
+
+QUICK: dict[str, Any] = {"epochs": 30, "hidden": 8, "undirected": True}
+
+
+def graph(n: int = 400, share: float = 0.1, strength: float = 2.0, seed: int = 0) -> Data:
+    """A rare class, `fraud`, that the first feature indicates."""
+    random = np.random.default_rng(seed)
+    rare = random.random(n) < share
+    x = random.normal(size=(n, 4))
+    x[:, 0] += strength * rare
+    y = np.where(rare, "fraud", "ok")
+    edges = random.integers(0, n, (2, 2 * n))
+    return Data(
+        x=torch.tensor(x, dtype=torch.float32), edge_index=torch.from_numpy(edges), y=y.tolist()
+    )
+
+
+def test_a_model_that_predicts_one_class_gives_a_warning() -> None:
+    with pytest.warns(InputWarning, match=r"predicts 'ok' for all .*'average_precision'.*balanced"):
+        canet.NodeClassifier("erm", **QUICK).fit(graph(share=0.03, strength=0))
+
+
+def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
+    model = canet.NodeClassifier("erm", "mlp", **QUICK).fit(graph(share=0.4))
+    reference = model.reference_
+    assert isinstance(reference, Reference)
+    model.scores_["valid"] = float((reference.valid_y == 1).double().mean())
+    with pytest.warns(InputWarning, match="is not above the share of the largest class 'ok'"):
+        warn_largest_class(model, reference)
+
+
+def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:
+    data = graph(800, strength=1.0)
+    valid = np.arange(300)
+    for weight in (None, "balanced"):
+        model = canet.NodeClassifier("erm", "mlp", class_weight=weight, **QUICK).fit(
+            data, valid=valid
+        )
+        y = np.array(data.y)[valid]
+        raw, better = (model.predict_proba(data, valid, calibrated=c) for c in (False, True))
+        assert log_loss(y, better) < log_loss(y, raw)
+        assert np.allclose(better.sum(axis=1), 1)
+        if weight:  # balanced classes overestimate the rare one; the bias corrects that
+            assert better[:, 0].mean() == pytest.approx((y == "fraud").mean(), abs=0.02)
+            assert raw[:, 0].mean() > 0.15
+
+
+def test_the_best_threshold_has_the_best_f1_on_the_validation_nodes(tmp_path: Path) -> None:
+    data, valid = graph(600), np.arange(200)
+    model = canet.NodeClassifier("erm", **QUICK).fit(data, valid=valid)
+    y = np.array(data.y)[valid]
+
+    def f1(threshold: Any) -> float:
+        return float(
+            f1_score(y, model.predict(data, valid, threshold=threshold), pos_label="fraud")
+        )
+
+    best = max(f1(threshold) for threshold in np.linspace(0, 1, 200))
+    assert f1("best") >= best
+    model.save(tmp_path / "model")
+    again = canet.load(tmp_path / "model")
+    assert again.calibration_ == model.calibration_
+    assert np.array_equal(
+        again.predict(data, threshold="best"), model.predict(data, threshold="best")
+    )
+    assert (model.predict(data, threshold=0.0) == "fraud").all()
+    with pytest.raises(InputError, match="threshold is 'high'"):
+        model.predict(data, threshold="high")  # type: ignore[arg-type]
+
+
+def test_recall_at_k_equals_a_loop() -> None:
+    data = graph(300)
+    model = canet.NodeClassifier("erm", **QUICK).fit(data)
+    probability = model.predict_proba(data)[:, 0]
+    y = np.array(data.y)
+    for k in (1, 20, 300):
+        top = np.argsort(-probability, kind="stable")[:k]
+        chosen = np.isin(np.arange(300), top)
+        expected = recall_score(y == "fraud", chosen)
+        assert model.recall_at_k(data, k) == pytest.approx(expected)
+    some = np.arange(100)
+    assert model.recall_at_k(data, 100, some) == 1
+    three = graph(300)
+    three.y = [("a", "b", "c")[i % 3] for i in range(300)]
+    with pytest.raises(InputError, match="3 classes"):
+        canet.NodeClassifier("erm", **QUICK).fit(three).recall_at_k(three, 5)
+
+
+def test_average_precision_selects_and_scores() -> None:
+    data = graph(300)
+    model = canet.NodeClassifier("erm", "mlp", metric="average_precision", **QUICK).fit(data)
+    assert 0.3 < model.score(data) <= 1
+    found = canet.diagnose(model, None, graph(300, seed=1), repeats=1)
+    assert found.model.metric == "average_precision"
+    assert found.expected is not None
+    assert found.expected.metric == "average_precision"
+
+
+@pytest.mark.parametrize("method", ["erm", "canet", "mixup", "sr_gnn", "eerm"])
+def test_sample_weights_of_one_change_nothing_and_others_do(method: str) -> None:
+    data, n = graph(120, share=0.4), 120
+    settings = QUICK | {"epochs": 3}
+    plain, ones, twos, other = (
+        canet.NodeClassifier(method, **settings).fit(data, sample_weight=w).decision_function(data)
+        for w in (None, np.ones(n), np.full(n, 2), np.linspace(0, 2, n))
+    )
+    assert np.array_equal(plain, ones)
+    assert np.array_equal(plain, twos)
+    assert not np.allclose(plain, other)
+
+
+@pytest.mark.parametrize("method", ["irm", "vrex", "group_dro", "dann", "coral"])
+def test_sample_weights_with_environments(method: str) -> None:
+    data, n = graph(120, share=0.4), 120
+    settings = QUICK | {"epochs": 3}
+    plain, ones, other = (
+        canet.NodeClassifier(method, **settings)
+        .fit(data, sample_weight=w, environment=np.arange(n) % 2)
+        .decision_function(data)
+        for w in (None, np.ones(n), np.linspace(0, 2, n))
+    )
+    assert np.array_equal(plain, ones)
+    assert not np.allclose(plain, other)
+
+
+def test_a_node_of_weight_zero_does_not_influence_the_loss() -> None:
+    data = graph(200, share=0.4)
+    changed = data.clone()
+    changed.y = [("ok" if y == "fraud" else "fraud") if i < 50 else y for i, y in enumerate(data.y)]
+    weight = (np.arange(200) >= 50).astype(float)
+    valid = np.arange(150, 200)
+    first, second = (
+        canet.NodeClassifier("erm", **QUICK).fit(one, sample_weight=weight, valid=valid)
+        for one in (data, changed)
+    )
+    assert np.array_equal(first.decision_function(data), second.decision_function(data))
+
+
+@pytest.mark.parametrize("weight", [[1.0], np.full(120, -1.0), np.full(120, np.nan), np.zeros(120)])
+def test_invalid_sample_weights_are_rejected(weight: Any) -> None:
+    with pytest.raises(InputError, match="sample_weight"):
+        canet.NodeClassifier("erm", **QUICK).fit(graph(120), sample_weight=weight)
+
+
+def test_equal_classes_have_the_second_as_the_positive_one() -> None:
+    data = graph(300, share=0.5)
+    model = canet.NodeClassifier("erm", **QUICK).fit(data)
+    reference = model.reference_
+    assert isinstance(reference, Reference)
+    even = calibrate(_with_counts(reference, [10, 10]), has_class_weights=False)
+    assert even.positive == 1
+
+
+def _with_counts(reference: Reference, counts: list[int]) -> Reference:
+    from dataclasses import replace
+
+    return replace(reference, train_label_counts=torch.tensor(counts))

@@ -1,0 +1,95 @@
+"""Compare and search on a user graph."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from canet.data import load_task
+from canet.data.task_file import comparison_task, read_task, write_task
+from canet.runs.comparison import applicable_methods
+from tests.cli.commands import call
+from tests.cli.test_graphs import write_folder
+from tests.estimator.test_rare_classes import graph
+
+
+def test_a_task_file_gives_the_same_task(tmp_path: Path) -> None:
+    data = graph(200, share=0.3)
+    data.time = np.arange(200)
+    data.edge_weight = torch.rand(data.num_edges)
+    task = comparison_task(data, "roc_auc", undirected=True)
+    write_task(tmp_path, task)
+    for again in (read_task(tmp_path), load_task("user-graph", tmp_path)):
+        assert again.digest == task.digest
+        assert again.metric == "roc_auc"
+    (test,) = task.test_ood.values()
+    assert test.tolist() == list(range(160, 200))  # the latest fifth
+    assert task.valid.min() > task.train.max()
+    assert not set(test.tolist()) & {*task.train.tolist(), *task.valid.tolist()}
+
+
+def test_a_given_test_set_is_kept() -> None:
+    data = graph(200, share=0.3)
+    data.test_mask = np.arange(200) < 30
+    (test,) = comparison_task(data).test_ood.values()
+    assert test.tolist() == list(range(30))
+
+
+def test_methods_are_those_that_the_graph_allows() -> None:
+    data = graph(200, share=0.3)
+    assert "irm" not in applicable_methods(comparison_task(data))
+    assert "eerm" in applicable_methods(comparison_task(data))
+    data.environment = np.arange(200) % 2
+    data.edge_weight = torch.rand(data.num_edges)
+    found = applicable_methods(comparison_task(data))
+    assert "irm" in found
+    assert "eerm" not in found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    write_folder(folder / "graph", 90, 0)
+    return folder
+
+
+COMMAND = ("graph", "--label", "topic", "--undirected", "--epochs", 3, "--device", "cpu")
+
+
+def test_compare_prints_a_table_and_writes_a_report(place: Path) -> None:
+    words = ("compare", *COMMAND, "--methods", "ERM,canet", "--backbones", "gcn,sage", "--seeds", 2)
+    answer = call(place, *words, "--set", "hidden=8", "--set", "tau=2")
+    assert answer.code == 0
+    for name in ("erm-gcn", "erm-sage", "canet-gcn", "canet-sage", "report.html"):
+        assert name in answer.out
+    page = (place / "comparison" / "report.html").read_text()
+    assert "canet-gcn" in page or "CaNet" in page
+    content = json.loads(call(place, *words, "--set", "hidden=8", "--set", "tau=2", "--json").out)
+    means = [one["scores"]["test_ood"]["test"]["mean"] for one in content]
+    assert means == sorted(means, reverse=True)
+    assert all(len(one["seeds"]) == 2 for one in content)
+
+
+def test_compare_rejects_unknown_names_before_it_trains(place: Path) -> None:
+    for option, value, problem in (
+        ("--methods", "ermm", "did you mean 'erm'"),
+        ("--backbones", "gnn", "unknown backbone"),
+        ("--set", "lr=1", "no"),
+    ):
+        answer = call(place, "compare", *COMMAND, option, value, "--out", "none")
+        assert answer.code == 2
+        assert problem in answer.err
+
+
+def test_search_on_a_graph_finds_settings_for_fit(place: Path) -> None:
+    words = ("search", *COMMAND, "--method", "erm", "--trials", 2, "--out", "found")
+    content = json.loads(call(place, *words, "--json").out)
+    assert content["train"].startswith("canet fit GRAPH --method erm")
+    assert content["metric"] == "accuracy"
+    fit = ("fit", "graph", "--label", "topic", "--undirected", "--method", "erm", "--epochs", 2)
+    answer = call(place, *fit, "--settings", "found/best.json", "--out", "model", "--json")
+    assert json.loads(answer.out)["settings"]["hidden"] == content["settings"]["hidden"]
