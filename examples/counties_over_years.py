@@ -2,7 +2,8 @@
 
 A node is a US county, an edge a common border, the label the party with more votes. The script
 writes a folder with `nodes.csv` and `edges.csv` for each year, fits a model on 2012, scores it on
-2016, and writes a page that shows what the model relies on and what shifted.
+2016, and writes a page that shows what the model relies on and what shifted. The cells of the raw
+files are copied as they are, with empty cells and numbers such as "51,371".
 
     CANET_DATA_ROOT=FOLDER python examples/counties_over_years.py --out counties
 
@@ -17,7 +18,6 @@ import os
 from pathlib import Path
 
 import canet
-from canet.diagnosis.rendering import write_page
 
 COLUMNS = {
     # name in nodes.csv: file, column of a year
@@ -49,16 +49,16 @@ def read_borders(path: Path) -> set[tuple[int, int]]:
 
 
 def write_year(raw: Path, folder: Path, year: int) -> None:
-    """Write the counties of a year that have votes and all columns."""
+    """Write the counties of a year that have votes."""
     tables = {name: read_table(raw / name) for name in {file for file, _ in COLUMNS.values()}}
     counties = {}
     for code, votes in read_table(raw / "election.csv").items():
-        rows = [tables[file].get(code, {}) for file, _ in COLUMNS.values()]
-        names = [column.format(year) for _, column in COLUMNS.values()]
-        values = [row.get(name, "").replace(",", "") for row, name in zip(rows, names, strict=True)]
-        if all(values):
-            democrats = int(votes[f"dem_{year}"]) > int(votes[f"gop_{year}"])
-            counties[code] = [*values, "Democrats" if democrats else "Republicans"]
+        cells = [
+            tables[file].get(code, {}).get(column.format(year), "")
+            for file, column in COLUMNS.values()
+        ]
+        democrats = int(votes[f"dem_{year}"]) > int(votes[f"gop_{year}"])
+        counties[code] = [*cells, "Democrats" if democrats else "Republicans"]
     borders = [pair for pair in read_borders(raw / "adjacency.txt") if counties.keys() >= set(pair)]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "nodes.csv").open("w", newline="") as file:
@@ -84,6 +84,8 @@ def main() -> None:
     write_year(raw, new, 2016)
 
     data = canet.read_graph(old, label="winner")
+    for note in data.encoding.notes():
+        print(f"note: {note}")
     model = canet.NodeClassifier(
         preset=options.preset,
         epochs=options.epochs,
@@ -100,7 +102,7 @@ def main() -> None:
     print("predictions that change if a column gets the values of other counties:")
     for effect in diagnosis.reliance["training"].features:
         print(f"  {effect.name}: {effect.flip_rate.value:.1%}")
-    write_page(diagnosis, options.out / "diagnosis.html")
+    diagnosis.save(options.out / "diagnosis.html")
     print(f"page: {options.out / 'diagnosis.html'}")
 
 

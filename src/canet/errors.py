@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
@@ -50,6 +52,14 @@ class VersionError(CanetError):
 
 class InputWarning(UserWarning):
     """The input is valid, but may not mean what the user expects."""
+
+
+def warn_user(text: str) -> None:
+    """Warn at the line of the user's code that called this package."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "canet":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, InputWarning, stacklevel=level)
 
 
 def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> InputError:

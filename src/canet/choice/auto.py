@@ -22,7 +22,7 @@ from canet.choice.ensemble import Ensemble
 from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError, InputWarning
+from canet.errors import CanetError, InputError, warn_user
 from canet.methods import Auto, AutoSettings
 from canet.methods.interventions import InterventionWarning
 from canet.store.config import RunConfig
@@ -206,7 +206,7 @@ class AutoTrainer:
                 return
             if failure := next((one.failure for one in found if one.failure), ""):
                 text = f"model '{recipe.name}' is left out: {failure}"
-                warnings.warn(text, InputWarning, stacklevel=2)
+                warn_user(text)
                 continue
             names = [shift.name for shift in shifts if shift]
             candidate = Candidate(

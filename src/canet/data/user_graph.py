@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from canet.data.checks import (
 from canet.data.graph_data import AnyGraph, GraphData, is_graph
 from canet.data.labels import check_labels
 from canet.data.task import ShiftTask
-from canet.errors import InputError, InputWarning, listed
+from canet.errors import InputError, listed, warn_user
 from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
@@ -146,11 +145,9 @@ def user_task(
     checked = checked or read_user_graph(data)
     n = checked.num_nodes
     if data.get("edge_attr") is not None:
-        warnings.warn(
+        warn_user(
             "edge_attr of the graph is ignored: only edge_weight, one number ≥ 0 for each edge, is "
-            "used",
-            InputWarning,
-            stacklevel=3,  # the caller of fit
+            "used"
         )
     if data.get("y") is None:
         how = "set data.y to the labels"
@@ -208,11 +205,9 @@ def user_task(
 def warn_one_way(edge_index: Tensor) -> None:
     """Warn if few of the edges $[2, E]$ have a reverse edge."""
     if is_one_way(edge_index):
-        warnings.warn(
+        warn_user(
             "few edges also exist in the reverse direction: if the graph is undirected, pass "
-            "undirected=True (command line: --undirected), else undirected=False (--directed)",
-            InputWarning,
-            stacklevel=3,  # the caller of fit
+            "undirected=True (command line: --undirected), else undirected=False (--directed)"
         )
 
 

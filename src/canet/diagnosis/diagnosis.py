@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -29,7 +28,7 @@ from canet.diagnosis.sections import (
     shift,
 )
 from canet.diagnosis.sections.reliance import Reliance
-from canet.errors import InputError, InputWarning, check_name
+from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
@@ -271,10 +270,8 @@ def diagnose(
 def _warn_if_not_training_graph(model: NodeClassifier, graph: DiagnosedGraph) -> None:
     sizes = graph.num_nodes, graph.edge_index.shape[1]
     if hasattr(model, "data_") and sizes != (model.data_["nodes"], model.data_["edges"]):
-        warnings.warn(
+        warn_user(
             f"data has {sizes[0]:,} nodes and {sizes[1]:,} edges, but the model was trained on "
             f"{model.data_['nodes']:,} nodes and {model.data_['edges']:,} edges: pass a new graph "
-            "as new_data",
-            InputWarning,
-            stacklevel=3,
+            "as new_data"
         )

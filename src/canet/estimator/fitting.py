@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from torch import Tensor
 from canet.choice import AutoTrainer
 from canet.choice.refit import refit
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
+from canet.data.metrics import RANKING_METRICS
 from canet.data.task import ShiftTask
-from canet.errors import InputError, InputWarning, check_name
+from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.presets import changed
@@ -167,7 +167,12 @@ def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor |
 
 
 def warn_largest_class(model: Any, reference: Reference) -> None:
-    """Warn if the model is not better than predicting the largest class for every node."""
+    """Warn if the model is not better than predicting the largest class for every node.
+
+    Ranking metrics do not depend on the predicted classes.
+    """
+    if model.metric in RANKING_METRICS:
+        return
     predicted = reference.valid_logits.argmax(dim=1).unique()
     largest = int(reference.train_label_counts.argmax())
     share = float((reference.valid_y == largest).double().mean())
@@ -183,11 +188,9 @@ def warn_largest_class(model: Any, reference: Reference) -> None:
         metrics = "metric='roc_auc' or 'average_precision'"
         if len(model.classes_) > 2:
             metrics = "metric='macro_f1'"
-        warnings.warn(
+        warn_user(
             f"{problem}: for rare classes, use {metrics} (--metric) and class_weight='balanced' "
-            "(--balanced)",
-            InputWarning,
-            stacklevel=3,  # the caller of fit
+            "(--balanced)"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +16,7 @@ from canet.data.checks import check_features, check_nodes
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
-from canet.errors import InputError, InputWarning
+from canet.errors import InputError, warn_user
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
@@ -200,11 +199,9 @@ class PredictionMixin:
         if (y < 0).any():
             if self.metric in RANKING_METRICS:
                 raise InputError(f"y contains a third class, but {self.metric} is for two classes")
-            warnings.warn(
+            warn_user(
                 f"{int((y < 0).sum()):,} labels have a class that did not occur in training: their "
-                "predictions count as wrong",
-                InputWarning,
-                stacklevel=2,
+                "predictions count as wrong"
             )
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-import warnings
 from pathlib import Path
 from typing import NamedTuple
 
-from canet.errors import InputWarning
+from canet.errors import warn_user
 from canet.report.tables import Table
 from canet.runs.worker import FAILURE
 from canet.store import RunFolder
@@ -52,7 +51,7 @@ def figures(folder: Path) -> list[Figure]:
             found.append(Figure(title[0].upper() + title[1:], uri))
         else:
             text = f"left out '{path}': it is not a {path.suffix} picture in this folder"
-            warnings.warn(text, InputWarning, stacklevel=2)
+            warn_user(text)
     return found
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, warn_user
 from canet.report.context import ExtraSet
 from canet.store import find_runs
 from canet.store.config import group_by_configuration
@@ -37,7 +36,7 @@ def find_results(
         raise CanetError(f"no run at '{root}' can be read: {errors[0]}{more}")
     left_out = [error.replace(f"{root}{os.sep}", "") for error in errors]
     for line in left_out:
-        warnings.warn(f"left out a run: {line}", InputWarning, stacklevel=2)
+        warn_user(f"left out a run: {line}")
     groups = group_by_configuration((run.config, run) for run in runs)
     return [run for group in groups for run in group.values()], left_out
 

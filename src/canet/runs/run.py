@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import nullcontext
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canet.data.task import ShiftTask
-from canet.errors import InputWarning
+from canet.errors import warn_user
 from canet.methods import Auto, describe_method
 from canet.runs.data import compare_data
 from canet.runs.worker import (
@@ -181,7 +180,7 @@ class _Runs:
     def record_outcome(self, batch: Sequence[RunConfig], outcome: Outcome) -> None:
         """Record the outcome of runs: write their files or their failures."""
         for message in outcome.warnings:
-            warnings.warn(message, InputWarning, stacklevel=2)
+            warn_user(message)
         for config in batch:
             folder = job_folder(self._root, config)
             if files := outcome.files.get(config.seed):

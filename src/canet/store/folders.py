@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from canet.errors import InputWarning
+from canet.errors import warn_user
 
 
 def _warn(error: OSError) -> None:
-    warnings.warn(
-        f"cannot read the folder '{error.filename}' ({error.strerror}): its runs are left out",
-        InputWarning,
-        stacklevel=2,
+    warn_user(
+        f"cannot read the folder '{error.filename}' ({error.strerror}): its runs are left out"
     )
 
 

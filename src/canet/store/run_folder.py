@@ -15,7 +15,6 @@ not match its digest, the run resumes from the one before.
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 
 from canet._version import __version__
 from canet.data.digest import DataDigest
-from canet.errors import CanetError, InputWarning
+from canet.errors import CanetError, warn_user
 from canet.store.checksums import ChecksummedFolder, checksum_mismatch, read_file
 from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
@@ -223,4 +222,4 @@ def find_runs(path: Path) -> list[RunFolder]:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, InputWarning, stacklevel=3)
+    warn_user(text)

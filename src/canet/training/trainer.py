@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import platform
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from canet._version import __version__
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError, InputWarning
+from canet.errors import CanetError, InputError, warn_user
 from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
 from canet.store.result import RunResult
@@ -375,10 +374,8 @@ def resume(loop: Loop, run_folder: RunFolder) -> None:
     if rejected:
         names = " and ".join(f"'{path}'" for path in rejected)
         how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
-        warnings.warn(
-            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}",
-            InputWarning,
-            stacklevel=2,
+        warn_user(
+            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}"
         )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from canet.errors import InputWarning, first_line
+from canet.errors import first_line, warn_user
 
 
 @cache
@@ -33,6 +32,6 @@ def add_plugins(group: str, registry: dict[str, Any], kind: type) -> None:
         except Exception as error:
             reason = f"{type(error).__name__}: {first_line(error)}"
             text = f"the entry point '{entry.value}' of group {group} is left out ({reason})"
-            warnings.warn(text, InputWarning, stacklevel=2)
+            warn_user(text)
         else:
             registry[found.name] = found

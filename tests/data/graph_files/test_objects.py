@@ -44,7 +44,10 @@ def test_frames_equal_the_same_tables_in_files(tmp_path: Any) -> None:
     for found in (
         read_graph(nodes, edges, label="label"),
         read_graph(*arrow, label="label"),
-        read_graph(nodes.set_index("id"), edges, label="label"),
+        read_graph(
+            nodes.set_index("id"), edges.sample(frac=1, random_state=0).sort_index(), label="label"
+        ),
+        read_graph(nodes, edges.set_axis(edges.index + 7), label="label"),
     ):
         assert sorted(found.encoding.names) == sorted(expected.encoding.names)
         assert torch.equal(found.edge_index, expected.edge_index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from canet.data.graph_files.values import (
     as_classes,
     raise_error,
 )
-from canet.errors import CanetError, InputError, InputWarning, first_line, listed
+from canet.errors import CanetError, InputError, first_line, listed, warn_user
 from canet.util.files import atomic_path
 from canet.util.sparse import to_scipy
 
@@ -206,7 +205,7 @@ def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -
     if own is not None:
         data.encoding = own
     for line in arrays.ignored():
-        warnings.warn(line, InputWarning, stacklevel=4)
+        warn_user(line)
     return data
 
 

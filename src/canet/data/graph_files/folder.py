@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from canet.data.graph_files.values import (
     rows_of_ids,
     split_words,
 )
-from canet.errors import InputError, InputWarning, listed
+from canet.errors import InputError, listed, warn_user
 
 EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Names of the two columns of an edge table, in the order of preference."""
@@ -158,7 +157,7 @@ def read_folder(source: Any, requested: ReadOptions, encoding: Encoding | None) 
     graph.x, graph.encoding = x, used
     pa.default_memory_pool().release_unused()
     for line in [*messages, *folder.ignored(encoding), *differences]:
-        warnings.warn(line, InputWarning, stacklevel=4)
+        warn_user(line)
     return graph
 
 

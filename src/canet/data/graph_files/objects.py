@@ -23,7 +23,7 @@ def is_table(source: object) -> bool:
 
 def is_networkx(source: object) -> bool:
     """Whether an object is a graph of networkx; networkx is not imported."""
-    return type(source).__module__.startswith("networkx.") and hasattr(source, "adj")
+    return type(source).__module__.partition(".")[0] == "networkx" and hasattr(source, "adj")
 
 
 def tables_in_memory(source: Any) -> tuple[MemoryTable, MemoryTable]:
@@ -32,6 +32,11 @@ def tables_in_memory(source: Any) -> tuple[MemoryTable, MemoryTable]:
         return _networkx_tables(source)
     if not isinstance(source, tuple | list) or len(source) != 2 or not all(map(is_table, source)):
         kind = type(source).__name__
+        if kind == "HeteroData":
+            raise InputError(
+                "HeteroData has several types of nodes: put all nodes into one table with a column "
+                "for the type, or use data.to_homogeneous() and add one-hot types to x"
+            )
         what = "only one table" if is_table(source) else f"a {kind}"
         raise InputError(f"the graph is {what}: {EXAMPLES}")
     nodes, edges = source
@@ -88,4 +93,4 @@ def _networkx_tables(graph: Any) -> tuple[MemoryTable, MemoryTable]:
 
 
 def _is_pandas(source: object) -> bool:
-    return type(source).__module__.startswith("pandas.") and hasattr(source, "iloc")
+    return type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "iloc")

@@ -32,6 +32,8 @@ BUFFER_BYTES = 2**20
 """Buffer for a column of a Parquet file; without it the whole file would be read into memory."""
 EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
 """Words for an empty cell in a CSV column whose other cells are numbers, dates or booleans."""
+FORMATTED_NUMBER = r"^[-+]?[$€£]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?%?$"
+"""Numbers such as 1,234.5 or $20 or 7%."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class TableFile:
         columns = {name: normalise_type(table[name], name, self.path) for name in names}
         if self.is_csv:
             columns |= {
-                name: _without_empty_words(pc.utf8_ltrim_whitespace(column), name in text)
+                name: _clean_text(column, name not in text)
                 for name, column in columns.items()
                 if column.type == pa.string()
             }
@@ -144,15 +146,26 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
     return pc.if_else(pc.equal(text, ""), None, text)
 
 
-def _without_empty_words(column: pa.ChunkedArray, is_text: bool) -> pa.ChunkedArray:
-    """Return numbers, dates or booleans if all other cells are words for an empty cell."""
+def _clean_text(column: pa.ChunkedArray, can_parse: bool) -> pa.ChunkedArray:
+    """Remove leading spaces and empty cells from the text of a CSV file.
+
+    If `can_parse`, return formatted numbers, and numbers, dates and booleans with words for empty
+    cells, as numbers, dates and booleans.
+    """
+    column = pc.utf8_ltrim_whitespace(column)
     column = pc.if_else(pc.equal(column, ""), None, column)
-    words = pc.utf8_lower(pc.utf8_rtrim_whitespace(column))
-    is_empty = pc.is_in(words, value_set=pa.array(EMPTY_WORDS))
-    rest = pc.if_else(is_empty, None, column)
-    if is_text or rest.null_count in (len(rest), column.null_count):
+    if not can_parse:
         return column
-    for kind in (pa.int64(), pa.float64(), TIMESTAMP, pa.bool_()):
+    words = pc.utf8_trim_whitespace(column)
+    is_empty = pc.is_in(pc.utf8_lower(words), value_set=pa.array(EMPTY_WORDS))
+    rest = pc.if_else(is_empty, None, words)
+    if rest.null_count == len(rest):
+        return column
+    if pc.all(pc.match_substring_regex(rest, FORMATTED_NUMBER)).as_py():
+        return pc.replace_substring_regex(rest, "[$€£,%]", "").cast(pa.float64())
+    if rest.null_count == column.null_count:
+        return column
+    for kind in (pa.float64(), TIMESTAMP, pa.bool_()):
         try:
             return rest.cast(kind)
         except pa.ArrowInvalid:
