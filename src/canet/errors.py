@@ -20,7 +20,15 @@ CONTROL_CHARACTERS = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 """Characters that control a terminal, except the line feed."""
-OTHER_NAMES = {"lr": "learning_rate", "seed": "random_state", "gpu": "cuda"}
+OTHER_NAMES = {
+    "lr": "learning_rate",
+    "seed": "random_state",
+    "gpu": "cuda",
+    "auc": "roc_auc",
+    "auroc": "roc_auc",
+    "f1": "macro_f1",
+    "ap": "average_precision",
+}
 """Names that other packages use → names of this package."""
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GraphConv
 
+from canet.errors import InputError
 from canet.nn import CaNet, Graph, Operator, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
@@ -341,3 +343,19 @@ def test_estimator_shares_a_symmetric_propagation_and_else_has_one_along_the_edg
     assert make(estimator="graph", backbone="gat", learned_environment=False).operators == (
         Operator("attention"),
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("estimator", "edge"),
+        ("norm", "batch"),
+        ("direction", "up"),
+        ("propagation", "mean"),
+        ("num_layers", 0),
+        ("num_environments", 0),
+    ],
+)
+def test_invalid_options_are_rejected(option: str, value: Any) -> None:
+    with pytest.raises(InputError, match=option):
+        CaNet(NUM_FEATURES, NUM_CLASSES, **{option: value})

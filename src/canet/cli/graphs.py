@@ -12,7 +12,7 @@ import typer
 
 from canet.cli import options
 from canet.cli.app import app
-from canet.errors import CanetError
+from canet.errors import CanetError, check_name
 from canet.util.seeds import MAX_SEED
 
 CHECKPOINTS = ".checkpoints"
@@ -119,6 +119,7 @@ def fit(
     Use it with `canet predict` and `canet diagnose`. By default several models are tried, and the
     best are averaged. If the command is interrupted, run it again to continue.
     """
+    from canet.data.metrics import METRIC_NAMES
     from canet.presets import changed
     from canet.store.model_folder import check_target
 
@@ -134,13 +135,16 @@ def fit(
             "--warm-start continues a model with its own method, preset, weights and edges: leave "
             "out --method, --preset, --balanced and --undirected"
         )
+    check_name("metric", metric, METRIC_NAMES)
     check_target(out, overwrite)
 
     from canet.data.graph_files import ReadOptions, Roles, read_columns
     from canet.estimator.classifier import NodeClassifier, load
+    from canet.util.devices import pick_device
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 
+    pick_device(device)
     earlier = None if warm_start is None else load(warm_start, device)
     model = earlier or NodeClassifier(
         method,
@@ -208,10 +212,9 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     if summary["leaderboard"]:
         _show_choice(summary["leaderboard"])
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
-    title = f"{name}, {len(summary['classes'])} classes"
-    column = f"{METRIC_NAMES[summary['metric']]} % of the model, {summary['selection']}"
+    title = f"Scores of the model ({name}, {len(summary['classes'])} classes)"
     rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
-    print_table(title, ["split", column], rows)
+    print_table(title, ["split", f"{METRIC_NAMES[summary['metric']]} %"], rows)
     if (shifted := summary["shifted_columns"]) is not None:
         count = f"{len(shifted):,} of {summary['features']:,} columns"
         print_text(f"Interventions shift {count}{': ' if shifted else ''}{listed(shifted)}")
@@ -237,9 +240,11 @@ def _show_choice(board: list[dict[str, Any]]) -> None:
     print_text(f"The model is the average of the best {members} of {len(board)} models.")
     if parts:
         names = listed(name.removeprefix("without ") for name in parts)
+        groups = " A group has nodes with similar features." if "group 1" in names else ""
         print_text(
             "The rating of a model is the mean of its validation score and its mean score on "
             f"held-out parts of the training data ({names}), each without training on that part."
+            f"{groups}"
         )
     else:
         print_text(

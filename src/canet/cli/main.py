@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
@@ -71,7 +72,7 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, CanetError):
         return str(error)
     if isinstance(error, ParserError):
-        return str(error.format_message())
+        return _plain(str(error.format_message()))
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files: raise the limit with `ulimit -n`, or use fewer --jobs"
     if isinstance(error, OSError):
@@ -82,6 +83,14 @@ def _message(error: Exception) -> str | None:
     ):
         return "not enough memory: free some, lower hidden or num_layers, or use another --device"
     return None
+
+
+def _plain(message: str) -> str:
+    """Shorten the messages of the parser about numbers."""
+    message = re.sub(
+        r"Input should be a valid (\w+), unable to parse .*", r"it must be a \1", message
+    )
+    return message.replace("Input should be ", "it must be ").replace("a integer", "an integer")
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

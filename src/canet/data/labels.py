@@ -49,7 +49,7 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     if wrong.any():
         raise InputError(
             f"Unknown label type: {name} contains {values[wrong][0]:g}, but labels must be "
-            "integers or strings (divide a continuous target into classes first)"
+            "integers or text: choose another column, or divide the numbers into classes"
         )
     values = np.where(known, values, values.dtype.type(0)).astype(np.int64)
     known &= values != -1

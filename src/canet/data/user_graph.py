@@ -33,6 +33,8 @@ from canet.errors import InputError, listed, warn_user
 from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
+MANY_GROUPS, NODES_PER_GROUP = 30, 5
+"""More classes or environments than this, with fewer nodes each, give a warning."""
 MAX_NONZERO_SHARE = 0.1
 """Dense features with at most this share of nonzero entries are converted to sparse ones."""
 
@@ -154,7 +156,9 @@ def user_task(
         if data.get("encoding") is not None:
             how = "name their column, canet.read_graph(path, label='COLUMN') or --label COLUMN"
         raise InputError(f"fit requires y to be passed, but the target y is None: {how}")
-    values, known = check_labels(data.y, n)
+    encoding = data.get("encoding")
+    column = None if encoding is None else encoding.roles.label
+    values, known = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
     given = {"train": train, "valid": valid}
     splits = _node_sets(data, torch.from_numpy(known), given, checked.node_id)
     needs_test = needs_test and "test" not in splits
@@ -168,12 +172,14 @@ def user_task(
         splits |= _hold_out(splits["train"], values, stamps, seed)
     check_disjoint(splits, n)
     classes = _classes(splits, values, known_classes)
+    _warn_if_many("classes", len(classes), splits["train"].numel())
     groups = data.get("environment") if environment is None else environment
     names: tuple[str, ...] = ()
     columns: dict[str, Tensor] = {}
     if groups is not None:
         group_names, columns["environment"] = check_groups(groups, n, "environment")
         names = tuple(map(str, group_names))
+        _warn_if_many("environments", len(names), splits["train"].numel())
     if checked.graph is not None:
         columns["batch"] = checked.graph
     if checked.edge_weight is not None:
@@ -200,6 +206,15 @@ def user_task(
         checked=True,
     )
     return UserTask(task, classes)
+
+
+def _warn_if_many(name: str, count: int, num_train: int) -> None:
+    """Warn if there are so many classes or environments that the column is probably wrong."""
+    if count > max(MANY_GROUPS, num_train / NODES_PER_GROUP):
+        warn_user(
+            f"there are {count:,} {name} for {num_train:,} training nodes: check that you chose "
+            "the right column"
+        )
 
 
 def warn_one_way(edge_index: Tensor) -> None:
@@ -332,7 +347,7 @@ def _hold_out(
             held[of_class[: max(1, round(VALIDATION_SHARE * len(of_class)))]] = len(of_class) > 1
     if not held.any():
         raise InputError(
-            f"{len(ids)} labelled training nodes are too few to hold out a validation set: pass "
-            "valid, or label more nodes"
+            f"{len(ids)} labelled training nodes of {len(np.unique(values[ids]))} classes are too "
+            "few to hold out a validation set: choose another label column, or pass valid"
         )
     return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from canet.choice import AutoTrainer
 from canet.choice.refit import refit
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
-from canet.data.metrics import RANKING_METRICS
+from canet.data.metrics import RANKING_METRICS, Metric
 from canet.data.task import ShiftTask
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
@@ -23,6 +23,7 @@ from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.presets import changed
 from canet.training import Run, Trainer
 from canet.training.prepared import PreparedGraph
+from canet.util.devices import pick_device
 from canet.util.processes import open_pool
 from canet.util.progress import Display
 
@@ -79,6 +80,8 @@ def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
     """Return the checked settings of a classifier: defaults of the method with some changes."""
     changes = changes | {"patience": model.patience}
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
+    check_name("metric", model.metric, get_args(Metric))
+    pick_device(model.device)
     if callable(model.callbacks):
         raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
     if model.method_name != Auto.name:

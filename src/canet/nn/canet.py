@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.errors import InputError, check_name
 from canet.nn.backbones import Backbone, get_backbone
 from canet.nn.blocks import Block, Operator
 from canet.nn.environment import Environment, EnvironmentEstimator, EstimatorKind
@@ -69,6 +70,10 @@ class CaNet(GraphModel):
         **options: Any,
     ) -> None:
         super().__init__(num_features, num_classes, **options)
+        check_name("estimator", estimator, get_args(EstimatorKind))
+        check_name("propagation", propagation, get_args(Propagation))
+        if num_environments < 1:
+            raise InputError(f"num_environments is {num_environments}: it must be 1 or more")
         self.num_environments = num_environments
         self.branches = nn.ModuleList(
             get_backbone(backbone).branches(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, overload
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, overload
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.errors import InputError, check_name
 from canet.nn.blocks import Block, Direction, Operator, cached_graph
 from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
@@ -105,6 +106,12 @@ class GraphModel(nn.Module):
         norm: Norm = "none",
     ) -> None:
         super().__init__()
+        check_name("direction", direction, get_args(Direction))
+        check_name("norm", norm, get_args(Norm))
+        if min(num_layers, hidden) < 1:
+            raise InputError(
+                f"num_layers is {num_layers} and hidden is {hidden}: both must be 1 or more"
+            )
         self.hidden = hidden
         self.num_layers = num_layers
         self.dropout = dropout
