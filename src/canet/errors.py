@@ -28,6 +28,8 @@ OTHER_NAMES = {
     "auroc": "roc_auc",
     "f1": "macro_f1",
     "ap": "average_precision",
+    "pr_auc": "average_precision",
+    "auprc": "average_precision",
 }
 """Names that other packages use → names of this package."""
 

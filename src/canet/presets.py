@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.errors import CanetError, InputError
+from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.errors import CanetError, InputError, check_name
 from canet.methods import METHODS, Settings, describe_method
 from canet.settings import override
 from canet.util.files import read_json
@@ -26,6 +27,8 @@ BEST = "best.json"
 
 def preset(task: str, method: str, backbone: str) -> Settings:
     """Return the initial settings for a task, method and backbone: published, or else searched."""
+    if task != USER_GRAPH:
+        check_name("task", task, DATASETS)
     found = None if method == "canet" else searched(task, method, backbone)
     return found or unsearched(task, method, backbone)
 

@@ -292,7 +292,7 @@ def test_some_nodes_are_predicted_by_id_or_split(place: Path, tmp_path: Path) ->
     (tmp_path / "ids.txt").write_text("u7\nnobody\n")
     for wanted, problem in (
         ("ids.txt", "no node 'nobody'"),
-        ("split=test", "no split"),
+        ("split=test", "no column of splits"),
         ("x", "'x'"),
     ):
         answer = call(tmp_path, *command, "some.csv", "--nodes", wanted)

@@ -204,3 +204,51 @@ def test_distributions_of_shifted_columns_sum_to_one(complete: Diagnosis) -> Non
         assert sum(getattr(bar, side) for bar in first.bars) == pytest.approx(1)
     assert all(low.high == high.low for low, high in pairwise(first.bars))
     assert "<title>" in complete._repr_html_().replace("&lt;", "<").replace("&gt;", ">")
+
+
+def test_only_the_chosen_nodes_are_diagnosed() -> None:
+    data = small_user_graph()
+    model = NodeClassifier("canet", epochs=5, hidden=8, undirected=True).fit(data)
+    new = small_user_graph()
+    new.x = new.x + 0.1
+    n = new.num_nodes
+    everything = diagnose(model, None, new, repeats=2)
+    same = diagnose(model, None, new, nodes=np.arange(n), repeats=2)
+    assert same.to_json() == everything.to_json()
+    some = diagnose(model, None, new, nodes=np.arange(20), repeats=2)
+    assert some.main_reliance.nodes == 20
+    assert some.expected is not None
+    assert some.expected.nodes == 20
+    assert some.expected.actual is not None
+    assert some.expected.actual.value == pytest.approx(model.score(new, np.arange(20)))
+    assert some.shift is not None
+    assert some.shift.nodes[1] == 20
+    with pytest.raises(InputError, match="nodes is empty"):
+        diagnose(model, None, new, nodes=np.zeros(n, dtype=bool))
+
+
+def test_training_nodes_in_the_new_graph_give_a_warning() -> None:
+    data = small_user_graph()
+    data.node_id = np.array([f"n{i}" for i in range(data.num_nodes)])
+    train = np.arange(30)
+    model = NodeClassifier("erm", epochs=2, undirected=True).fit(data, train=train)
+    with pytest.warns(InputWarning, match=r"of the .* labelled nodes .* were training nodes"):
+        diagnose(model, None, data, repeats=1)
+    diagnose(model, None, data, nodes=np.arange(40, data.num_nodes), repeats=1)
+
+
+def test_shifted_degrees_are_advice_if_the_model_relies_on_edges(complete: Diagnosis) -> None:
+    assert complete.shift is not None
+    assert not complete.relies_on_shifted_edges
+    degrees = next(part for part in complete.shift.parts if part.name == "degrees")
+    moved = replace(degrees, effect=0.9, p_value=0.0)
+    others = [part for part in complete.shift.parts if part.name != "degrees"]
+    reliance = complete.main_reliance
+    edges = [replace(reliance.edges[0], flip_rate=Estimate(0.5, 0.4, 0.6)), *reliance.edges[1:]]
+    changed = replace(
+        complete,
+        shift=replace(complete.shift, parts=[moved, *others]),
+        reliance=complete.reliance | {"training": replace(reliance, edges=edges)},
+    )
+    assert changed.relies_on_shifted_edges
+    assert "Check the edges" in str(changed)

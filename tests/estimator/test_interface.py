@@ -66,6 +66,7 @@ def test_a_path_is_read_with_the_encoding_of_the_model(
     assert model.score(february) == model.score(expected)
 
 
+@pytest.mark.filterwarnings("ignore:.*were training nodes")
 def test_a_graph_with_another_encoding_is_read_again(
     model: canet.NodeClassifier, february: Path
 ) -> None:
@@ -243,3 +244,8 @@ def test_a_backbone_of_another_package_is_used_by_canet() -> None:
     x, edges = torch.randn(4, 3), torch.tensor([[0, 1], [1, 2]])
     assert "mine" not in BACKBONES
     assert CaNet(3, 2, backbone=renamed)(x, edges).shape == (4, 2)
+
+
+def test_undirected_must_be_a_boolean() -> None:
+    with pytest.raises(canet.InputError, match="undirected is 'no'"):
+        canet.NodeClassifier("erm", undirected="no").fit(small_user_graph())  # type: ignore[arg-type]

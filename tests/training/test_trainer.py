@@ -346,12 +346,18 @@ def test_shifted_set_with_one_class_under_roc_auc_scores_not_a_number() -> None:
 
 def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert trainer.pick_device("auto") == torch.device("cpu")
     with pytest.raises(CanetError, match="cpu"):
         trainer.pick_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert trainer.pick_device("auto") == torch.device("cuda")
     assert trainer.pick_device("cpu") == torch.device("cpu")
+    assert trainer.pick_device(torch.device("cuda", 1)) == torch.device("cuda:1")
+    for name, problem in (("gpu", "'cuda'"), ("cuda:2", "only 2"), ("mps", "not supported")):
+        with pytest.raises(CanetError, match=problem):
+            trainer.pick_device(name)
 
 
 @every_method

@@ -38,6 +38,8 @@ def compare(
     sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
     weight: options.WeightColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
     without: options.Without = None,
     fill: options.Fill = "mean",
     undirected: options.Undirected = None,
@@ -62,7 +64,7 @@ def compare(
     from canet.report.html import write_report
     from canet.runs.comparison import RUNS, applicable_methods, compare_on_graph
 
-    roles = (id_, label, split, environment, time, sample_weight, weight)
+    roles = (id_, label, split, environment, time, sample_weight, weight, source, target)
     task = options.graph_task(graph, roles, without, fill, undirected, metric)
     chosen = options.names(methods) or applicable_methods(task)
     summaries, failed = compare_on_graph(

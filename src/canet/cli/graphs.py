@@ -29,6 +29,8 @@ def inspect(
     sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
     weight: options.WeightColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
     without: options.Without = None,
     fill: options.Fill = "mean",
     as_json: options.Json = False,
@@ -46,6 +48,8 @@ def inspect(
         sample_weight=sample_weight,
         id=id_,
         weight=weight,
+        source_column=source,
+        target_column=target,
         without=without or (),
         fill=fill,  # type: ignore[arg-type]  # it is checked
     )
@@ -74,6 +78,8 @@ def fit(
     sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
     weight: options.WeightColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
     without: options.Without = None,
     fill: options.Fill = "mean",
     undirected: options.Undirected = None,
@@ -166,7 +172,7 @@ def fit(
         **changes,
     )
     with fit_display("reading", quiet=not model.verbose) as display:
-        roles = Roles(id_, label, split, environment, time, sample_weight, weight)
+        roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
         chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
         encoding = None if earlier is None else earlier.encoding_
         model.fit(read_columns(graph, chosen, encoding), warm_start=earlier)

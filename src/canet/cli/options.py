@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from canet.errors import CanetError
+from canet.errors import CanetError, InputWarning
 from canet.settings import MAX_NUMBER
 from canet.util.seeds import MAX_SEED
 
@@ -132,6 +134,12 @@ TimeColumn = Annotated[
     str | None,
     typer.Option(metavar="COL", help="Column with times; the latest nodes are for validation."),
 ]
+Nodes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|split=NAME", help="Only the nodes whose ids are in a file, or of a split."
+    ),
+]
 Undirected = Annotated[
     bool | None,
     typer.Option("--undirected/--directed", help="Read each edge in both directions, or as given."),
@@ -146,6 +154,14 @@ SampleWeightColumn = Annotated[
 WeightColumn = Annotated[
     str | None,
     typer.Option(metavar="COL", help="Column of the edges with weights ≥ 0. Default: weight."),
+]
+SourceColumn = Annotated[
+    str | None,
+    typer.Option("--source", metavar="COL", help="Column of the edges. Default: source."),
+]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option("--target", metavar="COL", help="Column of the edges. Default: target."),
 ]
 Without = Annotated[
     list[str] | None,
@@ -217,11 +233,16 @@ def graph_task(
 ) -> Any:
     """Read a graph, and return the task of comparing models on it."""
     from canet.data.graph_files import ReadOptions, Roles, read_columns
-    from canet.data.task_file import comparison_task
+    from canet.data.task_file import TEST, comparison_task
     from canet.data.user_graph import warn_one_way
 
     chosen = ReadOptions(Roles(*roles), tuple(without or ()), fill)  # type: ignore[arg-type]
     task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
+    # Means and categories are computed without the test nodes.
+    chosen = replace(chosen, held_out=task.test_ood[TEST].numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # they were shown above
+        task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
     if undirected is None:
         warn_one_way(task.data.edge_index)
     return task

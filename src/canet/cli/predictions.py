@@ -28,13 +28,7 @@ def predict(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File for the predictions: .csv or .parquet.")
     ],
-    nodes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|split=NAME",
-            help="Predict only the nodes whose ids are in a file, or a split.",
-        ),
-    ] = None,
+    nodes: options.Nodes = None,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Correct the probabilities on validation data.")
     ] = False,
@@ -79,7 +73,10 @@ def predict(
     data, classifier = _open(model, graph, device, label, id_)
     chosen = None if nodes is None else choose_nodes(data, nodes)
     table = predictions(classifier, data, chosen, calibrated, limit)
-    summary = summarise(classifier, data, table, chosen, recall_at) | {"out": str(out)}
+    if limit == "best":
+        limit = classifier.calibration_.threshold
+    summary = summarise(classifier, data, table, chosen, recall_at)
+    summary |= {"threshold": limit, "out": str(out)}
     write_table(table, out)
     if as_json:
         print(json.dumps(summary, indent=2))
@@ -100,6 +97,9 @@ def predict(
             print(
                 f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
             )
+        if limit is not None:
+            rarer = classifier.classes_[classifier.calibration_.positive]
+            print(f"class {rarer} from probability {limit:.3f}")
         if recall_at is not None:
             recall = 100 * summary["recall_at_k"]["recall"]
             print(f"recall {recall:.1f} % among the {recall_at:,} most likely nodes")
@@ -129,6 +129,7 @@ def diagnose(
         Path | None,
         typer.Option("--out", "-o", help="File for the HTML page.", callback=options.not_a_folder),
     ] = None,
+    nodes: options.Nodes = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -143,14 +144,21 @@ def diagnose(
 ) -> None:
     """Show what a model relies on, what shifted, and what to expect."""
     from canet.diagnosis import diagnose as run
+    from canet.diagnosis.diagnosis import parse_condition
+    from canet.estimator.predictions import choose_nodes
     from canet.util.console import print_text
 
+    for condition in fail_if or []:
+        parse_condition(condition)
     if out is not None:
+        if out.suffix not in (".html", ".htm"):
+            raise CanetError(f"cannot write '{out.name}': the file name must end in .html")
         _check_is_not_input(out, graph)
     data, classifier = _open(model, graph, device, label, id_)
     before = None if training is None else _open(model, training, device, label, id_)[0]
     classifier.verbose = not (quiet or as_json)
-    found = run(classifier, before, data, repeats=repeats)
+    chosen = None if nodes is None else choose_nodes(data, nodes)
+    found = run(classifier, before, data, nodes=chosen, repeats=repeats)
     if out is not None:
         found.save(out)
     failures = [message for message in map(found.exceeded, fail_if or []) if message]

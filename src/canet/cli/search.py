@@ -58,6 +58,8 @@ def search(
     sample_weight: options.SampleWeightColumn = None,
     id_: options.IdColumn = None,
     weight: options.WeightColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
     without: options.Without = None,
     fill: options.Fill = "mean",
     undirected: options.Undirected = None,
@@ -108,7 +110,7 @@ def search(
     if is_graph:
         from canet.data.task_file import write_task
 
-        roles = (id_, label, split, environment, time, sample_weight, weight)
+        roles = (id_, label, split, environment, time, sample_weight, weight, source, target)
         found = options.graph_task(Path(task), roles, without, fill, undirected, metric)
         write_task(folder, found)
         data_root = folder

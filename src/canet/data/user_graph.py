@@ -154,7 +154,7 @@ def user_task(
     if data.get("y") is None:
         how = "set data.y to the labels"
         if data.get("encoding") is not None:
-            how = "name their column, canet.read_graph(path, label='COLUMN') or --label COLUMN"
+            how = "name the column of the labels with label='COLUMN' (--label COLUMN)"
         raise InputError(f"fit requires y to be passed, but the target y is None: {how}")
     encoding = data.get("encoding")
     column = None if encoding is None else encoding.roles.label
@@ -348,6 +348,6 @@ def _hold_out(
     if not held.any():
         raise InputError(
             f"{len(ids)} labelled training nodes of {len(np.unique(values[ids]))} classes are too "
-            "few to hold out a validation set: choose another label column, or pass valid"
+            "few to hold out a validation set: choose another label column, or label more nodes"
         )
     return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}

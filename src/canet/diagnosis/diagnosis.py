@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from canet.data.graph_data import GraphLike
+from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
-from canet.diagnosis.graph import DiagnosedGraph, read_graph
+from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
 from canet.diagnosis.rendering import render_page, render_text, write_page
 from canet.diagnosis.sections import (
     between_groups,
@@ -116,6 +116,14 @@ class Diagnosis:
         ]
 
     @property
+    def relies_on_shifted_edges(self) -> bool:
+        """Whether the degrees have shifted and the predictions depend on the edges."""
+        parts = self.shift.shifted_parts if self.shift else []
+        reliance = self.main_reliance.edges[0].flip_rate.value
+        clear = reliance >= between_groups.CLEAR_RELIANCE
+        return clear and any(part.name == "degrees" for part in parts)
+
+    @property
     def is_optimistic(self) -> bool:
         """Whether the expected score is probably too high, because most new nodes are novel."""
         return self.confidence.novelty is not None and self.confidence.novelty.is_mostly_novel
@@ -180,11 +188,7 @@ class Diagnosis:
 
         The left side is one of `quantities`, followed by < or > and a number.
         """
-        parts = re.fullmatch(r"\s*(\w+)\s*([<>])\s*([0-9.]+)\s*", condition)
-        if parts is None:
-            raise InputError(f"'{condition}' is not a condition: write it as 'expected<0.7'")
-        name, sign, limit = parts.groups()
-        check_name("quantity", name, QUANTITIES)
+        name, sign, limit = parse_condition(condition)
         if name not in self.quantities:
             raise InputError(
                 f"'{name}' is not known for this diagnosis: it needs {QUANTITIES[name]}"
@@ -200,24 +204,37 @@ class Diagnosis:
         return content
 
 
+def parse_condition(condition: str) -> tuple[str, str, str]:
+    """`"expected<0.7"` → `("expected", "<", "0.7")`."""
+    parts = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\d+\.?\d*|\.\d+)\s*", condition)
+    if parts is None:
+        raise InputError(f"'{condition}' is not a condition: write it as 'expected<0.7'")
+    name, sign, limit = parts.groups()
+    check_name("quantity", name, QUANTITIES)
+    return name, sign, limit
+
+
 def diagnose(
     model: NodeClassifier,
     data: GraphLike | None = None,
     new_data: GraphLike | None = None,
     *,
+    nodes: NodeSet | None = None,
     blocks: Mapping[str, Any] | None = None,
     repeats: int | None = None,
 ) -> Diagnosis:
     """Diagnose a model: what it relies on, what has shifted, and which score to expect.
 
     The result is deterministic: the same arguments give the same numbers. Pass at least one graph,
-    as a PyG `Data`, a path, or the result of `canet.read_graph`.
+    in any form that `NodeClassifier.predict` takes.
 
     Args:
         model: A fitted `canet.NodeClassifier`.
         data: The graph that the model was trained on, if you have it.
         new_data: The graph to predict. It is compared with the sample of the training graph that is
             stored in the model. Labels are optional; they are only used to check the estimates.
+        nodes: The nodes of the new graph to diagnose, as for `predict`, for example those that were
+            not in training. None: all nodes.
         blocks: Block name → columns (numbers, slice, mask or names) that are replaced together.
             None: blocks are found automatically.
         repeats: Repetitions of each random change. None: 10, or 3 if a graph has more than 20,000
@@ -226,17 +243,20 @@ def diagnose(
     if not hasattr(model, "open_graph"):
         raise InputError(f"model is a {type(model).__name__}: pass a fitted NodeClassifier")
     given = {TRAINING: data, NEW: new_data}
+    last = TRAINING if new_data is None else NEW
     if data is None and new_data is None:
         raise InputError("there is no graph: pass data, new_data or both")
     if repeats is not None and (not isinstance(repeats, int) or repeats < 1):
         raise InputError(f"repeats is {repeats!r}: pass an integer of at least 1")
     graphs = {
-        name: read_graph(model, graph, trained_on=name == TRAINING)
+        name: read_graph(model, graph, name == TRAINING, nodes if name == last else None)
         for name, graph in given.items()
         if graph is not None
     }
     if TRAINING in graphs:
         _warn_if_not_training_graph(model, graphs[TRAINING])
+    if NEW in graphs:
+        _warn_about_training_nodes(model, graphs[NEW])
     if repeats is None:
         repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 10
     columns = feature_blocks(model, blocks)
@@ -265,6 +285,16 @@ def diagnose(
     found = Diagnosis(summary, sizes, **context.results)
     model.diagnosis_ = str(found)
     return found
+
+
+def _warn_about_training_nodes(model: NodeClassifier, graph: DiagnosedGraph) -> None:
+    seen = int((seen_in_training(graph, model.reference()) & graph.scored).sum())
+    if seen:
+        warn_user(
+            f"{seen:,} of the {int(graph.scored.sum()):,} labelled nodes of the new graph were "
+            "training nodes, so the measured score is too good: choose the other nodes with nodes "
+            "(--nodes)"
+        )
 
 
 def _warn_if_not_training_graph(model: NodeClassifier, graph: DiagnosedGraph) -> None:

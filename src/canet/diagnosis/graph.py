@@ -9,12 +9,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
-from canet.data.graph_data import GraphLike
+from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
 from canet.diagnosis.estimate import Estimate
@@ -22,6 +23,7 @@ from canet.diagnosis.scoring import score
 from canet.errors import InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
+from canet.estimator.reference import Reference, id_checksums
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.inference import GraphReader
 from canet.util.sparse import components, to_scipy
@@ -78,6 +80,7 @@ class DiagnosedGraph:
     embedding: np.ndarray  # representations $[N, H]$
     # Posteriors $[N, K]$ of the pseudo-environments of each layer; empty if there are none.
     posteriors: list[np.ndarray]
+    rows: np.ndarray  # rows $[n]$ of the nodes to diagnose; by default all
 
     @property
     def num_nodes(self) -> int:
@@ -85,13 +88,15 @@ class DiagnosedGraph:
 
     @cached_property
     def scored(self) -> np.ndarray:
-        """Mask $[N]$ of the nodes that are scored: labelled, and not training nodes.
+        """Mask $[N]$ of the nodes to diagnose that are labelled, and not training nodes.
 
         Ranking metrics are defined for two classes, so nodes of a third class are not scored.
         """
         ranks = self.metric in RANKING_METRICS
         third = self.y == self.probabilities.shape[1] if ranks else False
-        return (self.y >= 0) & self.held_out & ~np.asarray(third)
+        chosen = np.zeros(self.num_nodes, dtype=bool)
+        chosen[self.rows] = True
+        return chosen & (self.y >= 0) & self.held_out & ~np.asarray(third)
 
     @cached_property
     def score(self) -> Estimate | None:
@@ -145,8 +150,13 @@ class DiagnosedGraph:
         return np.asarray(self.combine(logits).double().numpy())
 
 
-def read_graph(model: NodeClassifier, given: GraphLike, trained_on: bool = False) -> DiagnosedGraph:
-    """Check a graph as `predict` does, and predict it.
+def read_graph(
+    model: NodeClassifier,
+    given: GraphLike,
+    trained_on: bool = False,
+    nodes: NodeSet | None = None,
+) -> DiagnosedGraph:
+    """Check a graph as `predict` does, and predict it; `nodes` are those to diagnose, or all.
 
     `y`, `environment`, `time`, `batch` and `node_id` of the graph are used if they exist.
     `train_mask` is only used for the training graph.
@@ -182,7 +192,28 @@ def read_graph(model: NodeClassifier, given: GraphLike, trained_on: bool = False
         metric=model.metric,
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
+        rows=np.arange(n) if nodes is None else _rows(nodes, n, own.node_id),
     )
+
+
+def _rows(nodes: NodeSet, num_nodes: int, node_id: np.ndarray | None) -> np.ndarray:
+    rows = np.unique(check_nodes(nodes, num_nodes, "nodes", node_id).numpy())
+    if not rows.size:
+        raise InputError("nodes is empty: pass at least one node")
+    return rows
+
+
+def seen_in_training(graph: DiagnosedGraph, reference: Reference) -> np.ndarray:
+    """Mask $[N]$ of the nodes that have the id and the features of a sampled training node."""
+    seen = np.zeros(graph.num_nodes, dtype=bool)
+    ids = id_checksums(graph.node_id, torch.arange(graph.num_nodes)).numpy()
+    _, rows, of_reference = np.intersect1d(ids, reference.node_ids.numpy(), return_indices=True)
+    if rows.size:
+        now, before = graph.x[rows], as_matrix(reference.x)[of_reference]
+        differs = abs(now - before).max(axis=1)
+        differs = differs.toarray().ravel() if sp.issparse(differs) else differs
+        seen[rows] = differs == 0
+    return seen
 
 
 def _single(logits: list[Tensor]) -> Tensor:

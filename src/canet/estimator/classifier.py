@@ -197,11 +197,10 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             sample_weight: Weight of each node $[N]$ in the supervised loss, or its column. Only the
                 ratios matter.
             graph: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
-            warm_start: A fitted model with the same method, settings and classes, whose training
-                continues on this graph; it may be this object. `auto` then trains the models of
-                its average again and does not choose.
-            **columns: Further arguments of `canet.read_graph`: `id`, `split`, `weight`, `without`,
-                `fill`.
+            warm_start: A fitted model with the same method, backbone, sizes and classes, whose
+                training continues on this graph; it may be this object. `auto` then trains the
+                models of its average again and does not choose.
+            **columns: Further arguments of `canet.read_graph`, such as `id` and `without`.
         """
         columns |= {"label": label} if label is not None else {}
         arrays: dict[str, Any] = {

@@ -35,6 +35,8 @@ READ_ARGUMENTS = (
     "id",
     "split",
     "weight",
+    "source_column",
+    "target_column",
     "without",
     "fill",
 )
@@ -81,6 +83,8 @@ def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
     changes = changes | {"patience": model.patience}
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
     check_name("metric", model.metric, get_args(Metric))
+    if model.undirected not in (None, True, False):
+        raise InputError(f"undirected is {model.undirected!r}: pass True, False or None")
     pick_device(model.device)
     if callable(model.callbacks):
         raise InputError("callbacks must be a list of functions: pass callbacks=[f]")

@@ -82,6 +82,7 @@ class PredictionMixin:
             raise InputError(f"{source} has changed since it was read: read it again")
         opened = copy(given)
         opened.x, opened.encoding = again.x, again.encoding
+        opened.edge_weight = again.get("edge_weight")
         return opened
 
     def prepare(self, data: GraphLike | Reader, graph: Column | None = None) -> Reader:
@@ -130,9 +131,9 @@ class PredictionMixin:
             nodes: Mask $[N]$, row numbers $[n]$ from 0, or names $[n]$, which are strings. None:
                 all nodes.
             graph: As in `fit`.
-            threshold: For two classes: the probability of the class that is rarer in training from
-                which a node is assigned to it. None: 0.5. `best`: the threshold with the best F1 of
-                this class on the validation nodes.
+            threshold: For two classes: the probability (not calibrated) of the class that is rarer
+                in training from which a node is assigned to it. None: 0.5. `best`: the threshold
+                with the best F1 of this class on the validation nodes.
         """
         logits = self.forward(data, nodes, graph).logits
         return self.classes_[self.choose_classes(probabilities_of(logits), threshold)]

@@ -97,7 +97,9 @@ def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
     if kind == "split":
         mask = f"{SPLITS.get(name.lower(), name)}_mask"
         if data.get(mask) is None:
-            raise InputError(f"the graph has no split '{name}': pass --nodes split=test, or a file")
+            raise InputError(
+                "the graph has no column of splits: pass a file with the ids of the nodes"
+            )
         return np.flatnonzero(as_array(data[mask], mask))
     try:
         with Path(wanted).open(newline="", encoding="utf-8-sig") as file:

@@ -37,7 +37,7 @@ class Auto:
     label = "Auto"
     colour = Colour("#000000", "#e6e6e6")
     summary = "averages the models that score best on held-out parts of the training data"
-    paper = "No paper: measured in docs/results/choice.md"
+    paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice/"
     needs_environments = False
     capturable = False
     settings_type = AutoSettings

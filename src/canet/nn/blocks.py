@@ -150,7 +150,7 @@ class Graph:
             found = components(edge_index, num_nodes) if graph is None else graph
             self._graph = found.to(edge_index.device).long()
         graphs = None if self._graph is None else Graphs(self._graph, self._graph)
-        is_weighted = edge_weight is not None
+        is_weighted = edge_weight is not None and bool((edge_weight != 1).any())
         self.block = Block(num_nodes, num_nodes, matrices, graphs, is_weighted)
         self._block_on = {edge_index.device: self.block}
 

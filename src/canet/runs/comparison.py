@@ -63,7 +63,6 @@ def compare_on_graph(
         out: Folder for the task, the runs and the report.
         jobs, device, quiet: As for `run_jobs`.
     """
-    write_task(out, task)
     groups = []
     known: set[str] = set()
     for method in methods:
@@ -74,6 +73,7 @@ def compare_on_graph(
             groups.append([base_config(method, backbone, settings, s) for s in range(seeds)])
     if unknown := sorted(changes.keys() - known):
         raise CanetError(f"none of the methods has a setting '{unknown[0]}': see `canet methods`")
+    write_task(out, task)
     configs = [config for group in groups for config in group]
     root = out / RUNS
     failed = run_jobs(configs, root, jobs, device, out, True, quiet, task=task)

@@ -21,7 +21,7 @@ ENCODING = Encoding(
         ColumnEncoding("vip", "indicator"),
         ColumnEncoding("joined", "date", 86400.0, 43200.0),
     ),
-    Roles(id="key", label="kind"),
+    Roles(label="kind"),
     left_out=("blank",),
 )
 NODES = """\

@@ -104,3 +104,53 @@ def test_arguments_of_tables_are_rejected_for_arrays() -> None:
         canet.NodeClassifier("erm").fit(data, label="label")
     with pytest.raises(InputError, match="did you mean 'without'"):
         canet.NodeClassifier("erm").fit(*frames(), label="label", witout=["age"])
+
+
+def test_columns_of_edges_may_have_any_name() -> None:
+    nodes, edges = frames()
+    expected = read_graph(nodes, edges, label="label")
+    renamed = edges.rename(columns={"source": "citing", "target": "cited"})
+    ends = {"source_column": "citing", "target_column": "cited"}
+    found = read_graph(nodes, renamed, label="label", **ends)
+    assert torch.equal(found.edge_index, expected.edge_index)
+    model = canet.NodeClassifier("erm", undirected=True, **QUICK)
+    model.fit(nodes, renamed, label="label", **ends)
+    assert len(model.predict((nodes, renamed))) == 40  # the names are those of training
+    with pytest.raises(InputError, match="no columns 'source', 'target'"):
+        read_graph(nodes, renamed)
+
+
+def test_a_series_is_not_a_table_of_edges() -> None:
+    nodes, _ = frames()
+    with pytest.raises(InputError, match="a tuple of two tables"):
+        canet.NodeClassifier("erm").fit(nodes, nodes.label)
+
+
+def test_a_graph_that_was_read_before_gets_the_weights_of_training() -> None:
+    nodes, edges = frames()
+    edges = edges.assign(flow=np.linspace(0, 3, len(edges)))
+    model = canet.NodeClassifier("erm", undirected=True, **QUICK)
+    model.fit(nodes, edges, label="label", weight="flow")
+    expected = model.predict_proba((nodes, edges))
+    with pytest.warns(canet.InputWarning, match="flow"):
+        plain = read_graph(nodes, edges, label="label")
+    assert np.array_equal(model.predict_proba(plain), expected)
+
+
+def test_a_later_table_without_the_id_column_is_rejected() -> None:
+    nodes, edges = frames()
+    renamed = nodes.rename(columns={"id": "machine"})
+    model = canet.NodeClassifier("erm", undirected=True, **QUICK)
+    model.fit(renamed, edges, label="label", id="machine")
+    with pytest.raises(InputError, match="no column 'machine'"):
+        model.predict((nodes.drop(columns="id"), edges))
+
+
+def test_statistics_ignore_rows_that_are_held_out() -> None:
+    from canet.data.graph_files import ReadOptions, read_columns
+
+    nodes, edges = frames()
+    options = ReadOptions(held_out=np.arange(10))
+    encoding = read_columns((nodes, edges), options).encoding
+    column = next(column for column in encoding.columns if column.name == "age")
+    assert column.mean == pytest.approx(nodes.age[10:].mean())

@@ -8,6 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from canet.data.graph_files.summary import ColumnSummary, check_present, find_column
 from canet.errors import CanetError, check_name, listed
 
@@ -32,11 +34,14 @@ class Roles:
     environment: str | None = None
     time: str | None = None
     sample_weight: str | None = None
-    weight: str | None = None  # column of the edges
+    # Columns of the edges.
+    weight: str | None = None
+    source: str | None = None
+    target: str | None = None
 
     def names(self) -> list[str]:
         """Return the distinct names of the columns of nodes with a role."""
-        names = asdict(replace(self, weight=None)).values()
+        names = asdict(replace(self, weight=None, source=None, target=None)).values()
         return list(dict.fromkeys(name for name in names if name is not None))
 
     def resolve(
@@ -61,6 +66,7 @@ class ReadOptions:
     roles: Roles = Roles()
     without: tuple[str, ...] = ()
     fill: Fill = "mean"
+    held_out: np.ndarray | None = None  # rows of test nodes, if there is no column of splits
 
     def __post_init__(self) -> None:
         check_name("fill", self.fill, get_args(Fill))

@@ -53,7 +53,6 @@ class Folder:
     nodes: TableFile | MemoryTable
     edges: TableFile | MemoryTable
     roles: Roles
-    ends: tuple[str, str]  # columns of the edges with source and target
     without: tuple[str, ...]  # columns that the user left out
     table: pa.Table  # the used columns of the nodes
     summaries: dict[str, ColumnSummary]  # summaries of the feature columns
@@ -72,13 +71,21 @@ class Folder:
         trained = vars(encoding.roles if encoding else Roles())
         defaults = {role: [trained[role] or name] for role, name in vars(DEFAULT_ROLES).items()}
         roles = requested.roles.resolve(nodes.columns, defaults, nodes.path)
-        roles = replace(roles, weight=_weight_column(edges, requested.roles.weight, encoding))
+        source_column, target_column = _edge_columns(edges, requested.roles, encoding)
+        roles = replace(
+            roles,
+            weight=_weight_column(edges, requested.roles.weight, encoding),
+            source=source_column,
+            target=target_column,
+        )
         check_present(requested.without, nodes.columns, nodes.path)
         unused = {*roles.names(), *requested.without}
         features = [name for name in nodes.columns if name not in unused]
         text = {*replace(roles, time=None, sample_weight=None).names()}
         if encoding is not None:
-            check_present((c.name for c in encoding.columns), features, nodes.path)
+            check_present((c.name for c in encoding.columns), nodes.columns, nodes.path)
+            if encoding.roles.id and not roles.id:
+                check_present([encoding.roles.id], nodes.columns, nodes.path)
             features = [c.name for c in encoding.columns if c.kind != "constant"]
             text |= {c.name for c in encoding.columns if c.kind == "category"}
         table = nodes.read([*features, *roles.names()], text)
@@ -88,9 +95,16 @@ class Folder:
         if roles.split:
             outside = split_words(table[roles.split]) != "test"
             is_non_test = outside if outside.any() else is_non_test
+        if requested.held_out is not None:
+            is_non_test[requested.held_out] = False
         summaries = summarise(table, features, is_non_test, requested.fill)
-        ends, inside = _edge_columns(edges), int(is_non_test.sum())
-        return cls(nodes, edges, roles, ends, requested.without, table, summaries, inside)
+        inside = int(is_non_test.sum())
+        return cls(nodes, edges, roles, requested.without, table, summaries, inside)
+
+    @property
+    def ends(self) -> list[str]:
+        """Names of the columns of the edges with source and target."""
+        return [str(self.roles.source), str(self.roles.target)]
 
     def ignored(self, encoding: Encoding | None = None) -> list[str]:
         """Return a message about the unused columns of each file, if there are any."""
@@ -224,9 +238,17 @@ def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> Non
         )
 
 
-def _edge_columns(edges: TableFile | MemoryTable) -> tuple[str, str]:
+def _edge_columns(
+    edges: TableFile | MemoryTable, requested: Roles, encoding: Encoding | None
+) -> tuple[str, str]:
     """Return the names of the columns with sources and targets."""
-    for pair in EDGE_COLUMNS:
+    if requested.source or requested.target:
+        named = requested.source or EDGE_COLUMNS[0][0], requested.target or EDGE_COLUMNS[0][1]
+        check_present(named, edges.columns, edges.path)
+        return named
+    trained = encoding.roles if encoding else Roles()
+    known = [(trained.source, trained.target)] if trained.source and trained.target else []
+    for pair in [*known, *EDGE_COLUMNS]:
         source, target = (find_column(name, edges.columns) for name in pair)
         if source and target:
             return source, target

@@ -127,6 +127,8 @@ def inspect_graph(
     sample_weight: str | None = None,
     id: str | None = None,
     weight: str | None = None,
+    source_column: str | None = None,
+    target_column: str | None = None,
     without: Iterable[str] = (),
     fill: Fill = "mean",
 ) -> Inspection:
@@ -134,7 +136,8 @@ def inspect_graph(
 
     The arguments are those of `canet.read_graph`.
     """
-    roles = Roles(id, label, split, environment, time, sample_weight, weight)
+    ends = source_column, target_column
+    roles = Roles(id, label, split, environment, time, sample_weight, weight, *ends)
     options = ReadOptions(roles, column_names(without), fill)
     place = source if edges is None else (source, edges)
     problems: list[str] = []
@@ -146,7 +149,10 @@ def inspect_graph(
         opened = folder = Folder.open(place, options)
         table, summaries, path = folder.table, folder.summaries, folder.nodes.path
         free_text = check_learnable(summaries, path, table, folder.num_non_test, problems.append)
-        columns = [_report_feature(column) for column in summaries.values()]
+        columns = [
+            _report_feature(column, "left out" if column.name in free_text else "feature")
+            for column in summaries.values()
+        ]
         if not problems:
             left_out = (*folder.without, *free_text)
             encoding = Encoding.learn(summaries, folder.roles, left_out, fill)
@@ -169,6 +175,8 @@ def inspect_graph(
         encoding=encoding,
     )
     _add_counts(inspection, graph, opened.has_dates)
+    if opened.roles.label is None:
+        inspection.notes.append("no column is the label: name it with --label (label='COLUMN')")
     return inspection
 
 
@@ -273,13 +281,13 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
         )
 
 
-def _report_feature(column: ColumnSummary) -> ColumnReport:
+def _report_feature(column: ColumnSummary, role: str) -> ColumnReport:
     content, dates = "", column.kind == "date"
     if column.kind == "text":
         content = listed(column.words)
     elif np.isfinite(column.low):
         content = f"{_time_text(column.low, dates)} to {_time_text(column.high, dates)}"
-    return ColumnReport(column.name, "feature", column.kind, column.empty, content)
+    return ColumnReport(column.name, role, column.kind, column.empty, content)
 
 
 def _report_roles(roles: Roles, graph: GraphData, dates: bool) -> list[ColumnReport]:

@@ -11,14 +11,15 @@ from canet.data.graph_files.tables import MemoryTable
 from canet.errors import InputError, first_line
 
 EXAMPLES = (
-    "pass a folder with nodes.csv and edges.csv, two tables (nodes, edges), a networkx graph, or a "
-    "PyG Data"
+    "pass a folder with nodes.csv and edges.csv, a tuple of two tables (nodes, edges), a networkx "
+    "graph, or a PyG Data"
 )
 
 
 def is_table(source: object) -> bool:
     """Whether an object is a table of pandas, Arrow or polars."""
-    return hasattr(source, "__arrow_c_stream__") or _is_pandas(source)
+    has_columns = hasattr(source, "columns") or hasattr(source, "column_names")
+    return has_columns and (hasattr(source, "__arrow_c_stream__") or _is_pandas(source))
 
 
 def is_networkx(source: object) -> bool:

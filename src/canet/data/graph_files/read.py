@@ -43,6 +43,8 @@ def read_graph(
     sample_weight: str | None = None,
     id: str | None = None,
     weight: str | None = None,
+    source_column: str | None = None,
+    target_column: str | None = None,
     without: Iterable[str] = (),
     fill: Fill = "mean",
     encoding: Encoding | None = None,
@@ -50,7 +52,8 @@ def read_graph(
     """Read a graph from a folder, a file, tables or networkx. Code in a file is never run.
 
     A folder contains `nodes.csv` or `nodes.parquet`, with a row for each node, and `edges.csv` or
-    `edges.parquet`, with the columns `source` and `target`. Columns of nodes without a role become
+    `edges.parquet`, with the columns `source` and `target` (or `src` and `dst`, or `from` and
+    `to`). Columns of nodes without a role become
     features: numbers are standardised, text is one-hot encoded. A `.npz` or `.pt` file contains
     arrays with the names of PyG (`x`, `edge_index`, `y`, ...).
 
@@ -67,6 +70,8 @@ def read_graph(
             the ids are row numbers from 0.
         weight: Column of the edges with weights ≥ 0: an edge of weight 2 counts like two edges.
             Default: `weight`.
+        source_column, target_column: Columns of the edges with the ids of the two nodes. Default:
+            `source` and `target`, `src` and `dst`, or `from` and `to`.
         without: Columns that are not used.
         fill: The number for empty cells of a number column: its `mean`, `median` or
             `most_frequent` value. Another feature marks these cells.
@@ -83,7 +88,8 @@ def read_graph(
     """
     from torch_geometric.data import Data
 
-    roles = Roles(id, label, split, environment, time, sample_weight, weight)
+    ends = source_column, target_column
+    roles = Roles(id, label, split, environment, time, sample_weight, weight, *ends)
     options = ReadOptions(roles, column_names(without), fill)
     place = source if edges is None else (source, edges)
     return Data(**read_columns(place, options, encoding).to_dict())

@@ -54,7 +54,7 @@ def compute(context: Context) -> Concept | None:
     if context.new is None:
         return None
     new, classes = context.new, context.model.classes_
-    known = np.flatnonzero((new.y >= 0) & (new.y < len(classes)))
+    known = new.rows[(new.y >= 0)[new.rows] & (new.y < len(classes))[new.rows]]
     nodes = known[sample(known.size, MAX_NODES, np.random.default_rng(context.seed))]
     reference = context.reference
     samples = (as_matrix(reference.x), reference.y.numpy()), (new.x[nodes], new.y[nodes])

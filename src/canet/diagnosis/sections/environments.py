@@ -73,7 +73,7 @@ def compute(context: Context) -> dict[str, Environments]:
 def environments(graph: DiagnosedGraph, classes: list[str], seed: int = 0) -> Environments:
     """Describe the pseudo-environments of one graph."""
     properties = _properties(graph)
-    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(seed))
+    nodes = graph.rows[sample(graph.rows.size, MAX_NODES, np.random.default_rng(seed))]
     layers = []
     for posterior in graph.posteriors:
         mode = posterior.argmax(axis=1)

@@ -84,7 +84,8 @@ def compute(context: Context) -> ExpectedScore | None:
     valid, y = reference.valid_logits.double().numpy(), reference.valid_y.numpy()
     metric = new.metric if score(new.metric, valid, y) else "accuracy"
     new_y = np.where(new.scored, new.y, -1)
-    return expected_score(valid, y, new.logits, new_y, context.seed, metric=metric)
+    rows = new.rows
+    return expected_score(valid, y, new.logits[rows], new_y[rows], context.seed, metric=metric)
 
 
 def expected_score(

@@ -121,7 +121,7 @@ def reliance(
         effects.append(_effect(graph, name, "edges", 0, outcomes))
     own, others = _own_or_other_features(graph, seed, on_pass)
     return Reliance(
-        nodes=n,
+        nodes=graph.rows.size,
         scored=int(graph.scored.sum()),
         score=graph.score,
         donors="nodes of other environments" if has_environments else "other nodes",
@@ -162,8 +162,8 @@ def num_passes(num_blocks: int, repeats: int) -> int:
 
 
 def _outcome(graph: DiagnosedGraph, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mask $[N]$ of the predictions that change, and pseudo-values of the new metric."""
-    flips = logits.argmax(axis=1) != graph.prediction
+    """Mask $[n]$ of the predictions that change, and pseudo-values of the new metric."""
+    flips = (logits.argmax(axis=1) != graph.prediction)[graph.rows]
     return flips, pseudo_values(graph.metric, logits[graph.scored], graph.y[graph.scored])
 
 

@@ -145,7 +145,9 @@ def training_sample(context: Context) -> Sample:
 def new_sample(context: Context) -> Sample:
     """At most 5,000 nodes of the new graph; counts and homophily are those of all nodes."""
     graph, classes = context.graphs[NEW], len(context.model.classes_)
-    nodes = sample(graph.num_nodes, MAX_NODES, np.random.default_rng(context.seed))
+    rows = graph.rows
+    nodes = rows[sample(rows.size, MAX_NODES, np.random.default_rng(context.seed))]
+    y = graph.y[rows]
     ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],
@@ -153,8 +155,8 @@ def new_sample(context: Context) -> Sample:
         ids=ids,
         embedding_ids=ids,
         degree=graph.degree[nodes],
-        label_counts=np.bincount(graph.y[graph.y >= 0], minlength=classes),
-        predicted_counts=np.bincount(graph.prediction, minlength=classes),
+        label_counts=np.bincount(y[y >= 0], minlength=classes),
+        predicted_counts=np.bincount(graph.prediction[rows], minlength=classes),
         homophily=float(homophily(graph.edge_index, torch.from_numpy(graph.y))),
     )
 
