@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.data.benchmarks.dataset import USER_GRAPH
-from canet.errors import CanetError, InputError, check_name
+from canet.errors import CanetError, InputError
 from canet.methods import METHODS, Settings, describe_method
 from canet.settings import override
 from canet.util.files import read_json
@@ -26,9 +25,10 @@ BEST = "best.json"
 
 
 def preset(task: str, method: str, backbone: str) -> Settings:
-    """Return the initial settings for a task, method and backbone: published, or else searched."""
-    if task != USER_GRAPH:
-        check_name("task", task, DATASETS)
+    """Return the initial settings for a task, method and backbone: published, or else searched.
+
+    A task that is not in the catalogue has the defaults of the method.
+    """
     found = None if method == "canet" else searched(task, method, backbone)
     return found or unsearched(task, method, backbone)
 

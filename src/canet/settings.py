@@ -97,6 +97,8 @@ def valid_values(declared: Field[Any], hint: Any) -> str:
     kind, optional = _plain_type(hint)
     if kind is bool:
         return "true or false"
+    if kind is str:
+        return "text"
     words = "an integer" if kind is int else "a number"
     bounds = [("≥", rule["minimum"]), (">", rule["above"]), ("<", rule["below"])]
     bounds += [("≤", rule["maximum"])] if rule["below"] is None else []

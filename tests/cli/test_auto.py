@@ -23,6 +23,7 @@ def place(tmp_path: Path, few_models: None) -> Path:
     return tmp_path
 
 
+@pytest.mark.filterwarnings("ignore:.*were training nodes")
 def test_fit_says_what_was_chosen_and_why(place: Path) -> None:
     answer = call(place, *FIT, "--device", "cpu", "--out", "model")
     assert answer.code == 0

@@ -341,3 +341,27 @@ def test_names_may_have_capital_letters(place: Path, tmp_path: Path) -> None:
     assert (answer.content["method"], answer.content["backbone"]) == ("erm", "sage")
     answer = call(tmp_path, *command, "--method", "GCN")
     assert "is a backbone" in answer.err
+
+
+def test_scores_and_thresholds_are_those_of_the_file(place: Path, tmp_path: Path) -> None:
+    graph = write_folder(tmp_path / "two", 80, 3)
+    text = (graph / "nodes.csv").read_text().replace(",green,", ",red,")
+    (graph / "nodes.csv").write_text(text)
+    fit = ("fit", graph, "--label", "topic", "--undirected", *QUICK, "--out", "model", "--quiet")
+    assert call(tmp_path, *fit, "--balanced").code == 0
+    for words in (
+        ("--threshold", "best"),
+        ("--threshold", "0.3", "--calibrated"),
+        ("--calibrated",),
+    ):
+        command = ("predict", "model", graph, "--out", "p.csv", "--json", *words)
+        content = call(tmp_path, *command).content
+        found = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
+        nodes = list(csv.DictReader(text.splitlines()))
+        pairs = [(p, n) for p, n in zip(found, nodes, strict=True) if n["topic"]]
+        right = [p["prediction"] == n["topic"] for p, n in pairs]
+        assert content["score"] == pytest.approx(np.mean(right))
+        if content["threshold"] is not None:
+            rare = [p for p in found if p["prediction"] == "blue"]
+            lowest = min(float(p["probability_blue"]) for p in rare) if rare else 1.0
+            assert lowest >= content["threshold"] - 1e-9

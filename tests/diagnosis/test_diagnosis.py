@@ -86,7 +86,11 @@ def flipping(found: Diagnosis, share: float) -> Diagnosis:
     relied = found.reliance["training"]
     first, *others = relied.features
     quiet = replace(
-        relied, features=[replace(first, flip_rate=Estimate(share, share, share)), *others]
+        relied,
+        features=[
+            replace(first, flip_rate=Estimate(share, share, share), score_loss=None),
+            *others,
+        ],
     )
     return replace(found, reliance=found.reliance | {"training": quiet})
 

@@ -86,6 +86,18 @@ def test_the_best_threshold_has_the_best_f1_on_the_validation_nodes(tmp_path: Pa
         model.predict(data, threshold="high")  # type: ignore[arg-type]
 
 
+def test_thresholds_apply_to_the_probabilities_that_are_shown() -> None:
+    data = graph(600)
+    model = canet.NodeClassifier("erm", class_weight="balanced", **QUICK).fit(data)
+    for calibrated in (False, True):
+        probability = model.predict_proba(data, calibrated=calibrated)[:, 0]
+        for threshold in (0.2, 0.7):
+            found = model.predict(data, threshold=threshold, calibrated=calibrated) == "fraud"
+            assert np.array_equal(found, probability >= threshold)
+    raw, scaled = (model.predict(data, threshold="best", calibrated=c) for c in (False, True))
+    assert np.array_equal(raw, scaled)  # the same nodes
+
+
 def test_recall_at_k_equals_a_loop() -> None:
     data = graph(300)
     model = canet.NodeClassifier("erm", **QUICK).fit(data)
@@ -98,6 +110,9 @@ def test_recall_at_k_equals_a_loop() -> None:
         assert model.recall_at_k(data, k) == pytest.approx(expected)
     some = np.arange(100)
     assert model.recall_at_k(data, 100, some) == 1
+    for k in (0, -3, 0.5):
+        with pytest.raises(InputError, match="k is"):
+            model.recall_at_k(data, k)  # type: ignore[arg-type]
     three = graph(300)
     three.y = [("a", "b", "c")[i % 3] for i in range(300)]
     with pytest.raises(InputError, match="3 classes"):

@@ -183,7 +183,8 @@ def fit(
     if as_json:
         print(json.dumps(summary, indent=2))
     elif not quiet:
-        _show_fit(summary, model.encoding_.notes() if model.encoding_ else [])
+        notes = model.encoding_.notes() if model.encoding_ and earlier is None else []
+        _show_fit(summary, notes)
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
@@ -243,6 +244,9 @@ def _show_choice(board: list[dict[str, Any]]) -> None:
         rows.append([row["model"], *scores, held_out, f"{row['weight']:.2f}"])
     print_table("Models, the best first; scores in %", columns, rows)
     members = sum(row["weight"] > 0 for row in board)
+    if members == len(board) and not parts:
+        print_text("The model is the average of these models.")
+        return
     print_text(f"The model is the average of the best {members} of {len(board)} models.")
     if parts:
         names = listed(name.removeprefix("without ") for name in parts)

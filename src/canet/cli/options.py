@@ -157,11 +157,15 @@ WeightColumn = Annotated[
 ]
 SourceColumn = Annotated[
     str | None,
-    typer.Option("--source", metavar="COL", help="Column of the edges. Default: source."),
+    typer.Option(
+        "--source", metavar="COL", help="Column of the edges. Default: source, src or from."
+    ),
 ]
 TargetColumn = Annotated[
     str | None,
-    typer.Option("--target", metavar="COL", help="Column of the edges. Default: target."),
+    typer.Option(
+        "--target", metavar="COL", help="Column of the edges. Default: target, dst or to."
+    ),
 ]
 Without = Annotated[
     list[str] | None,

@@ -30,7 +30,8 @@ def predict(
     ],
     nodes: options.Nodes = None,
     calibrated: Annotated[
-        bool, typer.Option("--calibrated", help="Correct the probabilities on validation data.")
+        bool,
+        typer.Option("--calibrated", help="Calibrate the probabilities with the validation data."),
     ] = False,
     threshold: Annotated[
         str | None,
@@ -73,8 +74,8 @@ def predict(
     data, classifier = _open(model, graph, device, label, id_)
     chosen = None if nodes is None else choose_nodes(data, nodes)
     table = predictions(classifier, data, chosen, calibrated, limit)
-    if limit == "best":
-        limit = classifier.calibration_.threshold
+    if limit is not None:
+        limit = classifier.threshold_of(limit, calibrated)
     summary = summarise(classifier, data, table, chosen, recall_at)
     summary |= {"threshold": limit, "out": str(out)}
     write_table(table, out)

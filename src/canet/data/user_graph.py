@@ -152,10 +152,11 @@ def user_task(
             "used"
         )
     if data.get("y") is None:
-        how = "set data.y to the labels"
         if data.get("encoding") is not None:
-            how = "name the column of the labels with label='COLUMN' (--label COLUMN)"
-        raise InputError(f"fit requires y to be passed, but the target y is None: {how}")
+            raise InputError("there are no labels: name their column, label='COLUMN' (--label)")
+        raise InputError(
+            "fit requires y to be passed, but the target y is None: set data.y to the labels"
+        )
     encoding = data.get("encoding")
     column = None if encoding is None else encoding.roles.label
     values, known = check_labels(data.y, n, "y" if column is None else f"column '{column}'")

@@ -104,7 +104,7 @@ class Diagnosis:
 
     @property
     def risky_blocks(self) -> list[str]:
-        """Shifted blocks that at least 5 % of the predictions depend on, the highest first."""
+        """Shifted blocks that at least 5 % of the predictions or of the score depend on."""
         if self.shift is None:
             return []
         shifted = {block.name for block in self.shift.blocks if block.has_shifted}
@@ -112,7 +112,7 @@ class Diagnosis:
         return [
             block.name
             for block in features
-            if block.name in shifted and block.flip_rate.value >= between_groups.CLEAR_RELIANCE
+            if block.name in shifted and block.importance >= between_groups.CLEAR_RELIANCE
         ]
 
     @property
@@ -159,6 +159,8 @@ class Diagnosis:
 
     def save(self, path: str | Path) -> None:
         """Write the diagnosis as an HTML page to a file."""
+        if Path(path).is_dir():
+            raise InputError(f"'{path}' is a folder: pass the name of a file, such as page.html")
         write_page(self, Path(path))
 
     @property

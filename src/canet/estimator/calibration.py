@@ -52,6 +52,17 @@ def probabilities_of(logits: Tensor, calibration: Calibration | None = None) -> 
     return scaled.softmax(dim=1).numpy()
 
 
+def calibrated_threshold(calibration: Calibration, threshold: float) -> float:
+    """Return the calibrated probability of the rarer class that belongs to a raw one."""
+    if not 0 < threshold < 1 or calibration.positive is None:
+        return threshold
+    difference = math.log(threshold / (1 - threshold)) / calibration.temperature
+    if calibration.bias:
+        positive = calibration.positive
+        difference += calibration.bias[positive] - calibration.bias[1 - positive]
+    return 1 / (1 + math.exp(-difference))
+
+
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     """Class probabilities $[n, C]$ of logits $[n, C]$ at a temperature."""
     return np.asarray(scipy_softmax(logits / temperature, axis=1))

@@ -30,7 +30,7 @@ def model_card(model: Any, has_reference: bool) -> str:
         f"| Model | {name}, {versions_text()} |",
         f"| Classes | {len(model.classes_)}: {listed(model.classes_, len(model.classes_))} |",
         f"| Features | {model.n_features_in_:,}; columns: {columns} |",
-        f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges as read |",
+        f"| Training graph | {data['nodes']:,} nodes, {data['edges']:,} edges as used |",
         f"| Data digest | `{data['digest']}` |",
         f"| Environments used | {seen} |",
         f"| Training rows in this folder | {reference if has_reference else 'none'} |",

@@ -191,7 +191,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 table of nodes, or a networkx graph.
             edges: The table of edges, if `data` is a table of nodes.
             label: Column with the classes, if `data` is not a PyG `Data`.
-            train, valid: Masks $[N]$ or node ids. By default all labelled nodes are for training.
+            train, valid: Masks $[N]$, row numbers, or names (strings). By default all labelled
+                nodes are for training.
             environment: Environment of each node $[N]$, integers or strings, or its column.
             time: Time of each node $[N]$, numbers or dates, or its column.
             sample_weight: Weight of each node $[N]$ in the supervised loss, or its column. Only the

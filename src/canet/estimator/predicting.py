@@ -17,7 +17,7 @@ from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
 from canet.errors import InputError, warn_user
-from canet.estimator.calibration import probabilities_of
+from canet.estimator.calibration import calibrated_threshold, probabilities_of
 from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
 from canet.methods import Method, describe_method
@@ -121,6 +121,7 @@ class PredictionMixin:
         nodes: NodeSet | None = None,
         graph: Column | None = None,
         threshold: float | Literal["best"] | None = None,
+        calibrated: bool = False,
     ) -> np.ndarray:
         """Return the most likely class $[n]$ of each node.
 
@@ -131,12 +132,14 @@ class PredictionMixin:
             nodes: Mask $[N]$, row numbers $[n]$ from 0, or names $[n]$, which are strings. None:
                 all nodes.
             graph: As in `fit`.
-            threshold: For two classes: the probability (not calibrated) of the class that is rarer
-                in training from which a node is assigned to it. None: 0.5. `best`: the threshold
-                with the best F1 of this class on the validation nodes.
+            threshold: For two classes: the probability of the class that is rarer in training from
+                which a node is assigned to it. None: 0.5. `best`: the threshold with the best F1 of
+                this class on the validation nodes.
+            calibrated: Whether to use the calibrated probabilities of `predict_proba`.
         """
         logits = self.forward(data, nodes, graph).logits
-        return self.classes_[self.choose_classes(probabilities_of(logits), threshold)]
+        probabilities = probabilities_of(logits, self.calibration_ if calibrated else None)
+        return self.classes_[self.choose_classes(probabilities, threshold, calibrated)]
 
     def predict_proba(
         self,
@@ -221,6 +224,8 @@ class PredictionMixin:
         label are not ranked. Other arguments as `predict`.
         """
         reader, positive = self.prepare(data, graph), self._positive()
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
         if reader.y is None:
             raise InputError("the graph has no labels: recall needs data.y, or a label column")
         y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
@@ -277,6 +282,15 @@ class PredictionMixin:
         embedding = self.forward(data, nodes, graph).embedding
         return self.reference().novelty_score(embedding).numpy()
 
+    def threshold_of(self, threshold: float | Literal["best"], calibrated: bool = False) -> float:
+        """Return a threshold as a number; `best` is converted to calibrated probabilities."""
+        if threshold == "best":
+            best = self.calibration_.threshold
+            return calibrated_threshold(self.calibration_, best) if calibrated else best
+        if isinstance(threshold, str) or not 0 <= threshold <= 1:
+            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
+        return threshold
+
     def _positive(self) -> int:
         """Return the index of the rarer of two classes, or raise an error for more classes."""
         if self.calibration_.positive is None:
@@ -284,16 +298,15 @@ class PredictionMixin:
         return self.calibration_.positive
 
     def choose_classes(
-        self, probabilities: np.ndarray, threshold: float | Literal["best"] | None
+        self,
+        probabilities: np.ndarray,
+        threshold: float | Literal["best"] | None,
+        calibrated: bool = False,
     ) -> np.ndarray:
         """Return the class index $[n]$ for probabilities $[n, C]$ and a threshold."""
         if threshold is None:
             return np.asarray(probabilities.argmax(axis=1))
-        positive = self._positive()
-        if threshold == "best":
-            threshold = self.calibration_.threshold
-        if isinstance(threshold, str) or not 0 <= threshold <= 1:
-            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
+        positive, threshold = self._positive(), self.threshold_of(threshold, calibrated)
         return np.where(probabilities[:, positive] >= threshold, positive, 1 - positive)
 
     def reference(self) -> Reference:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.metrics import accuracy_score, f1_score
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_nodes
 from canet.data.graph_data import AnyGraph
 from canet.data.labels import check_labels
+from canet.data.metrics import RANKING_METRICS
 from canet.errors import CanetError, InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
@@ -37,13 +39,12 @@ def predictions(
     for `NodeClassifier.predict` and `predict_proba`.
     """
     found = model.forward(data, nodes)
-    raw = probabilities_of(found.logits)
     probabilities = probabilities_of(found.logits, model.calibration_ if calibrated else None)
     ids = data.get("node_id")
     ids = np.arange(data.x.shape[0]) if ids is None else np.asarray(ids)
     table = {
         "id": ids if nodes is None else ids[nodes],
-        "prediction": model.classes_[model.choose_classes(raw, threshold)],
+        "prediction": model.classes_[model.choose_classes(probabilities, threshold, calibrated)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
     if model.reference_ is None:
@@ -75,10 +76,17 @@ def summarise(
         "labelled": 0,
     }
     if data.get("y") is not None:
-        known = check_labels(data.y, data.x.shape[0]).known
-        summary["labelled"] = int((known if nodes is None else known[nodes]).sum())
-        if summary["labelled"]:
+        labels = check_labels(data.y, data.x.shape[0])
+        rows = np.arange(len(labels.values)) if nodes is None else nodes
+        known = labels.known[rows]
+        summary["labelled"] = int(known.sum())
+        if summary["labelled"] and model.metric in RANKING_METRICS:
             summary["score"] = model.score(data, nodes)
+        elif summary["labelled"]:  # of the predictions in the table
+            pair = labels.values[rows][known].astype(str), table["prediction"][known].astype(str)
+            is_accuracy = model.metric == "accuracy"
+            score = accuracy_score(*pair) if is_accuracy else f1_score(*pair, average="macro")
+            summary["score"] = float(score)
     if recall_at is not None:
         summary["recall_at_k"] = {
             "k": recall_at,

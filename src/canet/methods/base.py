@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from canet.nn import Backbone, Block, Features, GraphModel, get_backbone
 from canet.nn.blocks import Direction
 from canet.nn.model import Norm
+from canet.nn.sampling import ALL, parse_fanout
 from canet.settings import check, setting
 from canet.util.colour import Colour
 
@@ -72,12 +73,21 @@ class Settings:
         choices=("cross_entropy", "binary_cross_entropy"),
     )
     epochs: int = setting(500, "number of training epochs", minimum=1)
+    batch_size: int = setting(
+        0, "number of training nodes in each step; 0: all of them in one step per epoch", minimum=0
+    )
+    fanout: str = setting(
+        ALL,
+        "random neighbours that each node reads in a training step: all, or one number per layer "
+        "from the last to the first, such as 15,10, with -1 for all",
+    )
     patience: int = setting(
         0, "stop after this many epochs without a better validation score; 0: never", minimum=0
     )
 
     def __post_init__(self) -> None:
         check(self)
+        parse_fanout(self.fanout, self.num_layers)
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,7 @@ class Method(nn.Module):
     paper: ClassVar[str]
     needs_environments: ClassVar[bool] = False
     uses_edge_weights: ClassVar[bool] = True
+    trains_in_batches: ClassVar[bool] = True
     capturable: ClassVar[bool] = False
     """Whether a training step can be captured as a CUDA graph: it must not draw random numbers on
     the CPU or branch on values of tensors."""

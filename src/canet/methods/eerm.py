@@ -77,6 +77,7 @@ class EERM(Method):
     summary = "mean and variance of the risks over edited graphs, without environment labels"
     paper = "Wu et al., Handling Distribution Shifts on Graphs, ICLR 2022"
     settings_type = EERMSettings
+    trains_in_batches = False
     uses_edge_weights = False
 
     x: Features  # features of the nodes of all K graphs

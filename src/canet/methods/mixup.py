@@ -48,6 +48,7 @@ class Mixup(Method):
     summary = "mixes the states and labels of pairs of nodes"
     paper = "Wang et al., Mixup for Node and Graph Classification, WWW 2021"
     settings_type = MixupSettings
+    trains_in_batches = False
     model: PlainModel
     blocks: list[Block]
 

@@ -57,6 +57,7 @@ class SRGNN(Method):
     )
     capturable = True
     settings_type = SRGNNSettings
+    trains_in_batches = False
     model: PlainModel
     sample: tuple[Features, Sequence[Block]]
     beta: Tensor

@@ -8,6 +8,7 @@ from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
 from canet.nn.layer import Branches
 from canet.nn.model import Features, GraphModel, PlainModel, Prediction, ShiftedFeatures
+from canet.nn.sampling import Sampler
 from canet.nn.sparse_matrix import SparseMatrix
 from canet.util.plugins import add_plugins
 
@@ -28,6 +29,7 @@ __all__ = [
     "PlainModel",
     "Prediction",
     "ReceptiveField",
+    "Sampler",
     "ShiftedFeatures",
     "SparseMatrix",
     "get_backbone",

@@ -11,7 +11,14 @@ from typing import Any, ClassVar, TypeVar
 from canet.data.digest import DataDigest
 
 T = TypeVar("T")
-ADDED_SETTINGS = {"features": "raw", "norm": "none", "residual": False, "ema": 0.0}
+ADDED_SETTINGS = {
+    "features": "raw",
+    "norm": "none",
+    "residual": False,
+    "ema": 0.0,
+    "batch_size": 0,
+    "fanout": "all",
+}
 """Settings that were added after the first published runs, with the values of those runs."""
 
 

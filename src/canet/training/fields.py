@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -11,12 +11,14 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Preparation
-from canet.nn import Block, Features, Graph, Operator
+from canet.nn import Block, Features, Graph, Operator, Sampler
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.features import prepare_features
 
 TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
+EPOCH_SEEDS = 1_000_003
+"""Factor between the seeds of the batches of two runs; larger than any number of epochs."""
 
 
 class TaskFields:
@@ -48,6 +50,7 @@ class TaskFields:
         self._num_layers = num_layers
         self._device = device
         self._graphs: dict[bool, Graph] = {}
+        self._sampler: Sampler | None = None
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
         self._preparation = features
@@ -58,6 +61,28 @@ class TaskFields:
         if split not in self._batches:
             self._batches[split] = self._build(split)
         return self._batches[split]
+
+    def training_batches(
+        self, size: int, fanout: Sequence[int], seed: int, epoch: int
+    ) -> Iterator[Batch]:
+        """Yield the training nodes of one epoch in batches, in random order.
+
+        The same seed and epoch give the same batches.
+
+        Args:
+            size: Number of nodes in a batch; 0: all.
+            fanout: As for `Sampler.field`.
+            seed, epoch: Determine the order and the drawn neighbours.
+        """
+        nodes, hidden = self.nodes["train"], self._hidden("train")
+        generator = torch.Generator().manual_seed((seed * EPOCH_SEEDS + epoch) % 2**63)
+        order = torch.randperm(nodes.numel(), generator=generator)
+        if self._sampler is None:
+            self._sampler = Sampler(self._graph(hidden))
+        for chosen in order.split(size or nodes.numel()):
+            field = self._sampler.field(nodes[chosen], fanout, generator)
+            x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
+            yield self._training_batch(nodes[chosen], x, field.to(self._device).blocks)
 
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
         """Return batches that contain all splits, and the rows of each split in its batch.
@@ -116,10 +141,16 @@ class TaskFields:
     def _build(self, split: str) -> Batch:
         nodes = self.nodes[split]
         x, blocks = self._read(nodes, self._hidden(split))
+        if split == "train":
+            return self._training_batch(nodes, x, blocks)
+        return Batch(x, blocks, self.task.data.y[nodes].to(self._device))
+
+    def _training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
+        """Return a batch of training nodes, with their environments and weights."""
         environment = weight = None
-        if split == "train" and (weights := self.task.data.get("sample_weight")) is not None:
+        if (weights := self.task.data.get("sample_weight")) is not None:
             weight = weights[nodes].to(self._device)
-        if split == "train" and self.task.has_environments:
+        if self.task.has_environments:
             ids = self.task.data.environment[nodes]
             environment = torch.searchsorted(self.task.training_environments(), ids).to(
                 self._device

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -51,30 +51,33 @@ class Loop:
     Args:
         method: The prepared method, on its device.
         settings: Its settings.
-        batch: The training nodes.
+        batch: The training nodes, if they are always the same; None for `batches`.
         score: Returns the score of a split, a scalar on the device.
         curves: Splits to score at every epoch, including `valid`.
         lane: Number of the stream on a GPU; runs that are trained together have different ones.
         on_epoch: Called once for every epoch, in batches of epochs on a GPU.
+        batches: Returns the batches of an epoch, counted from 0.
     """
 
     def __init__(
         self,
         method: Method,
         settings: Settings,
-        batch: Batch,
+        batch: Batch | None,
         score: Score,
         curves: Sequence[str] = ("valid",),
         lane: int = 0,
         on_epoch: EpochReport | None = None,
+        batches: Callable[[int], Iterable[Batch]] | None = None,
     ) -> None:
+        self.batches = batches
         self.method = method
         self.settings = settings
         self.batch = batch
         self.score = score
         self.curves = curves
         self.on_epoch = on_epoch
-        self.device = batch.y.device
+        self.device = method.model.phi_out.weight.device
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
             method.parameter_groups(),
@@ -150,10 +153,7 @@ class Loop:
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()
-        if self.current:
-            loss = self._averaged_step()
-        else:
-            loss = self.method.update(self.batch, self.optimizer)
+        loss = self._averaged_step() if self.current else self._steps()
         self.method.eval()
         with torch.no_grad():
             values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
@@ -164,6 +164,17 @@ class Loop:
             self.best.take(self.method.state_dict(), better)
             self.at += 1
 
+    def _steps(self) -> Tensor:
+        """Train on all training nodes, and return the mean loss."""
+        if self.batch is not None:
+            return self.method.update(self.batch, self.optimizer)
+        assert self.batches is not None
+        total, nodes = torch.zeros((), dtype=torch.double, device=self.device), 0
+        for batch in self.batches(self.epoch):
+            total += batch.y.numel() * self.method.update(batch, self.optimizer).double()
+            nodes += batch.y.numel()
+        return total / nodes
+
     def _averaged_step(self) -> Tensor:
         """Take a step from the current weights, and add them to the average.
 
@@ -173,7 +184,7 @@ class Loop:
         average = [weight.clone() for weight in weights]
         for weight, current in zip(weights, self.current, strict=True):
             weight.copy_(current)
-        loss = self.method.update(self.batch, self.optimizer)
+        loss = self._steps()
         share = (1 / (self.at[0] + 1)).clamp(min=1 - self.settings.ema)
         for weight, current, mean in zip(weights, self.current, average, strict=True):
             current.copy_(weight)
@@ -183,6 +194,7 @@ class Loop:
     def _capturable(self) -> bool:
         return (
             self.device.type == "cuda"
+            and self.batch is not None
             and self.method.capturable
             and self.epochs_here >= EPOCHS_BEFORE_CAPTURE
         )
@@ -304,15 +316,17 @@ def set_up_kernels(device: torch.device) -> None:
 
 def compile_kernels(loop: Loop) -> None:
     """On a GPU, compile the kernels of an epoch, unless this process already has."""
-    kind = repr(loop.method)
-    if not fused.on_gpu(loop.batch.y) or not loop.method.capturable or kind in _compiled:
+    kind, batch = repr(loop.method), loop.batch
+    if batch is None or not fused.on_gpu(batch.y):
+        return
+    if not loop.method.capturable or kind in _compiled:
         return
     from canet.nn.kernels.launch import compiled_ahead
 
     # Outside `_own_stream`, so that the random generator of the run does not advance.
     with torch.cuda.stream(loop.stream), unchanged(loop), compiled_ahead():
         loop.method.train()
-        loop.method.loss(loop.method.intervene(loop.batch)).backward()
+        loop.method.loss(loop.method.intervene(batch)).backward()
         loop.method.eval()
         with torch.no_grad():
             loop.score(loop.method, "valid")

@@ -6,6 +6,7 @@ import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -26,6 +27,7 @@ from canet.training.fields import TaskFields
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
+from canet.training.start import fanout_of, load_initial
 from canet.util.devices import device_name, pick_device
 from canet.util.files import digest_of
 from canet.util.memory import peak_resident_mb
@@ -120,6 +122,7 @@ class Trainer:
                 f"method '{self.method_type.name}' adds and removes edges and cannot use edge "
                 "weights: choose another method, or remove the weights"
             )
+        self._fanout = fanout_of(self.method_type, self.settings, task.train.numel())
         with torch.device("meta"):
             model = self._new_method().model
         if fields is None:
@@ -235,17 +238,16 @@ class Trainer:
         torch.manual_seed(seed)
         method = self._new_method().to(self.device)
         if self.initial is not None:
-            try:
-                method.load_state_dict(dict(self.initial))
-            except RuntimeError as error:
-                raise InputError(
-                    "the earlier model has other settings or another number of features or "
-                    "environments: continue it with the same ones, or fit without warm_start"
-                ) from error
+            load_initial(method, self.initial)
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
-        batch, report = self.fields.batch("train"), self._epoch_report(seed)
-        loop = Loop(method, self.settings, batch, self.score, curves, lane, report)
+        report, batch, batches = self._epoch_report(seed), None, None
+        if self._fanout is None:
+            batch = self.fields.batch("train")
+        else:
+            sizes = self.settings.batch_size, self._fanout
+            batches = partial(self.fields.training_batches, *sizes, seed)
+        loop = Loop(method, self.settings, batch, self.score, curves, lane, report, batches)
         if run_folder:
             resume(loop, run_folder)
         return loop

@@ -122,8 +122,19 @@ def test_columns_of_edges_may_have_any_name() -> None:
 
 def test_a_series_is_not_a_table_of_edges() -> None:
     nodes, _ = frames()
-    with pytest.raises(InputError, match="a tuple of two tables"):
+    with pytest.raises(InputError, match="edges is a Series"):
         canet.NodeClassifier("erm").fit(nodes, nodes.label)
+
+
+def test_dates_and_formatted_numbers_in_text_are_parsed_but_digits_stay_text() -> None:
+    nodes, edges = frames()
+    nodes = nodes[["id", "label"]].assign(
+        since=[f"2024-01-{1 + i % 28:02}" for i in range(40)],
+        income=[f"{1000 * i:,}" for i in range(40)],
+        postcode=[f"{10115 + i % 3}" for i in range(40)],
+    )
+    kinds = {c.name: c.kind for c in read_graph(nodes, edges, label="label").encoding.columns}
+    assert kinds == {"since": "date", "income": "number", "postcode": "category"}
 
 
 def test_a_graph_that_was_read_before_gets_the_weights_of_training() -> None:

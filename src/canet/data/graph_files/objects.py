@@ -31,7 +31,13 @@ def tables_in_memory(source: Any) -> tuple[MemoryTable, MemoryTable]:
     """Return the tables of nodes and edges of a networkx graph or of a pair of tables."""
     if is_networkx(source):
         return _networkx_tables(source)
-    if not isinstance(source, tuple | list) or len(source) != 2 or not all(map(is_table, source)):
+    if isinstance(source, tuple) and len(source) == 2 and is_table(source[0]):
+        if not is_table(source[1]):
+            kind = type(source[1]).__name__
+            raise InputError(
+                f"edges is a {kind}: pass the table of edges; name the label with label"
+            )
+    elif not isinstance(source, tuple | list) or len(source) != 2 or not all(map(is_table, source)):
         kind = type(source).__name__
         if kind == "HeteroData":
             raise InputError(

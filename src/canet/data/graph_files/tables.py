@@ -34,6 +34,7 @@ EMPTY_WORDS = ("na", "n/a", "#n/a", "nan", "null", "none", "?", "-")
 """Words for an empty cell in a CSV column whose other cells are numbers, dates or booleans."""
 FORMATTED_NUMBER = r"^[-+]?[$€£]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?%?$"
 """Numbers such as 1,234.5 or $20 or 7%."""
+ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?$"
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,12 @@ class MemoryTable:
         return list(self.table.column_names)
 
     def read(self, names: Sequence[str], text: Collection[str] = ()) -> pa.Table:
-        """Return the columns `names`."""
-        del text  # the columns have types
-        columns = (normalise_type(self.table[name], name, self.path) for name in names)
-        return pa.table(dict(zip(names, columns, strict=True)))
+        """Return the columns `names`; text in ISO format becomes dates, unless it is in `text`."""
+        columns = {name: normalise_type(self.table[name], name, self.path) for name in names}
+        for name in columns.keys() - set(text):
+            if columns[name].type == pa.string():
+                columns[name] = _parse_formatted(columns[name])
+        return pa.table(columns)
 
 
 def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
@@ -144,6 +147,21 @@ def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.Chunked
             f"({first_line(error)}): write them as UTF-8 text"
         ) from error
     return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _parse_formatted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return ISO dates, and numbers such as 1,234 or 7%, as dates and numbers; not other text."""
+    if column.null_count < len(column):
+        is_number = pc.match_substring_regex(column, FORMATTED_NUMBER)
+        has_marks = pc.any(pc.match_substring_regex(column, "[$€£,%]"))
+        if pc.all(is_number).as_py() and has_marks.as_py():
+            return pc.replace_substring_regex(column, "[$€£,%]", "").cast(pa.float64())
+        if pc.all(pc.match_substring_regex(column, ISO_DATE)).as_py():
+            try:
+                return column.cast(TIMESTAMP)
+            except pa.ArrowInvalid:
+                pass  # not a date, such as 2024-31-31
+    return column
 
 
 def _clean_text(column: pa.ChunkedArray, can_parse: bool) -> pa.ChunkedArray:

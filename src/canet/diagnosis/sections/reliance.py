@@ -36,8 +36,17 @@ class Effect:
 
     @property
     def is_relevant(self) -> bool:
-        """Whether at least 1 % of the predictions change."""
-        return self.flip_rate.value >= CLEAR_FLIPS
+        """Whether at least 1 % of the predictions change, or the score falls by 1 point."""
+        return self.importance >= CLEAR_FLIPS
+
+    @property
+    def importance(self) -> float:
+        """Share of the predictions that change, or the loss of the score if it is larger.
+
+        A few predictions can matter much, for example if one class is rare.
+        """
+        loss = 0.0 if self.score_loss is None else max(0.0, self.score_loss.low)
+        return max(self.flip_rate.value, loss)
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,7 @@ def reliance(
         score=graph.score,
         donors="nodes of other environments" if has_environments else "other nodes",
         repeats=repeats,
-        features=sorted(features, key=lambda effect: -effect.flip_rate.value),
+        features=sorted(features, key=lambda effect: -effect.importance),
         all_features=all_features,
         edges=effects,
         own=_effect(graph, OWN, "node", columns, [_outcome(graph, own)]),

@@ -1,0 +1,142 @@
+"""Sampled receptive fields: some random neighbours of each node, for training in batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from canet.errors import InputError
+from canet.nn.blocks import Block, Direction, Graph, Operator, ReceptiveField, relabel_by_sorting
+from canet.nn.sparse_matrix import SparseMatrix
+
+ALL = "all"
+"""The fanout that reads all neighbours."""
+
+
+class Neighbours:
+    """The neighbours of all nodes in one direction, without the nodes themselves.
+
+    Entries of all operators are in the same order, so that all of them use the same sample.
+
+    Args:
+        matrices: Operator → its matrix $[N, N]$, all with this direction.
+    """
+
+    def __init__(self, matrices: dict[Operator, SparseMatrix]) -> None:
+        self.values: dict[Operator, Tensor] = {}
+        self.loops: dict[Operator, Tensor] = {}  # values on the diagonal $[N]$; 0 if there is none
+        for operator, matrix in matrices.items():
+            row, col = matrix.pattern.row, matrix.pattern.col
+            is_loop = row == col
+            self.values[operator] = matrix.value[~is_loop]
+            loops = matrix.value.new_zeros(matrix.shape[0])
+            self.loops[operator] = loops.index_add(0, row[is_loop].long(), matrix.value[is_loop])
+            count = torch.bincount(row[~is_loop], minlength=matrix.shape[0])
+            self.col = col[~is_loop]
+            self.rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+
+    def draw(
+        self, nodes: Tensor, fanout: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Draw at most `fanout` neighbours of each of `nodes` $[n]$; all of them if it is -1.
+
+        A node with more neighbours draws with replacement, so that the cost does not depend on its
+        degree. Returns for each drawn neighbour $[m]$: the position of its node in `nodes`, the
+        index of its entry, and the factor by which a sum over the drawn neighbours must be
+        multiplied to estimate the sum over all.
+        """
+        begin = self.rowptr[nodes]
+        degree = self.rowptr[nodes + 1] - begin
+        count = degree if fanout < 0 else degree.clamp(max=fanout)
+        row = torch.arange(nodes.numel(), device=nodes.device).repeat_interleave(count)
+        first = count.cumsum(0) - count
+        offset = torch.arange(row.numel(), device=nodes.device) - first[row]
+        of_row = degree[row]
+        is_drawn = of_row > count[row]
+        random = torch.rand(
+            row.numel(), generator=generator, device=nodes.device, dtype=torch.double
+        )
+        offset = torch.where(is_drawn, (random * of_row).long(), offset)
+        return row, begin[row] + offset, of_row / count[row]
+
+
+class Sampler:
+    """Draws receptive fields of a graph, with the operators of a model.
+
+    Args:
+        graph: The normalised graph. Normalisation uses the degrees of the whole graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        if graph.block.graphs is not None:
+            raise InputError(
+                "this backbone attends over whole graphs and cannot use sampled neighbours: leave "
+                "out fanout, or choose another backbone"
+            )
+        self._is_weighted = graph.block.is_weighted
+        by_direction: dict[Direction, dict[Operator, SparseMatrix]] = {}
+        for operator, matrix in graph.block.matrices.items():
+            by_direction.setdefault(operator.direction, {})[operator] = matrix
+        self._neighbours = [Neighbours(matrices) for matrices in by_direction.values()]
+
+    def field(
+        self, nodes: Tensor, fanout: Sequence[int], generator: torch.Generator | None = None
+    ) -> ReceptiveField:
+        """Draw the receptive field of `nodes` $[n]$.
+
+        Sums are scaled by degree ÷ number of drawn neighbours, so that their expectation is that
+        of all neighbours. Attention runs over the drawn neighbours and the node itself.
+
+        Args:
+            nodes: The nodes to predict, each of them once.
+            fanout: Number of neighbours to draw for each layer, from the last layer to the first;
+                -1: all neighbours.
+            generator: Generator of the random numbers, on the device of the graph.
+        """
+        blocks: list[Block] = []
+        for count in fanout:
+            drawn = [(one, *one.draw(nodes, count, generator)) for one in self._neighbours]
+            read = [one.col[entry] for one, _, entry, _ in drawn]
+            sources, relabel = relabel_by_sorting(nodes, read)
+            matrices: dict[Operator, SparseMatrix] = {}
+            for (one, row, entry, scale), col in zip(drawn, read, strict=True):
+                column = relabel(col)
+                for operator, value in one.values.items():
+                    loops = one.loops[operator][nodes]
+                    own = loops.nonzero().squeeze(1)
+                    weight = value[entry]
+                    if operator.kind != "attention":
+                        weight = weight * scale.to(weight)
+                    matrices[operator] = SparseMatrix.from_coo(
+                        torch.cat([row, own]),
+                        torch.cat([column, own]),
+                        torch.cat([weight, loops[own]]),
+                        (nodes.numel(), sources.numel()),
+                    )
+            blocks.append(
+                Block(sources.numel(), nodes.numel(), matrices, is_weighted=self._is_weighted)
+            )
+            nodes = sources
+        return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+
+def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:
+    """`"15,10"` → `(15, 10)`; `all`: all neighbours in every layer.
+
+    Raises:
+        InputError: The text is not a list of integers, one for each layer.
+    """
+    if text == ALL:
+        return (-1,) * num_layers
+    counts: tuple[int, ...] = ()
+    if isinstance(text, str) and re.fullmatch(r"(-1|[1-9]\d{0,5})(,(-1|[1-9]\d{0,5}))*", text):
+        counts = tuple(int(part) for part in text.split(","))
+    if len(counts) != num_layers:
+        raise InputError(
+            f"fanout is {str(text)[:40]!r}: write all, or one number for each of the {num_layers} "
+            f"layers, such as {','.join(['15', '10', '5'][:num_layers])}; -1 means all neighbours"
+        )
+    return counts

@@ -1,0 +1,122 @@
+"""Sampled receptive fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from canet.errors import InputError
+from canet.methods import BACKBONES, get_method
+from canet.nn import Graph, Operator, Sampler
+from canet.nn.sampling import parse_fanout
+
+N = 40
+OPERATORS = [Operator(kind) for kind in ("symmetric", "renormalised", "mean", "sum", "attention")]
+
+
+@pytest.fixture(autouse=True)
+def double() -> Any:
+    torch.set_default_dtype(torch.double)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def edges(seed: int = 0) -> Tensor:
+    """Random edges with self-loops and repeated edges; the last node has none, the first many."""
+    random = torch.Generator().manual_seed(seed)
+    some = torch.randint(N - 1, (2, 300), generator=random)
+    many = torch.stack([torch.randint(N - 1, (60,), generator=random), torch.zeros(60).long()])
+    loops = torch.tensor([[3, 7], [3, 7]])
+    return torch.cat([some, many, loops, some[:, :9]], dim=1)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
+    graph = Graph(edges(), N, [operator])
+    nodes = torch.tensor([5, 0, 39, 3])
+    exact, drawn = graph.receptive_field(nodes, 2), Sampler(graph).field(nodes, (-1, -1))
+    x = torch.randn(N, 4)
+    for block in range(2):
+        for field in (exact, drawn):
+            assert field.blocks[block].num_src >= field.blocks[block].num_dst
+    products = []
+    for field in (exact, drawn):
+        z = x[field.nodes]
+        for one in field.blocks:
+            z = one.matrices[operator].csr @ z
+        products.append(z)
+    assert torch.allclose(*products, atol=1e-12)
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:4], ids=str)
+def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
+    graph, nodes, x = Graph(edges(), N, [operator]), torch.arange(N), torch.randn(N, 3)
+    exact = graph.block.matrices[operator].csr @ x
+    sampler, generator = Sampler(graph), torch.Generator().manual_seed(0)
+    draws = []
+    for _ in range(400):
+        field = sampler.field(nodes, (3,), generator)
+        draws.append(field.blocks[0].matrices[operator].csr @ x[field.nodes])
+    mean, error = torch.stack(draws).mean(0), torch.stack(draws).std(0) / 20
+    assert ((mean - exact).abs() <= 4.5 * error + 1e-9).all()
+    assert (error > 0).any()
+
+
+def test_at_most_fanout_neighbours_are_read() -> None:
+    operator = Operator("attention")
+    graph = Graph(edges(), N, [operator])
+    field = Sampler(graph).field(torch.tensor([0, 39, 4]), (5, 2), torch.Generator().manual_seed(0))
+    for block, count in zip(reversed(field.blocks), (5, 2), strict=True):
+        entries = block.matrices[operator].pattern.rowptr.diff()
+        assert int(entries.max()) <= count + 1  # and the node itself
+        assert int(entries.min()) >= 1
+    assert field.nodes[:3].tolist() == [0, 39, 4]
+    assert len(field.nodes.unique()) == len(field.nodes)
+
+
+def test_the_same_seed_draws_the_same_neighbours() -> None:
+    graph = Graph(edges(), N, OPERATORS)
+    first, same, other = (
+        Sampler(graph).field(torch.arange(9), (4, 4), torch.Generator().manual_seed(seed)).nodes
+        for seed in (1, 1, 2)
+    )
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+
+
+def test_operators_share_the_drawn_neighbours() -> None:
+    graph = Graph(edges(), N, [Operator("sum"), Operator("mean")])
+    field = Sampler(graph).field(torch.arange(9), (4,), torch.Generator().manual_seed(0))
+    patterns = [matrix.pattern.col for matrix in field.blocks[0].matrices.values()]
+    assert torch.equal(*patterns)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "transformer"])
+def test_every_backbone_predicts_from_all_drawn_neighbours(method: str, backbone: str) -> None:
+    kind = get_method(method)
+    torch.manual_seed(0)
+    made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).double().eval()
+    model, x = made.model, torch.randn(N, 4)
+    graph, nodes = Graph(edges(), N, model.operators), torch.tensor([5, 0, 39])
+    exact, drawn = graph.receptive_field(nodes, 2), Sampler(graph).field(nodes, (-1, -1))
+    logits = [model(x[field.nodes], field.blocks).logits for field in (exact, drawn)]
+    assert np.allclose(*[part.detach().numpy() for part in logits], atol=1e-12)
+
+
+def test_attention_over_whole_graphs_is_rejected() -> None:
+    model = get_method("erm")(get_method("erm").settings_type(), BACKBONES["transformer"], 4, 3, 0)
+    with pytest.raises(InputError, match="whole graphs"):
+        Sampler(Graph(edges(), N, model.model.operators))
+
+
+@pytest.mark.parametrize("text", ["15", "15,10,5", "a,b", "0,3", "15,-2"])
+def test_an_invalid_fanout_is_rejected(text: str) -> None:
+    with pytest.raises(InputError, match="fanout"):
+        parse_fanout(text, 2)
+    assert parse_fanout("15,-1", 2) == (15, -1)
+    assert parse_fanout("all", 3) == (-1, -1, -1)

@@ -1,0 +1,95 @@
+"""Training in batches and on sampled neighbours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import canet
+from canet.errors import InputError
+from canet.training import Trainer
+from tests.estimator.test_rare_classes import graph
+from tests.training.test_trainer import make
+from tests.training.tiny import tiny_task
+
+QUICK: dict[str, Any] = {"epochs": 4, "hidden": 8, "undirected": True}
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+def test_one_batch_of_all_neighbours_gives_the_bits_of_full_training(method: str) -> None:
+    task = tiny_task()
+    plain = make(task, method, epochs=5).run()
+    for settings in ({"batch_size": 10_000}, {"fanout": "-1,-1"}):
+        same = make(task, method, epochs=5, **settings).run()
+        assert same.history == plain.history
+
+
+def test_the_gradient_of_an_epoch_of_batches_is_the_full_gradient() -> None:
+    task = tiny_task()
+    trainer = make(task, "erm", epochs=1, dropout=0.0, batch_size=7)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        method = trainer._new_method()
+    full = trainer.fields.batch("train")
+    parameters = list(method.parameters())
+    expected = torch.autograd.grad(method.loss(full), parameters)
+    total = [torch.zeros_like(p) for p in parameters]
+    n = task.train.numel()
+    seen = []
+    for batch in trainer.fields.training_batches(7, (-1, -1), seed=0, epoch=0):
+        share = batch.y.numel() / n
+        grads = torch.autograd.grad(method.loss(batch), parameters)
+        total = [t + share * g for t, g in zip(total, grads, strict=True)]
+        seen.append(batch.y.numel())
+    assert sum(seen) == n
+    for mine, theirs in zip(total, expected, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+def test_a_run_in_batches_is_deterministic_and_resumes(method: str, tmp_path: Path) -> None:
+    task = tiny_task()
+    settings: dict[str, Any] = {"epochs": 6, "batch_size": 5, "fanout": "3,2"}
+    runs = [make(task, method, **settings).run(seed) for seed in (0, 0, 1)]
+    assert runs[0].history == runs[1].history
+    assert runs[0].history != runs[2].history
+    losses = runs[0].history["loss"]
+    assert np.isfinite(losses).all()
+
+
+def test_batches_of_all_methods_that_allow_them() -> None:
+    data = graph(120, share=0.4)
+    for name in canet.METHODS:
+        model = canet.NodeClassifier(name, batch_size=16, fanout="4,4", **QUICK)
+        environment = np.arange(120) % 2
+        if name in ("mixup", "sr_gnn", "eerm"):
+            with pytest.raises(InputError, match="all training nodes at once"):
+                model.fit(data, environment=environment)
+        else:
+            model.fit(data, environment=environment)
+            assert model.predict_proba(data).shape == (120, 2)
+
+
+def test_interventions_need_all_training_nodes() -> None:
+    model = canet.NodeClassifier("erm", batch_size=16, interventions="inferred", **QUICK)
+    with pytest.raises(InputError, match="interventions"):
+        model.fit(graph(120, share=0.4))
+
+
+def test_training_in_batches_learns() -> None:
+    data = graph(400, share=0.4)
+    model = canet.NodeClassifier(
+        "erm", "sage", batch_size=64, fanout="5,5", epochs=15, undirected=True
+    )
+    full = canet.NodeClassifier("erm", "sage", epochs=100, undirected=True)
+    scores = [one.fit(data).scores_["valid"] for one in (model, full)]
+    assert scores[0] >= scores[1] - 0.05
+
+
+def test_a_wrong_fanout_is_rejected_before_training() -> None:
+    with pytest.raises(InputError, match="one number for each of the 2 layers"):
+        Trainer(tiny_task(), "erm", settings=canet.METHODS["erm"].settings_type(fanout="5"))
