@@ -23,7 +23,7 @@ def refit(
     seed: int,
     on_progress: Progress | None = None,
 ) -> Run:
-    """Train each member again, from its weights, without choosing anew.
+    """Train each member again, from its weights, and keep the choice of models.
 
     Args:
         auto: The trainer of the new task.

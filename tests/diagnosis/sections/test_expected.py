@@ -178,3 +178,12 @@ def test_an_unknown_label_is_not_a_renamed_class() -> None:
     swapped = find_renamed_classes(1 - y % 2, y, 2)
     assert swapped is not None
     assert swapped.names == {0: 1, 1: 0}
+
+
+def test_false_alarms_of_a_rare_class_are_not_renamed_classes() -> None:
+    y = np.array([1] * 40 + [0] * 1460)
+    predicted = np.array([1] * 39 + [0] + [1] * 901 + [0] * 559)
+    assert find_renamed_classes(predicted, y, 2) is None
+    swapped = find_renamed_classes(1 - y, y, 2)
+    assert swapped is not None
+    assert swapped.names == {0: 1, 1: 0}

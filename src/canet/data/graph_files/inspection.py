@@ -81,7 +81,7 @@ class Inspection:
         """Return all lines of the report except the tables."""
         e = self.edges
         features = "invalid" if self.features is None else f"{self.features:,}"
-        reverse = "" if e.reverse_share is None else f", {e.reverse_share:.0%} have a reverse edge"
+        reverse = "" if e.reverse_share is None else f", {e.reverse_share:.1%} have a reverse edge"
         lines = [
             f"{self.path}: {self.nodes:,} nodes, {e.edges:,} edges, {features} features",
             f"edges: {e.self_loops:,} self-loops, {e.repeated:,} duplicates{reverse}",
@@ -276,7 +276,7 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
     share = inspection.edges.reverse_share
     if share is not None and share < MIN_RECIPROCITY:
         warn(
-            f"{1 - share:.0%} of the edges exist in one direction only: if the graph is "
+            f"{1 - share:.1%} of the edges exist in one direction only: if the graph is "
             "undirected, pass --undirected to canet fit (in Python undirected=True)"
         )
 

@@ -165,7 +165,9 @@ def find_renamed_classes(
 ) -> RenamedClasses | None:
     """Find the permutation of predicted classes $[n]$ that matches the labels $[n]$ best.
 
-    None if the accuracy does not rise by at least 0.1, measured between the confidence intervals.
+    None if the accuracy does not rise by at least 0.1, measured between the confidence intervals,
+    or if the mean recall of the classes does not rise too: many false alarms of a rare class are
+    not a swap of names.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -175,6 +177,10 @@ def find_renamed_classes(
     best = linear_sum_assignment(counts, maximize=True)[1]
     before, after = share(predicted == y), share(best[predicted] == y)
     if not y.size or after.low - before.high < MIN_GAIN:
+        return None
+    recalls = counts / np.maximum(counts.sum(axis=0), 1)  # [predicted, label]
+    own, renamed = np.trace(recalls), recalls[np.arange(num_classes), best].sum()
+    if renamed < own + MIN_GAIN * num_classes:
         return None
     names = {i: int(name) for i, name in enumerate(best) if i != name and counts[i, name]}
     return RenamedClasses(before, after, names)
