@@ -239,6 +239,9 @@ def test_training_nodes_in_the_new_graph_give_a_warning() -> None:
     with pytest.warns(InputWarning, match=r"of the .* labelled nodes .* were training nodes"):
         diagnose(model, None, data, repeats=1)
     diagnose(model, None, data, nodes=np.arange(40, data.num_nodes), repeats=1)
+    later = data.clone()  # the same ids, but other features for most nodes
+    later.x[5:] += 1
+    diagnose(model, None, later, repeats=1)
 
 
 def test_shifted_degrees_are_advice_if_the_model_relies_on_edges(complete: Diagnosis) -> None:
