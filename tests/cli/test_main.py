@@ -270,3 +270,11 @@ def test_a_user_without_home_folder_is_one_line(
     monkeypatch.setattr(Path, "home", home)
     monkeypatch.delenv("CANET_CACHE")
     assert "CANET_CACHE" in canet("datasets", "cora").complaint
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "canet", "fit", "-h"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("Usage: canet fit")
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())

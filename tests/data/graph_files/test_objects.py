@@ -165,3 +165,42 @@ def test_statistics_ignore_rows_that_are_held_out() -> None:
     encoding = read_columns((nodes, edges), options).encoding
     column = next(column for column in encoding.columns if column.name == "age")
     assert column.mean == pytest.approx(nodes.age[10:].mean())
+
+
+def test_choices_of_columns_survive_saving_and_apply_to_files(tmp_path: Any) -> None:
+    def months(seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        nodes, edges = frames(seed)
+        nodes = nodes.rename(columns={"id": "Customer"}).assign(voucher=np.arange(40) % 3)
+        edges = edges.rename(columns={"source": "a", "target": "b"})
+        return nodes, edges.assign(amount=np.linspace(0.1, 2, len(edges)))
+
+    model = canet.NodeClassifier("canet", "gat", undirected=True, **QUICK).fit(
+        *months(0),
+        label="label",
+        id="Customer",
+        source_column="a",
+        target_column="b",
+        weight="amount",
+        without=["voucher"],
+        fill="median",
+    )
+    model.save(tmp_path / "model")
+    again, later = canet.load(tmp_path / "model"), months(1)
+    folder = tmp_path / "later"
+    folder.mkdir()
+    later[0].to_csv(folder / "nodes.csv", index=False)
+    later[1].to_csv(folder / "edges.csv", index=False)
+    assert again.encoding_ == model.encoding_
+    assert again.encoding_.fill == "median"
+    assert again.encoding_.left_out == ("voucher",)
+    expected = model.predict_proba(later)
+    assert np.array_equal(again.predict_proba(later), expected)
+    assert np.allclose(again.predict_proba(folder), expected, atol=1e-6)
+    assert np.allclose(again.predict_proba(folder, nodes=["n3"]), expected[3:4], atol=1e-6)
+
+
+def test_hetero_data_is_rejected_with_a_recipe() -> None:
+    from torch_geometric.data import HeteroData
+
+    with pytest.raises(InputError, match="one table with a column for the type"):
+        canet.NodeClassifier("erm").fit(HeteroData())
