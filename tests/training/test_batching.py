@@ -74,6 +74,19 @@ def test_batches_of_all_methods_that_allow_them() -> None:
             assert model.predict_proba(data).shape == (120, 2)
 
 
+@pytest.mark.parametrize("backbone", canet.BACKBONES)
+def test_every_backbone_trains_in_batches_of_all_neighbours(backbone: str) -> None:
+    data = graph(120, share=0.4)
+    model = canet.NodeClassifier("canet", backbone, batch_size=32, **QUICK).fit(data)
+    assert np.isfinite(model.history_["loss"]).all()
+    sampled = canet.NodeClassifier("canet", backbone, fanout="3,3", **QUICK)
+    if backbone == "transformer":
+        with pytest.raises(InputError, match="whole graphs"):
+            sampled.fit(data)
+    else:
+        sampled.fit(data)
+
+
 def test_interventions_need_all_training_nodes() -> None:
     model = canet.NodeClassifier("erm", batch_size=16, interventions="inferred", **QUICK)
     with pytest.raises(InputError, match="interventions"):

@@ -177,7 +177,7 @@ class Graph:
             rows = self.block.select_rows(nodes)
             read = [matrix.pattern.col for matrix in rows.matrices.values()]
             sources, relabel = (
-                relabel_by_sorting(nodes, read) if is_small else self._relabel(nodes, read)
+                _relabel_by_sorting(nodes, read) if is_small else self._relabel(nodes, read)
             )
             matrices = {
                 op: SparseMatrix(
@@ -256,7 +256,7 @@ def cached_graph(
     return built
 
 
-def relabel_by_sorting(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
+def _relabel_by_sorting(nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
     """Like `Graph._relabel`, at a cost that does not depend on the size of the graph."""
     reached = torch.cat([nodes, *read]).unique()
     sources = torch.cat([nodes, reached[~torch.isin(reached, nodes)]])

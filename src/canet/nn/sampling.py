@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn.blocks import Block, Direction, Graph, Operator, ReceptiveField, relabel_by_sorting
-from canet.nn.sparse_matrix import SparseMatrix
+from canet.nn.blocks import Block, Direction, Graph, Operator, ReceptiveField
+from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 ALL = "all"
 """The fanout that reads all neighbours."""
@@ -77,6 +77,8 @@ class Sampler:
                 "out fanout, or choose another backbone"
             )
         self._is_weighted = graph.block.is_weighted
+        devices = [matrix.value.device for matrix in graph.block.matrices.values()]
+        self._position = torch.full((graph.num_nodes,), -1, device=[*devices, "cpu"][0])
         by_direction: dict[Direction, dict[Operator, SparseMatrix]] = {}
         for operator, matrix in graph.block.matrices.items():
             by_direction.setdefault(operator.direction, {})[operator] = matrix
@@ -99,28 +101,48 @@ class Sampler:
         blocks: list[Block] = []
         for count in fanout:
             drawn = [(one, *one.draw(nodes, count, generator)) for one in self._neighbours]
-            read = [one.col[entry] for one, _, entry, _ in drawn]
-            sources, relabel = relabel_by_sorting(nodes, read)
+            sources, columns = self._relabel(nodes, [one.col[entry] for one, _, entry, _ in drawn])
+            shape = nodes.numel(), sources.numel()
             matrices: dict[Operator, SparseMatrix] = {}
-            for (one, row, entry, scale), col in zip(drawn, read, strict=True):
-                column = relabel(col)
+            for (one, row, entry, scale), column in zip(drawn, columns, strict=True):
                 for operator, value in one.values.items():
-                    loops = one.loops[operator][nodes]
-                    own = loops.nonzero().squeeze(1)
                     weight = value[entry]
                     if operator.kind != "attention":
                         weight = weight * scale.to(weight)
-                    matrices[operator] = SparseMatrix.from_coo(
-                        torch.cat([row, own]),
-                        torch.cat([column, own]),
-                        torch.cat([weight, loops[own]]),
-                        (nodes.numel(), sources.numel()),
-                    )
-            blocks.append(
-                Block(sources.numel(), nodes.numel(), matrices, is_weighted=self._is_weighted)
-            )
+                    loops = one.loops[operator][nodes]
+                    matrices[operator] = _matrix(row, column, weight, loops, shape)
+            blocks.append(Block(shape[1], shape[0], matrices, is_weighted=self._is_weighted))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _relabel(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Return `nodes` $[n]$, followed by the other nodes in `read`, and positions in this list.
+
+        The work does not depend on the size of the graph.
+        """
+        position = self._position
+        position[nodes] = torch.arange(nodes.numel(), device=nodes.device)
+        others = torch.cat([nodes[:0], *read]).long()
+        others = others[position[others] < 0].unique()
+        sources = torch.cat([nodes, others])
+        position[others] = torch.arange(nodes.numel(), sources.numel(), device=nodes.device)
+        columns = [position[col] for col in read]
+        position[sources] = -1
+        return sources, columns
+
+
+def _matrix(
+    row: Tensor, col: Tensor, value: Tensor, loops: Tensor, shape: tuple[int, int]
+) -> SparseMatrix:
+    """Return the matrix of entries that are grouped by row, with a diagonal `loops` $[n]$."""
+    own = loops.nonzero().squeeze(1)
+    if own.numel():
+        row, col = torch.cat([row, own]), torch.cat([col, own])
+        order = row.argsort(stable=True)
+        row, col, value = row[order], col[order], torch.cat([value, loops[own]])[order]
+    count = torch.bincount(row, minlength=shape[0])
+    rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return SparseMatrix(Pattern(rowptr, col, shape[1]), value)
 
 
 def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:

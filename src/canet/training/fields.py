@@ -77,10 +77,14 @@ class TaskFields:
         nodes, hidden = self.nodes["train"], self._hidden("train")
         generator = torch.Generator().manual_seed((seed * EPOCH_SEEDS + epoch) % 2**63)
         order = torch.randperm(nodes.numel(), generator=generator)
-        if self._sampler is None:
+        draws = any(count > 0 for count in fanout)
+        if draws and self._sampler is None:
             self._sampler = Sampler(self._graph(hidden))
         for chosen in order.split(size or nodes.numel()):
-            field = self._sampler.field(nodes[chosen], fanout, generator)
+            if draws and self._sampler is not None:
+                field = self._sampler.field(nodes[chosen], fanout, generator)
+            else:
+                field = self._field(nodes[chosen], hidden)
             x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
             yield self._training_batch(nodes[chosen], x, field.to(self._device).blocks)
 
