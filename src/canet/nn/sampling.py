@@ -78,7 +78,8 @@ class Sampler:
             )
         self._is_weighted = graph.block.is_weighted
         devices = [matrix.value.device for matrix in graph.block.matrices.values()]
-        self._position = torch.full((graph.num_nodes,), -1, device=[*devices, "cpu"][0])
+        device = devices[0] if devices else torch.device("cpu")
+        self._position = torch.full((graph.num_nodes,), -1, device=device)
         by_direction: dict[Direction, dict[Operator, SparseMatrix]] = {}
         for operator, matrix in graph.block.matrices.items():
             by_direction.setdefault(operator.direction, {})[operator] = matrix
