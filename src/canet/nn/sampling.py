@@ -16,6 +16,38 @@ ALL = "all"
 """The fanout that reads all neighbours."""
 
 
+def draw_neighbours(
+    rowptr: Tensor, nodes: Tensor, fanout: int, generator: torch.Generator | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draw at most `fanout` neighbours of each of `nodes` $[n]$; all of them if it is -1.
+
+    A node with more neighbours draws with replacement, so that the cost does not depend on its
+    degree.
+
+    Args:
+        rowptr: Where the entries of each node begin $[N + 1]$.
+        nodes: The nodes.
+        fanout: Number of neighbours.
+        generator: Generator of the random numbers, on the device of the graph.
+
+    Returns:
+        For each drawn neighbour $[m]$: the position of its node in `nodes`, the index of its entry,
+        and the factor by which a sum over the drawn neighbours must be multiplied to estimate the
+        sum over all.
+    """
+    begin = rowptr[nodes]
+    degree = rowptr[nodes + 1] - begin
+    count = degree if fanout < 0 else degree.clamp(max=fanout)
+    row = torch.arange(nodes.numel(), device=nodes.device).repeat_interleave(count)
+    first = count.cumsum(0) - count
+    offset = torch.arange(row.numel(), device=nodes.device) - first[row]
+    of_row = degree[row]
+    is_drawn = of_row > count[row]
+    random = torch.rand(row.shape, generator=generator, device=nodes.device, dtype=torch.double)
+    offset = torch.where(is_drawn, (random * of_row).long(), offset)
+    return row, begin[row] + offset, of_row / count[row]
+
+
 class Neighbours:
     """The neighbours of all nodes in one direction, without the nodes themselves.
 
@@ -37,30 +69,6 @@ class Neighbours:
             count = torch.bincount(row[~is_loop], minlength=matrix.shape[0])
             self.col = col[~is_loop]
             self.rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-
-    def draw(
-        self, nodes: Tensor, fanout: int, generator: torch.Generator | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw at most `fanout` neighbours of each of `nodes` $[n]$; all of them if it is -1.
-
-        A node with more neighbours draws with replacement, so that the cost does not depend on its
-        degree. Returns for each drawn neighbour $[m]$: the position of its node in `nodes`, the
-        index of its entry, and the factor by which a sum over the drawn neighbours must be
-        multiplied to estimate the sum over all.
-        """
-        begin = self.rowptr[nodes]
-        degree = self.rowptr[nodes + 1] - begin
-        count = degree if fanout < 0 else degree.clamp(max=fanout)
-        row = torch.arange(nodes.numel(), device=nodes.device).repeat_interleave(count)
-        first = count.cumsum(0) - count
-        offset = torch.arange(row.numel(), device=nodes.device) - first[row]
-        of_row = degree[row]
-        is_drawn = of_row > count[row]
-        random = torch.rand(
-            row.numel(), generator=generator, device=nodes.device, dtype=torch.double
-        )
-        offset = torch.where(is_drawn, (random * of_row).long(), offset)
-        return row, begin[row] + offset, of_row / count[row]
 
 
 class Sampler:
@@ -101,7 +109,10 @@ class Sampler:
         """
         blocks: list[Block] = []
         for count in fanout:
-            drawn = [(one, *one.draw(nodes, count, generator)) for one in self._neighbours]
+            drawn = [
+                (one, *draw_neighbours(one.rowptr, nodes, count, generator))
+                for one in self._neighbours
+            ]
             sources, columns = self._relabel(nodes, [one.col[entry] for one, _, entry, _ in drawn])
             shape = nodes.numel(), sources.numel()
             matrices: dict[Operator, SparseMatrix] = {}
