@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from canet.data import DATASETS, GENERATORS, Dataset
+from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.metrics import METRIC_NAMES
 from canet.methods import METHODS, Settings, all_methods
 from canet.report.comparison import Comparison, Contender, differences
@@ -75,11 +76,11 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
     ranked = [c for backbone in comparison.backbones for c in comparison.of(backbone)]
     everyone = [*comparison.contenders, *comparison.variants]
     epochs = {c.config.settings.get("epochs", Settings().epochs) for c in comparison.contenders}
-    dataset = DATASETS.get(config.task)
+    dataset, is_user = DATASETS.get(config.task), config.task == USER_GRAPH
     return Section(
         comparison,
         anchor="-".join([config.task, config.protocol, *marks]),
-        title=", ".join([config.task.capitalize(), *marks]),
+        title=", ".join(["Your graph" if is_user else config.task.capitalize(), *marks]),
         dataset=dataset,
         metric=METRIC_NAMES[dataset.metric] if dataset else "score",
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
