@@ -57,7 +57,8 @@ def test_your_csv_takes_folders(tmp_path: Path) -> None:
         (tmp_path / folder / "nodes.csv").write_text(nodes)
         (tmp_path / folder / "edges.csv").write_text(edges)
     folders = [str(tmp_path / folder) for folder in ("old", "new")]
-    output = printed("your_csv.py", *folders, "--label", "colour", "--undirected", "--epochs", "5")
+    options = ("--label", "colour", "--undirected", "--epochs", "5")
+    output = printed("your_csv.py", *folders, *options, may_warn=True)
     assert "classes: blue, red" in output
 
 

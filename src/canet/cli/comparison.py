@@ -43,7 +43,7 @@ def compare(
     without: options.Without = None,
     fill: options.Fill = "mean",
     undirected: options.Undirected = None,
-    metric: options.MetricName = "accuracy",
+    metric: options.MetricName = None,
     epochs: options.Epochs = None,
     set_: options.Assignments = None,
     device: options.Device = "auto",

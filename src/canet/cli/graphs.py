@@ -103,7 +103,7 @@ def fit(
         ),
     ] = None,
     epochs: options.Epochs = None,
-    metric: options.MetricName = "accuracy",
+    metric: options.MetricName = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Give all classes the same total weight.")
     ] = False,
@@ -136,11 +136,16 @@ def fit(
         raise CanetError(f"{option} is only for method auto: leave out {option}, or --method")
     if warm_start is None:
         changed(method, changes | ({} if preset is None else {"preset": preset}))
-    elif method != "auto" or preset is not None or balanced or undirected is not None:
+    elif (
+        method != "auto"
+        or balanced
+        or any(option is not None for option in (preset, undirected, metric))
+    ):
         raise CanetError(
-            "--warm-start continues a model with its own method, preset, weights and edges: leave "
-            "out --method, --preset, --balanced and --undirected"
+            "--warm-start continues a model with its own method, preset, metric, weights and edges:"
+            " leave out --method, --preset, --metric, --balanced and --undirected"
         )
+    metric = metric or "accuracy"
     check_name("metric", metric, METRIC_NAMES)
     check_target(out, overwrite)
 

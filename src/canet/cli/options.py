@@ -145,7 +145,10 @@ Undirected = Annotated[
     typer.Option("--undirected/--directed", help="Read each edge in both directions, or as given."),
 ]
 MetricName = Annotated[
-    str, typer.Option(help="accuracy, macro_f1; for two classes roc_auc or average_precision.")
+    str | None,
+    typer.Option(
+        help="accuracy (default), macro_f1; for two classes roc_auc or average_precision."
+    ),
 ]
 SampleWeightColumn = Annotated[
     str | None,
@@ -233,13 +236,14 @@ def graph_task(
     without: list[str] | None,
     fill: str,
     undirected: bool | None,
-    metric: str,
+    metric: str | None,
 ) -> Any:
     """Read a graph, and return the task of comparing models on it."""
     from canet.data.graph_files import ReadOptions, Roles, read_columns
     from canet.data.task_file import TEST, comparison_task
     from canet.data.user_graph import warn_one_way
 
+    metric = metric or "accuracy"
     chosen = ReadOptions(Roles(*roles), tuple(without or ()), fill)  # type: ignore[arg-type]
     task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
     # Means and categories are computed without the test nodes.

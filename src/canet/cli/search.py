@@ -63,7 +63,7 @@ def search(
     without: options.Without = None,
     fill: options.Fill = "mean",
     undirected: options.Undirected = None,
-    metric: options.MetricName = "accuracy",
+    metric: options.MetricName = None,
     storage: Annotated[
         str | None,
         typer.Option(help="Journal file or SQL URL for the trials. Default: a file in --out."),
