@@ -61,6 +61,16 @@ def test_a_run_in_batches_is_deterministic_and_resumes(method: str, tmp_path: Pa
     assert np.isfinite(losses).all()
 
 
+@pytest.mark.parametrize("features", ["raw", "centred"])
+def test_sparse_features_train_as_dense_ones(features: str) -> None:
+    settings: dict[str, Any] = {"epochs": 4, "batch_size": 5, "fanout": "3,2", "dropout": 0.0}
+    dense, sparse = (
+        make(tiny_task(sparse=is_sparse), "erm", features=features, **settings).run()
+        for is_sparse in (False, True)
+    )
+    assert sparse.history["loss"] == pytest.approx(dense.history["loss"], abs=1e-4)
+
+
 def test_batches_of_all_methods_that_allow_them() -> None:
     data = graph(120, share=0.4)
     for name in canet.METHODS:

@@ -76,20 +76,20 @@ class Sampler:
 
     Args:
         graph: The normalised graph. Normalisation uses the degrees of the whole graph.
+        device: Device that draws and holds the blocks.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        if graph.block.graphs is not None:
+    def __init__(self, graph: Graph, device: torch.device | str = "cpu") -> None:
+        block = graph.whole(1, device).blocks[0]
+        if block.graphs is not None:
             raise InputError(
                 "this backbone attends over whole graphs and cannot use sampled neighbours: leave "
                 "out fanout, or choose another backbone"
             )
-        self._is_weighted = graph.block.is_weighted
-        devices = [matrix.value.device for matrix in graph.block.matrices.values()]
-        device = devices[0] if devices else torch.device("cpu")
+        self._is_weighted = block.is_weighted
         self._position = torch.full((graph.num_nodes,), -1, device=device)
         by_direction: dict[Direction, dict[Operator, SparseMatrix]] = {}
-        for operator, matrix in graph.block.matrices.items():
+        for operator, matrix in block.matrices.items():
             by_direction.setdefault(operator.direction, {})[operator] = matrix
         self._neighbours = [Neighbours(matrices) for matrices in by_direction.values()]
 

@@ -51,6 +51,7 @@ class TaskFields:
         self._device = device
         self._graphs: dict[bool, Graph] = {}
         self._sampler: Sampler | None = None
+        self._resident: tuple[Features, torch.device] | None = None  # features and their device
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
         self._preparation = features
@@ -75,18 +76,34 @@ class TaskFields:
             seed, epoch: Determine the order and the drawn neighbours.
         """
         nodes, hidden = self.nodes["train"], self._hidden("train")
-        generator = torch.Generator().manual_seed((seed * EPOCH_SEEDS + epoch) % 2**63)
-        order = torch.randperm(nodes.numel(), generator=generator)
-        draws = any(count > 0 for count in fanout)
-        if draws and self._sampler is None:
-            self._sampler = Sampler(self._graph(hidden))
-        for chosen in order.split(size or nodes.numel()):
-            if draws and self._sampler is not None:
-                field = self._sampler.field(nodes[chosen], fanout, generator)
-            else:
-                field = self._field(nodes[chosen], hidden)
-            x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
-            yield self._training_batch(nodes[chosen], x, field.to(self._device).blocks)
+        first = (seed * EPOCH_SEEDS + epoch) % 2**63
+        order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(first))
+        parts = (nodes[chosen] for chosen in order.split(size or nodes.numel()))
+        if not any(count > 0 for count in fanout):
+            for part in parts:
+                yield self._training_batch(part, *self._read(part, hidden))
+            return
+        if self._sampler is None:
+            self._sampler = Sampler(self._graph(hidden), self._device)
+        generator = torch.Generator(self._device).manual_seed(first)
+        for part in parts:
+            field = self._sampler.field(part.to(self._device), fanout, generator)
+            yield self._training_batch(part, self._rows(field.nodes, hidden), field.blocks)
+
+    def _rows(self, nodes: Tensor, hidden: bool) -> Features:
+        """Return features of some nodes $[n]$ on the device.
+
+        All features are kept there if they take at most half of its free memory.
+        """
+        if self._resident is None:
+            x, place = self.task.data.x, torch.device("cpu")
+            size = 12 * x.values().numel() if x.is_sparse_csr else 4 * x.numel()
+            if self._device.type == "cuda":
+                fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
+                place = self._device if fits else place
+            self._resident = self._prepared(hidden).to(place), place
+        features, place = self._resident
+        return rows_of(features, nodes.to(place)).to(self._device)
 
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
         """Return batches that contain all splits, and the rows of each split in its batch.
