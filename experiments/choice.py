@@ -38,7 +38,7 @@ from canet.report.score import percent
 from canet.settings import override
 from canet.store.summary import OOD
 from canet.training import METRICS, Trainer
-from canet.training.trainer import device_name
+from canet.util.devices import device_name
 from canet.util.sparse import to_scipy
 
 DRAWS = range(3)
