@@ -28,7 +28,6 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 TESTED_ELSEWHERE = ("docs/reference/formats.md", "docs/examples/")
 """Pages whose code test_recipes.py and test_examples.py run."""
-SLOW_PAGES = ("get-started", "your-graph", "diagnose", "callbacks", "report")
 LANGUAGES = {"python", "sh", "text", "json", "bibtex", "csv", "toml"}
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
@@ -223,13 +222,7 @@ def test_every_command_of_a_page_exists(source: str) -> None:
                 assert module.is_dir() or module.with_suffix(".py").is_file(), line
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param(source, marks=pytest.mark.slow if Path(source).stem in SLOW_PAGES else ())
-        for source in filter(runnable, SOURCES)
-    ],
-)
+@pytest.mark.parametrize("source", filter(runnable, SOURCES))
 def test_the_code_of_a_page_runs(source: str, tmp_path: Path) -> None:
     """Python blocks share one namespace, and commands run in the same folder."""
     space: dict[str, object] = {"__name__": "page"}
