@@ -51,7 +51,7 @@ def inspect(
         source_column=source,
         target_column=target,
         without=without or (),
-        fill=fill,  # type: ignore[arg-type]  # it is checked
+        fill=fill,
     )
     if as_json:
         print(json.dumps(found.to_json(), indent=2))

@@ -245,12 +245,14 @@ def graph_task(
 
     metric = metric or "accuracy"
     chosen = ReadOptions(Roles(*roles), tuple(without or ()), fill)  # type: ignore[arg-type]
-    task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
-    # Means and categories are computed without the test nodes.
-    chosen = replace(chosen, held_out=task.test_ood[TEST].numpy())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # they were shown above
-        task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
+    data = read_columns(graph, chosen)
+    task = comparison_task(data, metric, bool(undirected))
+    if data.get("encoding") is not None and data.encoding.roles.split is None:
+        # Means and categories are computed without the test nodes, which are known only now.
+        chosen = replace(chosen, held_out=task.test_ood[TEST].numpy())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)  # they were shown above
+            task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
     if undirected is None:
         warn_one_way(task.data.edge_index)
     return task

@@ -6,7 +6,7 @@ package uses. The input is never changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import numpy as np
@@ -135,23 +135,24 @@ def check_sample_weights(sample_weight: Any, num_nodes: int, train: Tensor) -> T
     return (weights / used.mean()).nan_to_num(0.0).float()
 
 
-def check_nodes(nodes: Any, num_nodes: int, name: str, node_id: np.ndarray | None = None) -> Tensor:
-    """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names in `node_id` $[N]$.
+def check_nodes(
+    nodes: Any, num_nodes: int, name: str, row_of: Callable[[], Mapping[str, int]] | None = None
+) -> Tensor:
+    """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names.
 
-    Rows and names keep their order.
+    Rows and names keep their order. `row_of` returns the row of each name; None without names.
     """
-    given = as_array(nodes, name)
-    if given.dtype.kind in "UO" and node_id is not None and given.ndim == 1:
-        rows = {str(node): row for row, node in enumerate(node_id)}
-        for node in given:
-            if str(node) not in rows:
-                raise InputError(f"the graph has no node '{str(node)[:40]}': check {name}")
-        return torch.tensor([rows[str(node)] for node in given], dtype=torch.long)
-    if given.dtype.kind in "UO":
-        raise InputError(
-            f"{name} contains text: pass a boolean mask, row numbers from 0, or the names of nodes "
-            "if the graph has a node_id"
-        )
+    if not isinstance(nodes, Tensor) and as_array(nodes, name).dtype.kind in "UO":
+        if row_of is None:
+            raise InputError(
+                f"{name} contains text: pass a boolean mask, row numbers from 0, or the names of "
+                "nodes if the graph has a node_id"
+            )
+        rows = row_of()
+        for node in map(str, nodes):
+            if node not in rows:
+                raise InputError(f"the graph has no node '{node[:40]}': check {name}")
+        return torch.tensor([rows[str(node)] for node in nodes], dtype=torch.long)
     chosen = as_tensor(nodes, name)
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]

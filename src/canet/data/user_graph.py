@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,17 @@ class UserGraph:
     @property
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
+
+    def rows(self, nodes: Any, name: str = "nodes") -> Tensor:
+        """Return the rows of nodes; arguments as for `check_nodes`."""
+        row_of = None if self.node_id is None else lambda: self._row_of
+        return check_nodes(nodes, self.num_nodes, name, row_of)
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        """Name of a node → its row; built when a name is first used."""
+        assert self.node_id is not None
+        return {str(node): row for row, node in enumerate(self.node_id)}
 
 
 class UserTask(NamedTuple):
@@ -161,7 +173,7 @@ def user_task(
     column = None if encoding is None else encoding.roles.label
     values, known = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
     given = {"train": train, "valid": valid}
-    splits = _node_sets(data, torch.from_numpy(known), given, checked.node_id)
+    splits = _node_sets(data, torch.from_numpy(known), given, checked)
     needs_test = needs_test and "test" not in splits
     holds_out = needs_test or "valid" not in splits
     times = data.get("time") if time is None and holds_out else time
@@ -264,14 +276,14 @@ def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, 
 
 
 def _node_sets(
-    data: AnyGraph, labelled: Tensor, given: dict[str, Any], node_id: np.ndarray | None
+    data: AnyGraph, labelled: Tensor, given: dict[str, Any], checked: UserGraph
 ) -> dict[str, Tensor]:
     """Return the labelled nodes of `train` and, if they exist, of `valid` and `test`."""
     sets: dict[str, Tensor] = {}
     for name, mask in (("train", "train_mask"), ("valid", "val_mask"), ("test", "test_mask")):
         chosen = data.get(mask) if given.get(name) is None else given[name]
         if chosen is not None:
-            nodes = check_nodes(chosen, labelled.numel(), name, node_id)
+            nodes = checked.rows(chosen, name)
             if name == "valid" and given["valid"] is None and not nodes.numel():
                 continue  # a split column with train and test only
             sets[name] = nodes[labelled[nodes]]

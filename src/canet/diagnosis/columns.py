@@ -111,18 +111,15 @@ def distribution(
     values = np.unique(both)
     if values.size <= MAX_BARS:
         limits = list(zip(values, values, strict=True))
-        places = [np.searchsorted(values, part) for part in (before, after)]
+        counts = [(part[:, None] == values).sum(axis=0) for part in (before, after)]
     else:
         low, high = np.percentile(both, [1, 99])
         if low == high:
             low, high = values[0], values[-1]
         edges = np.linspace(low, high, MAX_BARS + 1)
         limits = list(pairwise(edges))
-        places = [
-            np.clip(np.searchsorted(edges, p, "right") - 1, 0, MAX_BARS - 1)
-            for p in (before, after)
-        ]
-    shares = [np.bincount(place, minlength=len(limits)) / place.size for place in places]
+        counts = [np.histogram(part.clip(low, high), edges)[0] for part in (before, after)]
+    shares = [count / count.sum() for count in counts]
     bars = [
         Bar(float(low), float(high), float(first), float(second))
         for (low, high), first, second in zip(limits, *shares, strict=True)

@@ -192,12 +192,12 @@ def read_graph(
         metric=model.metric,
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
-        rows=np.arange(n) if nodes is None else _rows(nodes, n, own.node_id),
+        rows=np.arange(n) if nodes is None else _distinct(own.rows(nodes)),
     )
 
 
-def _rows(nodes: NodeSet, num_nodes: int, node_id: np.ndarray | None) -> np.ndarray:
-    rows = np.unique(check_nodes(nodes, num_nodes, "nodes", node_id).numpy())
+def _distinct(nodes: Tensor) -> np.ndarray:
+    rows = np.unique(nodes.numpy())
     if not rows.size:
         raise InputError("nodes is empty: pass at least one node")
     return rows

@@ -40,11 +40,12 @@ class OnGraph(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: NodeSet, y: Any = None) -> Self:
         """Train with the labels of the nodes X $[n]$; y is ignored, because the graph has it."""
-        graph = copy(self.data)
-        for name in MASKS:
-            graph[name] = None
-        self.graph_ = graph
-        self.model_ = clone(self.model).fit(graph, train=np.asarray(X))
+        self.graph_ = self.data  # the same object in every fold, so that it is checked once
+        if any(self.data.get(name) is not None for name in MASKS):
+            self.graph_ = copy(self.data)
+            for name in MASKS:
+                self.graph_[name] = None
+        self.model_ = clone(self.model).fit(self.graph_, train=np.asarray(X))
         self.classes_ = self.model_.classes_
         return self
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from canet.choice import Ensemble, EnsembleReader, Reader
-from canet.data.checks import check_features, check_nodes
+from canet.data.checks import check_features
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.data.metrics import RANKING_METRICS
 from canet.data.user_graph import match_classes
@@ -113,7 +112,7 @@ class PredictionMixin:
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, graph)
-        return reader.read(None if nodes is None else _rows(reader, nodes))
+        return reader.read(None if nodes is None else reader.user_graph.rows(nodes))
 
     def predict(
         self,
@@ -194,7 +193,7 @@ class PredictionMixin:
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
-            among[_rows(reader, nodes)] = True
+            among[reader.user_graph.rows(nodes)] = True
             chosen &= among
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
@@ -231,7 +230,7 @@ class PredictionMixin:
         y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
         rows = torch.from_numpy(known).nonzero().squeeze(1)
         if nodes is not None:
-            rows = rows[torch.isin(rows, _rows(reader, nodes))]
+            rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
         logits = reader.read(rows).logits
         ranked = logits[:, positive] - logits[:, 1 - positive]
         is_positive = y[rows] == positive
@@ -333,8 +332,3 @@ class PredictionMixin:
     def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
         is_ensemble = isinstance(method, Ensemble)
         return (EnsembleReader if is_ensemble else GraphReader)(method, prepared, y)
-
-
-def _rows(reader: Reader, nodes: NodeSet) -> Tensor:
-    graph = reader.user_graph
-    return check_nodes(nodes, graph.num_nodes, "nodes", graph.node_id)

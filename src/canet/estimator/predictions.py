@@ -122,8 +122,8 @@ def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
     names = [row[column] for row in (rows[1:] if "id" in heads else rows)]
     if not names:
         raise InputError(f"'{wanted}' has no node ids: write one id per line")
-    ids = np.asarray(data.get("node_id")).astype(str)
-    return check_nodes(np.array(names, dtype=object), len(ids), wanted, ids).numpy()
+    row_of = {str(node): row for row, node in enumerate(data.node_id)}
+    return check_nodes(names, len(row_of), f"'{wanted}'", lambda: row_of).numpy()
 
 
 def check_target(path: Path) -> None:

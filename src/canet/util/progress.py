@@ -34,9 +34,7 @@ class Display:
         self._first: tuple[float, float] | None = None  # time and progress of the first update
         self._last_line = time.monotonic()
         self._bar: Progress | None = None
-        screen = Console(stderr=True)
-        in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
-        if not self._quiet and (sys.stderr.isatty() or in_notebook):
+        if not self._quiet and (screen := _bar_screen()):
             self._bar = Progress(
                 TextColumn("{task.fields[count]}"),
                 BarColumn(),
@@ -107,6 +105,13 @@ class Display:
             return ""
         minutes = (time.monotonic() - begin) / progress * (self._total - self._completed) / 60
         return f"about {round(minutes)} min left" if minutes >= 1 else "less than 1 min left"
+
+
+def _bar_screen() -> Console | None:
+    """Return the console for a bar: a terminal, or a notebook with ipywidgets; None elsewhere."""
+    screen = Console(stderr=True)
+    in_notebook = screen.is_jupyter and find_spec("ipywidgets") is not None
+    return screen if sys.stderr.isatty() or in_notebook else None
 
 
 _current_display: ContextVar[Display | None] = ContextVar("shown", default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -70,6 +70,20 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         check_name("fill", self.fill, get_args(Fill))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        source_column: str | None = None,
+        target_column: str | None = None,
+        without: Iterable[str] = (),
+        fill: Fill = "mean",
+        **roles: str | None,
+    ) -> ReadOptions:
+        """Return the options for arguments of `read_graph`; `without` may be a single name."""
+        names = (without,) if isinstance(without, str) else tuple(without)
+        return cls(Roles(**roles, source=source_column, target=target_column), names, fill)
 
 
 @dataclass(frozen=True)

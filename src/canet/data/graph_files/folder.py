@@ -252,8 +252,8 @@ def _edge_columns(
         source, target = (find_column(name, edges.columns) for name in pair)
         if source and target:
             return source, target
-    check_present(EDGE_COLUMNS[0], edges.columns, edges.path)
-    raise AssertionError("unreachable")
+    check_present(EDGE_COLUMNS[0], edges.columns, edges.path)  # raises an error
+    return EDGE_COLUMNS[0]
 
 
 def _weight_column(

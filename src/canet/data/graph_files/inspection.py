@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from canet.data.checks import MIN_RECIPROCITY, check_features
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.edges import EdgeStatistics, edge_statistics
-from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
+from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.folder import Folder
-from canet.data.graph_files.read import column_names, graph_path
+from canet.data.graph_files.read import graph_path
 from canet.data.graph_files.summary import ColumnSummary, almost_numbers, check_learnable
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
@@ -116,29 +115,14 @@ class Inspection:
         return tables
 
 
-def inspect_graph(
-    source: Any,
-    edges: Any = None,
-    *,
-    label: str | None = None,
-    split: str | None = None,
-    environment: str | None = None,
-    time: str | None = None,
-    sample_weight: str | None = None,
-    id: str | None = None,
-    weight: str | None = None,
-    source_column: str | None = None,
-    target_column: str | None = None,
-    without: Iterable[str] = (),
-    fill: Fill = "mean",
-) -> Inspection:
+def inspect_graph(source: Any, edges: Any = None, **arguments: Any) -> Inspection:
     """Describe a graph and its likely problems, even if it is invalid: `print` the result.
 
-    The arguments are those of `canet.read_graph`.
+    Args:
+        source, edges: As for `canet.read_graph`.
+        arguments: Its other arguments, such as `label` and `without`.
     """
-    ends = source_column, target_column
-    roles = Roles(id, label, split, environment, time, sample_weight, weight, *ends)
-    options = ReadOptions(roles, column_names(without), fill)
+    options = ReadOptions.of(**arguments)
     place = source if edges is None else (source, edges)
     problems: list[str] = []
     encoding = width = None
@@ -155,7 +139,7 @@ def inspect_graph(
         ]
         if not problems:
             left_out = (*folder.without, *free_text)
-            encoding = Encoding.learn(summaries, folder.roles, left_out, fill)
+            encoding = Encoding.learn(summaries, folder.roles, left_out, options.fill)
             width = len(encoding.names)
         problems += [f"'{path}': {line}" for line in suspicious_columns(folder)]
         nodes = table.num_rows

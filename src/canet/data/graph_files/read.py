@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
-from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
+from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions
 from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
 
@@ -88,9 +88,19 @@ def read_graph(
     """
     from torch_geometric.data import Data
 
-    ends = source_column, target_column
-    roles = Roles(id, label, split, environment, time, sample_weight, weight, *ends)
-    options = ReadOptions(roles, column_names(without), fill)
+    options = ReadOptions.of(
+        label=label,
+        split=split,
+        environment=environment,
+        time=time,
+        sample_weight=sample_weight,
+        id=id,
+        weight=weight,
+        source_column=source_column,
+        target_column=target_column,
+        without=without,
+        fill=fill,
+    )
     place = source if edges is None else (source, edges)
     return Data(**read_columns(place, options, encoding).to_dict())
 
@@ -104,11 +114,6 @@ def read_columns(source: Any, options: ReadOptions, encoding: Encoding | None = 
         graph = read_folder(place, options, encoding)
     graph.source = GraphSource(place, options, graph.x)
     return graph
-
-
-def column_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names as a tuple; a single name may be given without a list."""
-    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def graph_path(path: Path | str) -> Path:
