@@ -11,7 +11,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from canet.methods import Batch, Method, get_method
 from canet.nn import Environment, Graph, GraphModel, Operator, ReceptiveField
 from canet.nn import environment as environment_module
-from canet.nn.blocks import operator_matrix
+from canet.nn.graph import operator_matrix
 from canet.nn.operations import multiply
 from tests.nn.common import (
     CITATIONS,
@@ -176,7 +176,7 @@ def test_fields_of_few_and_of_many_nodes_are_the_same(
 ) -> None:
     graph, fields = Graph(CITATIONS, NUM_PAPERS, OPERATORS[:3]), []
     for ratio in (0, NUM_PAPERS):
-        monkeypatch.setattr("canet.nn.blocks.SORTING_RATIO", ratio)
+        monkeypatch.setattr("canet.nn.graph.SORTING_RATIO", ratio)
         fields.append(graph.receptive_field(torch.tensor(nodes), 2))
     few, marked = fields
     assert few.nodes.equal(marked.nodes)

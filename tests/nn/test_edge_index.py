@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn import BACKBONES, CaNet, Graph, GraphModel, SparseMatrix, blocks
+from canet.nn import BACKBONES, CaNet, Graph, GraphModel, SparseMatrix, graph
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.double)
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 4], [1, 2, 0, 4, 3, 5]])
@@ -44,15 +44,15 @@ def test_batch_says_which_graph_a_node_is_in() -> None:
 def test_a_graph_is_normalised_once_and_forgotten_with_its_edges() -> None:
     model = models()[0].eval()
     edges = EDGES.clone()
-    before = len(blocks._graphs)
+    before = len(graph._graphs)
     model(X, edges)
-    (kept,) = [entry for key, entry in blocks._graphs.items() if key[0] == id(edges)]
+    (kept,) = [entry for key, entry in graph._graphs.items() if key[0] == id(edges)]
     model(X, edges)
-    (again,) = [entry for key, entry in blocks._graphs.items() if key[0] == id(edges)]
+    (again,) = [entry for key, entry in graph._graphs.items() if key[0] == id(edges)]
     assert again[1] is kept[1]
     del edges
     gc.collect()
-    assert len(blocks._graphs) == before
+    assert len(graph._graphs) == before
 
 
 def test_edges_that_change_in_place_are_read_again() -> None:

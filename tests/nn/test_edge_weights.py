@@ -15,7 +15,8 @@ import canet
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
 from canet.nn import Graph
-from canet.nn.blocks import Operator, operator_matrix
+from canet.nn.blocks import Operator
+from canet.nn.graph import operator_matrix
 from tests.nn.common import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 KINDS = ("symmetric", "renormalised", "mean", "sum", "attention")

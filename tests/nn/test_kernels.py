@@ -23,8 +23,8 @@ from canet.nn import (
 )
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from canet.nn.blocks import operator_matrix
 from canet.nn.environment import Environment, EstimatorKind
+from canet.nn.graph import operator_matrix
 from canet.nn.operations import Gathered, fused, mix_each, mix_joined, multiply
 from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 from canet.nn import Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from canet.nn.blocks import operator_matrix
+from canet.nn.graph import operator_matrix
 from canet.nn.operations.attention import attention_weights, composed_attention
 from canet.nn.operations.mixtures import mix_branches
 from canet.nn.sparse_matrix import Pattern

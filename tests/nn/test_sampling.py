@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, Operator, Sampler
+from canet.nn import Graph, Operator
 from canet.nn.sampling import parse_fanout
 
 N = 40
@@ -38,7 +38,7 @@ def edges(seed: int = 0) -> Tensor:
 def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
     graph = Graph(edges(), N, [operator])
     nodes = torch.tensor([5, 0, 39, 3])
-    exact, drawn = graph.receptive_field(nodes, 2), Sampler(graph).field(nodes, (-1, -1))
+    exact, drawn = graph.receptive_field(nodes, 2), graph.sampled_field(nodes, (-1, -1))
     x = torch.randn(N, 4)
     for block in range(2):
         for field in (exact, drawn):
@@ -56,10 +56,10 @@ def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
 def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
     graph, nodes, x = Graph(edges(), N, [operator]), torch.arange(N), torch.randn(N, 3)
     exact = graph.block.matrices[operator].csr @ x
-    sampler, generator = Sampler(graph), torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     draws = []
     for _ in range(400):
-        field = sampler.field(nodes, (3,), generator)
+        field = graph.sampled_field(nodes, (3,), generator)
         draws.append(field.blocks[0].matrices[operator].csr @ x[field.nodes])
     mean, error = torch.stack(draws).mean(0), torch.stack(draws).std(0) / 20
     assert ((mean - exact).abs() <= 4.5 * error + 1e-9).all()
@@ -69,7 +69,7 @@ def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
 def test_at_most_fanout_neighbours_are_read() -> None:
     operator = Operator("attention")
     graph = Graph(edges(), N, [operator])
-    field = Sampler(graph).field(torch.tensor([0, 39, 4]), (5, 2), torch.Generator().manual_seed(0))
+    field = graph.sampled_field(torch.tensor([0, 39, 4]), (5, 2), torch.Generator().manual_seed(0))
     for block, count in zip(reversed(field.blocks), (5, 2), strict=True):
         entries = block.matrices[operator].pattern.rowptr.diff()
         assert int(entries.max()) <= count + 1  # and the node itself
@@ -81,7 +81,7 @@ def test_at_most_fanout_neighbours_are_read() -> None:
 def test_the_same_seed_draws_the_same_neighbours() -> None:
     graph = Graph(edges(), N, OPERATORS)
     first, same, other = (
-        Sampler(graph).field(torch.arange(9), (4, 4), torch.Generator().manual_seed(seed)).nodes
+        graph.sampled_field(torch.arange(9), (4, 4), torch.Generator().manual_seed(seed)).nodes
         for seed in (1, 1, 2)
     )
     assert torch.equal(first, same)
@@ -90,7 +90,7 @@ def test_the_same_seed_draws_the_same_neighbours() -> None:
 
 def test_operators_share_the_drawn_neighbours() -> None:
     graph = Graph(edges(), N, [Operator("sum"), Operator("mean")])
-    field = Sampler(graph).field(torch.arange(9), (4,), torch.Generator().manual_seed(0))
+    field = graph.sampled_field(torch.arange(9), (4,), torch.Generator().manual_seed(0))
     patterns = [matrix.pattern.col for matrix in field.blocks[0].matrices.values()]
     assert torch.equal(*patterns)
 
@@ -103,7 +103,7 @@ def test_every_backbone_predicts_from_all_drawn_neighbours(method: str, backbone
     made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).double().eval()
     model, x = made.model, torch.randn(N, 4)
     graph, nodes = Graph(edges(), N, model.operators), torch.tensor([5, 0, 39])
-    exact, drawn = graph.receptive_field(nodes, 2), Sampler(graph).field(nodes, (-1, -1))
+    exact, drawn = graph.receptive_field(nodes, 2), graph.sampled_field(nodes, (-1, -1))
     logits = [model(x[field.nodes], field.blocks).logits for field in (exact, drawn)]
     assert np.allclose(*[part.detach().numpy() for part in logits], atol=1e-12)
 
@@ -111,7 +111,7 @@ def test_every_backbone_predicts_from_all_drawn_neighbours(method: str, backbone
 def test_attention_over_whole_graphs_is_rejected() -> None:
     model = get_method("erm")(get_method("erm").settings_type(), BACKBONES["transformer"], 4, 3, 0)
     with pytest.raises(InputError, match="whole graphs"):
-        Sampler(Graph(edges(), N, model.model.operators))
+        Graph(edges(), N, model.model.operators).sampled_field(torch.arange(2), (3, 3))
 
 
 @pytest.mark.parametrize("text", ["15", "15,10,5", "a,b", "0,3", "15,-2"])

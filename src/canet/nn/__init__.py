@@ -3,12 +3,13 @@
 from canet.nn.backbones import BACKBONES, Backbone, get_backbone
 from canet.nn.backbones.gat import GAT
 from canet.nn.backbones.gcn import GCN
-from canet.nn.blocks import Block, Graph, Operator, ReceptiveField
+from canet.nn.blocks import Block, Operator, ReceptiveField
 from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
+from canet.nn.graph import Graph
 from canet.nn.layer import Branches
+from canet.nn.lazy_graph import LazyGraph, Neighbours
 from canet.nn.model import Features, GraphModel, PlainModel, Prediction, ShiftedFeatures
-from canet.nn.sampling import Sampler
 from canet.nn.sparse_matrix import SparseMatrix
 from canet.util.plugins import add_plugins
 
@@ -25,11 +26,12 @@ __all__ = [
     "Features",
     "Graph",
     "GraphModel",
+    "LazyGraph",
+    "Neighbours",
     "Operator",
     "PlainModel",
     "Prediction",
     "ReceptiveField",
-    "Sampler",
     "ShiftedFeatures",
     "SparseMatrix",
     "get_backbone",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -98,16 +99,38 @@ class CaNet(GraphModel):
         return tuple(dict.fromkeys(operator for operator in needed if operator is not None))
 
     def forward_blocks(self, x: Features, blocks: Sequence[Block]) -> Prediction:
-        z = F.relu(self.project(x, self.phi_in.bias))
-        estimators = self._estimators()
+        z = self.first_states(x)
         environments: list[Environment] = []
-        for layer, (branches, block) in enumerate(zip(self._branches(), blocks, strict=True)):
-            # A layer without an estimator uses the first layer's environment, or equal weights.
-            estimator = estimators[layer : layer + 1]
-            states = LayerInput(self.drop(z), block, branches, estimator)
-            environments += [module.estimate(states) for module in estimator]
-            z = self.normalise(branches(states, self._mixture(environments, states.own)), layer)
+        for layer, block in enumerate(blocks):
+            z = self._layer(layer, z, block, environments)
         return Prediction(self.phi_out(self.drop(z)), z, tuple(environments))
+
+    def first_states(self, x: Features) -> Tensor:
+        return F.relu(self.project(x, self.phi_in.bias))
+
+    def next_states(self, layer: int, states: Tensor, block: Block) -> Tensor:
+        """After the first layer, the states also contain a shared environment."""
+        z, shared = states[:, : self.hidden].contiguous(), states[:, self.hidden :]
+        environments = [Environment(shared.log(), shared)] if shared.shape[1] else []
+        z = self._layer(layer, z, block, environments)
+        if len(self.estimators) < self.num_layers and environments:
+            z = torch.cat([z, environments[-1].first(len(z)).sample], dim=1)
+        return z
+
+    def last_prediction(self, states: Tensor) -> Prediction:
+        z = states[:, : self.hidden]
+        return Prediction(self.phi_out(self.drop(z)), z)
+
+    def _layer(
+        self, layer: int, z: Tensor, block: Block, environments: list[Environment]
+    ) -> Tensor:
+        """Apply one layer to z $[n_{src}, H]$, and append the environment that it infers."""
+        branches = self._branches()[layer]
+        # A layer without an estimator uses the first layer's environment, or equal weights.
+        estimator = self._estimators()[layer : layer + 1]
+        states = LayerInput(self.drop(z), block, branches, estimator)
+        environments += [module.estimate(states) for module in estimator]
+        return self.normalise(branches(states, self._mixture(environments, states.own)), layer)
 
     def _mixture(self, environments: list[Environment], own: Tensor) -> Tensor:
         """Weights $e$ $[n_{dst}, K]$ of the branches of the current layer."""

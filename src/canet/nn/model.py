@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from canet.errors import InputError, check_name
-from canet.nn.blocks import Block, Direction, Operator, cached_graph
+from canet.nn.blocks import Block, Direction, Operator
 from canet.nn.dropout import dropout
 from canet.nn.environment import Environment
+from canet.nn.graph import cached_graph
 from canet.nn.operations import multiply
 from canet.nn.sparse_matrix import SparseMatrix
 
@@ -178,6 +179,18 @@ class GraphModel(nn.Module):
         """Predict the destination nodes of the last block."""
         raise NotImplementedError
 
+    def first_states(self, x: Features) -> Tensor:
+        """Return the input $[n, s]$ of the first layer, to predict layer by layer."""
+        raise NotImplementedError
+
+    def next_states(self, layer: int, states: Tensor, block: Block) -> Tensor:
+        """Apply one layer: its input $[n_{src}, s]$ → the input $[n_{dst}, s']$ of the next."""
+        raise NotImplementedError
+
+    def last_prediction(self, states: Tensor) -> Prediction:
+        """Return the prediction from the states after the last layer; without environments."""
+        raise NotImplementedError
+
     def normalise(self, z: Tensor, layer: int) -> Tensor:
         """Normalise the hidden state z $[m, H]$ after a layer, if `norm` is `layer`."""
         return self.norms[layer](z) if len(self.norms) else z
@@ -215,7 +228,8 @@ class GraphModel(nn.Module):
 class PlainModel(GraphModel):
     """A model without environments. A forward pass is `project`, then `propagate`.
 
-    Methods use `propagate` (with `mix`) and `average` to compute more than predictions.
+    Methods use `propagate` (with `mix`) and `average` to compute more than predictions. Subclasses
+    define `next_states` and `last_prediction`, and `enter` if something precedes the first layer.
     """
 
     has_residual_links: ClassVar[bool] = True
@@ -231,6 +245,24 @@ class PlainModel(GraphModel):
         `mix` may exchange states between nodes, $[m, H]$ → $[m, H]$. It is applied to the embedding
         and to the input of every layer after dropout, but not to the features.
         """
+        states = self.enter(z)
+        for layer, block in enumerate(blocks):
+            states = self.next_states(layer, states, block, mix)
+        return self.last_prediction(states, mix)
+
+    def first_states(self, x: Features) -> Tensor:
+        return self.enter(self.project(x))
+
+    def enter(self, z: Tensor) -> Tensor:
+        """Return the input of the first layer, for $x W_{in}$ $[n_{src}, H]$."""
+        return z
+
+    def next_states(
+        self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z
+    ) -> Tensor:
+        raise NotImplementedError
+
+    def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
         raise NotImplementedError
 
     def average(self, z: Tensor, block: Block) -> Tensor:

@@ -39,7 +39,7 @@ class NeighbourSampler(BaseSampler):
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         sizes, first = [nodes.numel()], 0
         for count in self._num_neighbors:
-            row, entry = draw_neighbours(self._rowptr, frontier, count, self._generator)[:2]
+            _, row, entry, _ = draw_neighbours(self._rowptr, frontier, count, self._generator)
             source = self._source[entry]
             new = source.unique()
             new = new[~torch.isin(new, nodes)]

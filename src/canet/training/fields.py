@@ -11,7 +11,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Preparation
-from canet.nn import Block, Features, Graph, Operator, Sampler
+from canet.nn import Block, Features, Graph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.features import prepare_features
@@ -50,7 +50,6 @@ class TaskFields:
         self._num_layers = num_layers
         self._device = device
         self._graphs: dict[bool, Graph] = {}
-        self._sampler: Sampler | None = None
         self._resident: tuple[Features, torch.device] | None = None  # features and their device
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
@@ -72,7 +71,7 @@ class TaskFields:
 
         Args:
             size: Number of nodes in a batch; 0: all.
-            fanout: As for `Sampler.field`.
+            fanout: As for `Graph.sampled_field`.
             seed, epoch: Determine the order and the drawn neighbours.
         """
         nodes, hidden = self.nodes["train"], self._hidden("train")
@@ -83,11 +82,10 @@ class TaskFields:
             for part in parts:
                 yield self._training_batch(part, *self._read(part, hidden))
             return
-        if self._sampler is None:
-            self._sampler = Sampler(self._graph(hidden), self._device)
+        graph = self._graph(hidden)
         generator = torch.Generator(self._device).manual_seed(first)
         for part in parts:
-            field = self._sampler.field(part.to(self._device), fanout, generator)
+            field = graph.sampled_field(part.to(self._device), fanout, generator)
             yield self._training_batch(part, self._rows(field.nodes, hidden), field.blocks)
 
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:

@@ -7,7 +7,7 @@ import torch
 
 from canet.nn import Operator
 from canet.nn.backbones.gcn import ConvolutionBranches
-from canet.nn.blocks import operator_matrix
+from canet.nn.graph import operator_matrix
 from canet.nn.operations import multiply
 from tests.nn.common import EDGES, NUM_NODES, apply
 

@@ -73,13 +73,16 @@ class ResidualModel(PlainModel):
     def operators(self) -> tuple[Operator, ...]:
         return self._layers()[0].operators
 
-    def propagate(
-        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
-    ) -> Prediction:
-        z = F.relu(z + self.phi_in.bias)
-        for number, (layer, block) in enumerate(zip(self._layers(), blocks, strict=True)):
-            z = self.normalise(layer.plain(mix(self.drop(z)), block), number)
-        z = mix(z)
+    def enter(self, z: Tensor) -> Tensor:
+        return F.relu(z + self.phi_in.bias)
+
+    def next_states(
+        self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z
+    ) -> Tensor:
+        return self.normalise(self._layers()[layer].plain(mix(self.drop(states)), block), layer)
+
+    def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
+        z = mix(states)
         return Prediction(self.phi_out(self.drop(z)), z)
 
     def average(self, z: Tensor, block: Block) -> Tensor:

@@ -61,14 +61,32 @@ class Decoupled(PlainModel):
     def num_norms(self) -> int:
         return 2
 
+    def next_states(
+        self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z
+    ) -> Tensor:
+        """The states are the propagated features and, after the first layer, their sum."""
+        z, total = states[:, : self.hidden].contiguous(), states[:, -self.hidden :]
+        return torch.cat(self._hop(z, total, block, mix), dim=1)
+
+    def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
+        return self._predict(states[:, -self.hidden :], mix)
+
     def propagate(
         self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
     ) -> Prediction:
         total = z
         for block in blocks:
-            z = mix(multiply(block.matrices[self.operator], z))
-            total = total[: block.num_dst] + z
-        z = F.relu(total / (len(blocks) + 1) + self.phi_in.bias)
+            z, total = self._hop(z, total, block, mix)
+        return self._predict(total, mix)
+
+    def _hop(self, z: Tensor, total: Tensor, block: Block, mix: Exchange) -> tuple[Tensor, Tensor]:
+        """Propagate z $[n_{src}, H]$ once, and add the result to the sum of all hops."""
+        z = mix(multiply(block.matrices[self.operator], z))
+        return z, total[: block.num_dst] + z
+
+    def _predict(self, total: Tensor, mix: Exchange) -> Prediction:
+        """Apply the MLP to the sum of all hops $[n, H]$."""
+        z = F.relu(total / (self.num_layers + 1) + self.phi_in.bias)
         z = mix(self.drop(self.normalise(z, 0)))
         z = mix(self.normalise(F.relu(self.inner(z) + z), 1))
         return Prediction(self.phi_out(self.drop(z)), z)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -77,18 +76,20 @@ class GCN(PlainModel):
     def num_norms(self) -> int:
         return max(1, self.num_layers - 1)
 
-    def propagate(
-        self, z: Tensor, blocks: Sequence[Block], mix: Exchange = lambda z: z
-    ) -> Prediction:
-        for layer, (linear, block) in enumerate(zip(self._maps()[:-1], blocks, strict=False)):
-            if layer > 0:
-                z = mix(self.drop(z)) @ linear.weight.t()
-            z = self.normalise(self.aggregate(layer, z, block) + linear.bias, layer)
-            if self.num_layers > 1:
-                z = F.relu(z)
-        if self.num_layers > 1:
-            z = self.aggregate(self.num_layers - 1, mix(self.drop(z)), blocks[-1])
-        z = mix(z)
+    def next_states(
+        self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z
+    ) -> Tensor:
+        z = states if layer == 0 else mix(self.drop(states))
+        if layer == self.num_layers - 1 > 0:
+            return self.aggregate(layer, z, block)
+        linear = self._maps()[layer]
+        if layer > 0:
+            z = z @ linear.weight.t()
+        z = self.normalise(self.aggregate(layer, z, block) + linear.bias, layer)
+        return F.relu(z) if self.num_layers > 1 else z
+
+    def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
+        z = mix(states)
         return Prediction(self.phi_out(z), z)
 
     def average(self, z: Tensor, block: Block) -> Tensor:

@@ -1,0 +1,271 @@
+"""A graph whose blocks are normalised when they are cut, from arrays that may be on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from canet.errors import InputError
+from canet.nn.blocks import Block, Direction, Kind, Operator, ReceptiveField
+from canet.nn.sampling import Draw, draw_neighbours, relabel
+from canet.nn.sparse_matrix import Pattern, SparseMatrix
+
+ENTRIES_AT_ONCE = 2**24
+"""Entries of an array on disk that are summed at once."""
+
+
+class Neighbours:
+    """The neighbours of all nodes in one direction, without the nodes themselves.
+
+    Only arrays over the nodes are computed; the others may be memory-mapped files.
+
+    Args:
+        rowptr: Where the neighbours of each node begin $[N + 1]$, 64-bit.
+        col: Ids of the neighbours $[E]$, grouped by node.
+        weight: Weights of the edges $[E]$; None: one.
+        loops: Weights of the self-loops $[N]$; None: there are none.
+        dtype: Type of the normalised values.
+    """
+
+    def __init__(
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        weight: Tensor | None = None,
+        loops: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.rowptr, self.col, self.weight = rowptr, col, weight
+        self.dtype = dtype or torch.get_default_dtype()
+        self.loops = None if loops is None else loops.to(self.dtype)
+        self._scales: dict[Kind, Tensor] = {}
+
+    @classmethod
+    def from_edges(
+        cls, source: Tensor, target: Tensor, num_nodes: int, weight: Tensor | None, **options: Any
+    ) -> Neighbours:
+        """Group edges $[E]$ by their target."""
+        is_loop, loops = source == target, None
+        if is_loop.any():
+            value = torch.ones(is_loop.shape, device=source.device) if weight is None else weight
+            loops = value.new_zeros(num_nodes).index_add(0, target[is_loop], value[is_loop])
+        source, target = source[~is_loop], target[~is_loop]
+        order = torch.argsort(target * num_nodes + source, stable=True)
+        count = torch.bincount(target, minlength=num_nodes)
+        rowptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        if weight is not None:
+            weight = weight[~is_loop][order]
+        return cls(rowptr, source[order].int(), weight, loops, **options)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.rowptr.numel() - 1
+
+    def values(self, kind: Kind, nodes: Tensor, drawn: Draw, col: Tensor) -> Tensor:
+        """Return the entries $[m]$ of an operator's matrix for drawn neighbours of `nodes`.
+
+        Sums are scaled to the number of all neighbours; attention is not.
+        """
+        value = None if self.weight is None else self.weight[drawn.entry].to(self.dtype)
+        if kind in ("mean", "symmetric", "renormalised"):
+            scale = self._scale(kind)
+            share = scale[nodes][drawn.row]
+            if kind != "mean":
+                share = share * scale[col]
+            value = share if value is None else share * value
+        if value is None:
+            value = torch.ones(col.shape, dtype=self.dtype, device=col.device)
+        if drawn.factor is None or kind == "attention":
+            return value
+        return value * drawn.factor.to(self.dtype)[drawn.row]
+
+    def diagonal(self, kind: Kind, nodes: Tensor) -> Tensor | None:
+        """Return the entries $[n]$ of an operator's matrix on the diagonal; None if all are 0."""
+        if kind == "attention":
+            return torch.ones(nodes.shape, dtype=self.dtype, device=nodes.device)
+        if kind == "renormalised":
+            return self._scale(kind)[nodes].square()
+        if self.loops is None:
+            return None
+        loops = self.loops[nodes]
+        if kind == "sum":
+            return loops
+        scale = self._scale(kind)[nodes]
+        return loops * (scale if kind == "mean" else scale.square())
+
+    def _scale(self, kind: Kind) -> Tensor:
+        """Return the factors $[N]$ of an operator: 1 / degree or 1 / √degree; 0 for degree 0."""
+        if kind not in self._scales:
+            degree = self._degree()
+            if kind == "renormalised":
+                degree = degree + 1
+            elif self.loops is not None:
+                degree = degree + self.loops
+            inverse = degree.reciprocal() if kind == "mean" else degree.rsqrt()
+            self._scales[kind] = inverse.nan_to_num_(posinf=0.0)
+        return self._scales[kind]
+
+    def _degree(self) -> Tensor:
+        """Return the sum of the weights $[N]$ of each node's edges."""
+        if self.weight is None:
+            return self.rowptr.diff().to(self.dtype)
+        degree = torch.zeros(self.num_nodes, dtype=torch.double, device=self.rowptr.device)
+        for first in range(0, self.weight.numel(), ENTRIES_AT_ONCE):
+            weight = self.weight[first : first + ENTRIES_AT_ONCE].double()
+            entry = torch.arange(first, first + weight.numel(), device=degree.device)
+            degree.index_add_(0, torch.searchsorted(self.rowptr, entry, right=True) - 1, weight)
+        return degree.to(self.dtype)
+
+
+class LazyGraph:
+    """A graph whose blocks are normalised when they are cut.
+
+    Its arrays may be memory-mapped files: only the entries of a receptive field are read. Degrees
+    are those of the whole graph.
+
+    Args:
+        neighbours: The neighbours of all nodes, for each direction of the operators.
+        operators: The operators of the model.
+    """
+
+    def __init__(
+        self, neighbours: Mapping[Direction, Neighbours], operators: Sequence[Operator]
+    ) -> None:
+        first = next(iter(neighbours.values()))
+        self.num_nodes = first.num_nodes
+        self._is_weighted = any(one.weight is not None for one in neighbours.values())
+        for operator in operators:
+            if operator.kind == "graph":
+                raise InputError(
+                    "this backbone attends over whole graphs and cannot use sampled neighbours or "
+                    "a graph store: choose another backbone"
+                )
+            if operator.direction not in neighbours:
+                raise InputError(
+                    "a graph store has only the incoming edges of each node: leave out "
+                    "direction=against, or convert the reversed edges"
+                )
+        self._neighbours = dict(neighbours)
+        self._operators = tuple(operators)
+        self._position: Tensor | None = None
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int,
+        operators: Sequence[Operator],
+        edge_weight: Tensor | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> LazyGraph:
+        """Build from edges in memory; arguments as for `Graph`."""
+        source, target = edge_index
+        ends = {"along": (source, target), "against": (target, source)}
+        directions: list[Direction] = [op.direction for op in operators] or ["along"]
+        found = {
+            direction: Neighbours.from_edges(*ends[direction], num_nodes, edge_weight, dtype=dtype)
+            for direction in dict.fromkeys(directions)
+        }
+        return cls(found, operators)
+
+    def neighbours(self, nodes: Tensor) -> Tensor:
+        """Return the ids of all neighbours of `nodes`; an id may occur several times."""
+        found = [
+            one.col[draw_neighbours(one.rowptr, nodes, -1).entry].long()
+            for one in self._neighbours.values()
+        ]
+        return torch.cat(found)
+
+    def pieces(self, nodes: Tensor | None, num_edges: int) -> Iterator[Tensor]:
+        """Cut `nodes`, or all nodes, into pieces that have about `num_edges` edges.
+
+        A node counts like an edge.
+        """
+        ids = torch.arange(self.num_nodes) if nodes is None else nodes
+        cost = sum((one.rowptr[ids + 1] - one.rowptr[ids] for one in self._neighbours.values()), 1)
+        total = torch.as_tensor(cost).cumsum(0)
+        first = 0
+        while first < ids.numel():
+            limit = num_edges + (int(total[first - 1]) if first else 0)
+            last = max(first + 1, int(torch.searchsorted(total, limit, right=True)))
+            yield ids[first:last]
+            first = last
+
+    def receptive_field(self, nodes: Tensor, num_layers: int) -> ReceptiveField:
+        """Return exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
+        return self.sampled_field(nodes, (-1,) * num_layers)
+
+    def sampled_field(
+        self, nodes: Tensor, fanout: Sequence[int], generator: torch.Generator | None = None
+    ) -> ReceptiveField:
+        """Draw a receptive field of `nodes` $[n]$ with some random neighbours of each node.
+
+        Sums are scaled by degree ÷ number of drawn neighbours, so that their expectation is that
+        of all neighbours. Attention runs over the drawn neighbours and the node itself.
+
+        Args:
+            nodes: The nodes to predict, each of them once.
+            fanout: Number of neighbours to draw for each layer, from the last layer to the first;
+                -1: all neighbours.
+            generator: Generator of the random numbers, on the device of the graph.
+        """
+        if self._position is None:
+            kind = torch.int32 if self.num_nodes < 2**31 else torch.int64
+            self._position = torch.full((self.num_nodes,), -1, dtype=kind, device=nodes.device)
+        blocks: list[Block] = []
+        for count in fanout:
+            draws, read = [], []
+            for one in self._neighbours.values():
+                drawn = draw_neighbours(one.rowptr, nodes, count, generator)
+                draws.append(drawn)
+                read.append(one.col[drawn.entry].long())
+            sources, columns = relabel(nodes, read, self._position)
+            blocks.append(self._block(nodes, draws, read, columns, sources.numel()))
+            nodes = sources
+        return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _block(
+        self,
+        nodes: Tensor,
+        draws: Sequence[Draw],
+        read: Sequence[Tensor],
+        columns: Sequence[Tensor],
+        num_src: int,
+    ) -> Block:
+        """Return the block of drawn neighbours with ids `read` at the positions `columns`."""
+        parts = dict(zip(self._neighbours, zip(draws, read, columns, strict=True), strict=True))
+        patterns: dict[tuple[Direction, bool], Pattern] = {}
+        matrices: dict[Operator, SparseMatrix] = {}
+        for operator in self._operators:
+            neighbours = self._neighbours[operator.direction]
+            drawn, ids, column = parts[operator.direction]
+            value = neighbours.values(operator.kind, nodes, drawn, ids)
+            loops = neighbours.diagonal(operator.kind, nodes)
+            if loops is not None:
+                value = _with_last(drawn, value, loops)
+            key = operator.direction, loops is not None
+            if key not in patterns:
+                patterns[key] = _pattern(drawn, column, num_src, has_loops=loops is not None)
+            matrices[operator] = SparseMatrix(patterns[key], value)
+        return Block(num_src, nodes.numel(), matrices, is_weighted=self._is_weighted)
+
+
+def _pattern(drawn: Draw, column: Tensor, num_src: int, has_loops: bool) -> Pattern:
+    """Return the pattern of drawn neighbours at the positions `column` $[m]$."""
+    if not has_loops:
+        return Pattern(drawn.rowptr, column, num_src)
+    number = torch.arange(drawn.rowptr.numel(), device=column.device)
+    column = _with_last(drawn, column, number[:-1].to(column.dtype))
+    return Pattern(drawn.rowptr + number, column, num_src)
+
+
+def _with_last(drawn: Draw, entries: Tensor, last: Tensor) -> Tensor:
+    """Add an entry at the end of each row: entries $[m]$ and `last` $[n]$ → $[m + n]$."""
+    joined = entries.new_empty(entries.numel() + last.numel())
+    number = torch.arange(joined.numel(), device=entries.device)
+    joined[number[: entries.numel()] + drawn.row] = entries
+    joined[drawn.rowptr[1:] + number[: last.numel()]] = last
+    return joined

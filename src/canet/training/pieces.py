@@ -1,0 +1,117 @@
+"""Exact predictions of a large graph: layer by layer, in pieces that fit in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from canet.nn import Features, GraphModel, LazyGraph
+from canet.nn.model import Prediction
+
+ROWS_AT_ONCE = 2**16
+"""Nodes whose features are read at once."""
+EDGES_AT_ONCE = 2**19
+"""Edges that one piece of a layer reads, unless a single node has more."""
+BYTES_IN_MEMORY = 2**28
+"""Larger states are in a temporary file, so that the system can move them out of memory."""
+
+
+class Pieces:
+    """Predicts the same nodes of a graph any number of times, layer by layer and in pieces.
+
+    Each layer passes once over the edges of the nodes whose states are needed, so the result is
+    that of the whole graph.
+
+    Args:
+        graph: The graph, on the CPU.
+        num_layers: Number of layers of the models.
+        nodes: Different node ids; None: all nodes.
+    """
+
+    def __init__(self, graph: LazyGraph, num_layers: int, nodes: Tensor | None = None) -> None:
+        self._graph = graph
+        self._needed = [None if nodes is None else nodes.sort().values]
+        for _ in range(num_layers):
+            self._needed.append(self._sources(self._needed[-1]))
+        self._needed.reverse()  # the nodes whose states each layer reads, then the predicted nodes
+
+    def _sources(self, nodes: Tensor | None) -> Tensor | None:
+        """Return the nodes that some nodes read in one layer, ascending; None: all nodes."""
+        if nodes is None:
+            return None
+        is_read = torch.zeros(self._graph.num_nodes, dtype=torch.bool)
+        is_read[nodes] = True
+        for ids in self._graph.pieces(nodes, EDGES_AT_ONCE):
+            is_read[self._graph.neighbours(ids)] = True
+        return is_read.nonzero().squeeze(1)
+
+    @torch.no_grad()
+    def predict(
+        self, model: GraphModel, rows: Callable[[Tensor], Features]
+    ) -> Iterator[tuple[Tensor, Prediction]]:
+        """Yield the ids of nodes, in ascending order, and their prediction without environments.
+
+        Args:
+            model: The model, in evaluation mode.
+            rows: Function from node ids to their prepared features on the device of the model.
+        """
+        device, count = model.phi_out.weight.device, self._graph.num_nodes
+        states = _States(self._needed[0], count)
+        for ids in states.ids().split(ROWS_AT_ONCE):
+            states.write(ids, model.first_states(rows(ids)))
+        for layer, nodes in enumerate(self._needed[1:]):
+            following = _States(nodes, count)
+            for ids in self._graph.pieces(nodes, EDGES_AT_ONCE):
+                field = self._graph.receptive_field(ids, 1)
+                read = states.read(field.nodes).to(device)
+                found = model.next_states(layer, read, field.blocks[0].to(device))
+                if layer < model.num_layers - 1:
+                    following.write(ids, found)
+                else:
+                    yield ids, model.last_prediction(found)
+            states = following
+
+
+class _States:
+    """States of some nodes, in memory or in a temporary file.
+
+    Args:
+        nodes: Ascending node ids; None: all nodes.
+        num_nodes: Number of all nodes.
+    """
+
+    def __init__(self, nodes: Tensor | None, num_nodes: int) -> None:
+        self._nodes = nodes
+        self._count = num_nodes if nodes is None else nodes.numel()
+        self._states: Tensor | None = None
+
+    def ids(self) -> Tensor:
+        return torch.arange(self._count) if self._nodes is None else self._nodes
+
+    def write(self, ids: Tensor, states: Tensor) -> None:
+        """Store the states $[n, s]$ of nodes."""
+        if self._states is None:
+            self._states = _array(self._count, states)
+        self._states[self._rows(ids)] = states.cpu()
+
+    def read(self, ids: Tensor) -> Tensor:
+        """Return the states of nodes."""
+        assert self._states is not None
+        return self._states[self._rows(ids)]
+
+    def _rows(self, ids: Tensor) -> Tensor:
+        return ids if self._nodes is None else torch.searchsorted(self._nodes, ids)
+
+
+def _array(rows: int, like: Tensor) -> Tensor:
+    """Return an array with the given number of rows, in memory or in a file without a name."""
+    shape = rows, like.shape[1]
+    if rows * like.shape[1] * like.element_size() <= BYTES_IN_MEMORY:
+        return torch.empty(shape, dtype=like.dtype)
+    with tempfile.TemporaryFile() as file:
+        kind = torch.empty(0, dtype=like.dtype).numpy().dtype
+        return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))

@@ -1,0 +1,89 @@
+"""Exact predictions in pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from canet.methods import BACKBONES, get_method
+from canet.nn import Graph, LazyGraph
+from canet.training import pieces
+from canet.training.pieces import Pieces
+
+N = 60
+WITHOUT_SUMS = [name for name in BACKBONES if name != "transformer"]
+
+
+@pytest.fixture(autouse=True)
+def double(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 37)
+    monkeypatch.setattr(pieces, "ROWS_AT_ONCE", 7)
+    torch.set_default_dtype(torch.double)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def edges() -> Tensor:
+    """Random edges with self-loops; the first node has many, the last none."""
+    random = torch.Generator().manual_seed(0)
+    some = torch.randint(N - 1, (2, 240), generator=random)
+    many = torch.stack([torch.arange(1, N - 1), torch.zeros(N - 2).long()])
+    return torch.cat([some, many], dim=1)
+
+
+def model_of(method: str, backbone: str, **settings: Any) -> Any:
+    kind = get_method(method)
+    torch.manual_seed(0)
+    made = kind(kind.settings_type(hidden=8, **settings), BACKBONES[backbone], 4, 3, 0)
+    return made.double().eval().model
+
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    *((method, name, {}) for method in ("erm", "canet") for name in WITHOUT_SUMS),
+    ("erm", "gcn", {"num_layers": 1}),
+    ("erm", "gat", {"num_layers": 4, "norm": "layer"}),
+    ("erm", "decoupled", {"num_layers": 3}),
+    ("canet", "gcn", {"num_layers": 3, "shared_environment": True}),
+    ("canet", "gat", {"learned_environment": False}),
+    ("canet", "sage", {"direction": "against"}),
+]
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("nodes", [None, [41, 0, 59, 3]], ids=["all", "some"])
+@pytest.mark.parametrize(("method", "backbone", "settings"), CASES, ids=str)
+def test_pieces_give_the_logits_of_the_whole_graph(
+    method: str,
+    backbone: str,
+    settings: dict[str, Any],
+    nodes: list[int] | None,
+    in_file: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if in_file:
+        monkeypatch.setattr(pieces, "BYTES_IN_MEMORY", 0)
+    model, x = model_of(method, backbone, **settings), torch.randn(N, 4)
+    weight = torch.rand(edges().shape[1]) + 0.5
+    graph = Graph(edges(), N, model.operators, edge_weight=weight)
+    lazy = LazyGraph.from_edges(edges(), N, model.operators, weight)
+    expected = model(x, graph.whole(model.num_layers).blocks)
+    chosen = None if nodes is None else torch.tensor(nodes)
+    found = list(Pieces(lazy, model.num_layers, chosen).predict(model, lambda ids: x[ids]))
+    assert len(found) > 1
+    ids = torch.cat([piece for piece, _ in found])
+    assert ids.tolist() == (list(range(N)) if nodes is None else sorted(nodes))
+    for name in ("logits", "embedding"):
+        mine = torch.cat([getattr(prediction, name) for _, prediction in found])
+        assert torch.allclose(mine, getattr(expected, name)[ids], atol=1e-12)
+
+
+def test_a_node_with_more_edges_than_a_piece_is_a_piece() -> None:
+    lazy = LazyGraph.from_edges(edges(), N, [])
+    parts = list(lazy.pieces(None, 10))
+    assert torch.equal(torch.cat(parts), torch.arange(N))
+    assert parts[0].tolist() == [0]
+    degree = torch.bincount(edges()[1][edges()[0] != edges()[1]], minlength=N)
+    assert all(len(part) == 1 or int(degree[part].sum()) + len(part) <= 10 for part in parts)
