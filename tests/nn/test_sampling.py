@@ -12,6 +12,7 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
 from canet.nn import Graph, Operator
+from canet.nn.operations import fused
 from canet.nn.sampling import parse_fanout
 
 N = 40
@@ -56,10 +57,9 @@ def test_all_neighbours_give_the_exact_matrix(operator: Operator) -> None:
 def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
     graph, nodes, x = Graph(edges(), N, [operator]), torch.arange(N), torch.randn(N, 3)
     exact = graph.block.matrices[operator].csr @ x
-    generator = torch.Generator().manual_seed(0)
     draws = []
-    for _ in range(400):
-        field = graph.sampled_field(nodes, (3,), generator)
+    for seed in range(400):
+        field = graph.sampled_field(nodes, (3,), seed)
         draws.append(field.blocks[0].matrices[operator].csr @ x[field.nodes])
     mean, error = torch.stack(draws).mean(0), torch.stack(draws).std(0) / 20
     assert ((mean - exact).abs() <= 4.5 * error + 1e-9).all()
@@ -69,7 +69,7 @@ def test_sums_over_drawn_neighbours_are_unbiased(operator: Operator) -> None:
 def test_at_most_fanout_neighbours_are_read() -> None:
     operator = Operator("attention")
     graph = Graph(edges(), N, [operator])
-    field = graph.sampled_field(torch.tensor([0, 39, 4]), (5, 2), torch.Generator().manual_seed(0))
+    field = graph.sampled_field(torch.tensor([0, 39, 4]), (5, 2))
     for block, count in zip(reversed(field.blocks), (5, 2), strict=True):
         entries = block.matrices[operator].pattern.rowptr.diff()
         assert int(entries.max()) <= count + 1  # and the node itself
@@ -81,8 +81,7 @@ def test_at_most_fanout_neighbours_are_read() -> None:
 def test_the_same_seed_draws_the_same_neighbours() -> None:
     graph = Graph(edges(), N, OPERATORS)
     first, same, other = (
-        graph.sampled_field(torch.arange(9), (4, 4), torch.Generator().manual_seed(seed)).nodes
-        for seed in (1, 1, 2)
+        graph.sampled_field(torch.arange(9), (4, 4), seed).nodes for seed in (1, 1, 2)
     )
     assert torch.equal(first, same)
     assert not torch.equal(first, other)
@@ -90,7 +89,7 @@ def test_the_same_seed_draws_the_same_neighbours() -> None:
 
 def test_operators_share_the_drawn_neighbours() -> None:
     graph = Graph(edges(), N, [Operator("sum"), Operator("mean")])
-    field = graph.sampled_field(torch.arange(9), (4,), torch.Generator().manual_seed(0))
+    field = graph.sampled_field(torch.arange(9), (4,))
     patterns = [matrix.pattern.col for matrix in field.blocks[0].matrices.values()]
     assert torch.equal(*patterns)
 
@@ -120,3 +119,34 @@ def test_an_invalid_fanout_is_rejected(text: str) -> None:
         parse_fanout(text, 2)
     assert parse_fanout("15,-1", 2) == (15, -1)
     assert parse_fanout("all", 3) == (-1, -1, -1)
+
+
+@pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
+@pytest.mark.parametrize("kind", ["mean", "renormalised", "sum"])
+def test_the_kernel_draws_neighbours_of_the_graph(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU, Triton's interpreter runs the kernel."""
+    monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    operator, x = Operator(kind), torch.randn(N, 3, device=device)
+    graph = Graph(edges(), N, [operator], edge_weight=torch.rand(edges().shape[1]))
+    dense = torch.zeros(N, N).index_put((edges()[1], edges()[0]), torch.tensor(1.0)).to(device)
+    nodes, draws = torch.tensor([5, 0, 39, 3], device=device), []
+    exact = graph.block.matrices[operator].csr.to(device) @ x
+    for seed in range(60):
+        field = graph.sampled_field(nodes, (30, 4), seed)
+        assert torch.equal(field.nodes[:4], nodes)
+        assert len(field.nodes.unique()) == len(field.nodes)
+        first, last = field.blocks
+        assert (first.num_src, first.num_dst) == (len(field.nodes), last.num_src)
+        for block in field.blocks:
+            pattern = block.matrices[operator].pattern
+            u, v = field.nodes[pattern.row], field.nodes[pattern.col]
+            assert ((dense[u, v] > 0) | (u == v)).all()
+        draws.append(last.matrices[operator].csr @ x[field.nodes[: last.num_src]])
+    again = graph.sampled_field(nodes, (30, 4), 59)
+    assert torch.equal(again.nodes, field.nodes)
+    error = torch.stack(draws).std(0) / 60**0.5
+    assert ((torch.stack(draws).mean(0) - exact[nodes]).abs() <= 4.5 * error + 1e-9).all()
+    assert (error > 0).any()

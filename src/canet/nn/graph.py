@@ -107,12 +107,7 @@ class Graph:
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
-    def sampled_field(
-        self,
-        nodes: Tensor,
-        fanout: Sequence[int],
-        generator: torch.Generator | None = None,
-    ) -> ReceptiveField:
+    def sampled_field(self, nodes: Tensor, fanout: Sequence[int], seed: int = 0) -> ReceptiveField:
         """Draw a receptive field of `nodes` $[n]$ with some random neighbours of each node.
 
         Arguments as for `LazyGraph.sampled_field`. The field is on the device of `nodes`; the edges
@@ -128,7 +123,7 @@ class Graph:
             arguments = self.num_nodes, tuple(self.block.matrices), weight, self._dtype
             lazy = LazyGraph.from_edges(edges.to(nodes.device), *arguments)
             self._lazy_on[nodes.device] = lazy
-        return self._lazy_on[nodes.device].sampled_field(nodes, fanout, generator)
+        return self._lazy_on[nodes.device].sampled_field(nodes, fanout, seed)
 
     def _relabel(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
         """Return `nodes` $[n]$, followed by the other nodes in `read` in ascending order, and the

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Kind, Operator, ReceptiveField
+from canet.nn.operations import fused
 from canet.nn.sampling import Draw, draw_neighbours, relabel
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
@@ -69,18 +70,15 @@ class Neighbours:
 
         Sums are scaled to the number of all neighbours; attention is not.
         """
-        value = None if self.weight is None else self.weight[drawn.entry].to(self.dtype)
+        of_node = torch.ones(nodes.shape, dtype=self.dtype, device=nodes.device)
+        if drawn.factor is not None and kind != "attention":
+            of_node = drawn.factor.to(self.dtype)
         if kind in ("mean", "symmetric", "renormalised"):
-            scale = self._scale(kind)
-            share = scale[nodes][drawn.row]
-            if kind != "mean":
-                share = share * scale[col]
-            value = share if value is None else share * value
-        if value is None:
-            value = torch.ones(col.shape, dtype=self.dtype, device=col.device)
-        if drawn.factor is None or kind == "attention":
-            return value
-        return value * drawn.factor.to(self.dtype)[drawn.row]
+            of_node = self._scale(kind)[nodes] * of_node
+        value = of_node[drawn.row]
+        if kind in ("symmetric", "renormalised"):
+            value = value * self._scale(kind)[col]
+        return value if self.weight is None else value * self.weight[drawn.entry].to(self.dtype)
 
     def diagonal(self, kind: Kind, nodes: Tensor) -> Tensor | None:
         """Return the entries $[n]$ of an operator's matrix on the diagonal; None if all are 0."""
@@ -198,9 +196,7 @@ class LazyGraph:
         """Return exactly the part of the graph that reaches `nodes` $[n]$ in `num_layers` hops."""
         return self.sampled_field(nodes, (-1,) * num_layers)
 
-    def sampled_field(
-        self, nodes: Tensor, fanout: Sequence[int], generator: torch.Generator | None = None
-    ) -> ReceptiveField:
+    def sampled_field(self, nodes: Tensor, fanout: Sequence[int], seed: int = 0) -> ReceptiveField:
         """Draw a receptive field of `nodes` $[n]$ with some random neighbours of each node.
 
         Sums are scaled by degree ÷ number of drawn neighbours, so that their expectation is that
@@ -210,11 +206,15 @@ class LazyGraph:
             nodes: The nodes to predict, each of them once.
             fanout: Number of neighbours to draw for each layer, from the last layer to the first;
                 -1: all neighbours.
-            generator: Generator of the random numbers, on the device of the graph.
+            seed: Determines the drawn neighbours, together with the kind of device.
         """
         if self._position is None:
             kind = torch.int32 if self.num_nodes < 2**31 else torch.int64
             self._position = torch.full((self.num_nodes,), -1, dtype=kind, device=nodes.device)
+        has_kernel = self._position.dtype == torch.int32 and len(self._neighbours) == 1
+        if has_kernel and min(fanout) > 0 and fused.on_gpu(nodes):
+            return self._drawn_by_kernel(nodes, fanout, seed)
+        generator = torch.Generator(nodes.device).manual_seed(seed)
         blocks: list[Block] = []
         for count in fanout:
             draws, read = [], []
@@ -225,6 +225,23 @@ class LazyGraph:
             sources, columns = relabel(nodes, read, self._position)
             blocks.append(self._block(nodes, draws, read, columns, sources.numel()))
             nodes = sources
+        return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _drawn_by_kernel(self, nodes: Tensor, fanout: Sequence[int], seed: int) -> ReceptiveField:
+        """Draw a receptive field on a GPU, in one direction."""
+        from canet.nn.kernels.sampling import draw_hops
+
+        assert self._position is not None
+        (one,) = self._neighbours.values()
+        nodes, hops = draw_hops(one.rowptr, one.col, nodes, fanout, seed, self._position)
+        blocks: list[Block] = []
+        sizes = [*(hop.rowptr.numel() - 1 for hop in hops[1:]), nodes.numel()]
+        for hop, num_src in zip(hops, sizes, strict=True):
+            dst = nodes[: hop.rowptr.numel() - 1]
+            count, degree = hop.rowptr.diff(), one.rowptr[dst + 1] - one.rowptr[dst]
+            row = Pattern(hop.rowptr, hop.col, num_src).row
+            drawn = Draw(hop.rowptr, row, hop.entry, degree / count.clamp(min=1))
+            blocks.append(self._block(dst, [drawn], [nodes[hop.col]], [hop.col], num_src))
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
     def _block(

@@ -58,9 +58,12 @@ class Pattern:
     @cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
         """The transpose and, for each of its entries $[nnz]$, the index of the entry here."""
-        order = torch.argsort(self.col, stable=True).int()
-        rowptr = _row_pointer(self.col, self.shape[1])
-        return Pattern(rowptr, self.row[order], self.shape[0]), order
+        col, order = torch.sort(self.col, stable=True)
+        bounds = torch.arange(self.shape[1] + 1, dtype=col.dtype, device=col.device)
+        rowptr = torch.searchsorted(
+            col, bounds, out_int32=True
+        )  # unlike bincount, it does not wait
+        return Pattern(rowptr, self.row[order], self.shape[0]), order.int()
 
     @cached_property
     def segments(self) -> Segments:

@@ -83,9 +83,10 @@ class TaskFields:
                 yield self._training_batch(part, *self._read(part, hidden))
             return
         graph = self._graph(hidden)
-        generator = torch.Generator(self._device).manual_seed(first)
+        seeds = torch.Generator().manual_seed(first)
         for part in parts:
-            field = graph.sampled_field(part.to(self._device), fanout, generator)
+            own = int(torch.randint(2**31, (1,), generator=seeds))
+            field = graph.sampled_field(part.to(self._device), fanout, own)
             yield self._training_batch(part, self._rows(field.nodes, hidden), field.blocks)
 
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:

@@ -1,0 +1,179 @@
+"""Random neighbours of nodes, hop by hop, without waiting for the device between two hops.
+
+Sizes are known only on the device until the last hop, so arrays have the largest possible size and
+programs beyond the true size do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from canet.nn.kernels.launch import launch
+
+BLOCK = 256
+UNSEEN = -1
+"""Position of a node that is in no hop."""
+
+
+class Hop(NamedTuple):
+    """Drawn neighbours of the nodes of one hop.
+
+    `rowptr` $[n + 1]$ is where the neighbours of each node begin. `col` $[m]$ are positions in the
+    nodes of the next hop, `entry` $[m]$ indices in the graph.
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    entry: Tensor
+
+
+def draw_hops(
+    rowptr: Tensor,
+    neighbours: Tensor,
+    nodes: Tensor,
+    fanout: Sequence[int],
+    seed: int,
+    position: Tensor,
+) -> tuple[Tensor, list[Hop]]:
+    """Draw neighbours of `nodes` $[n]$, then of all nodes so far, once for each number in `fanout`.
+
+    A node with more neighbours than the number draws with replacement.
+
+    Args:
+        rowptr: Where the neighbours of each node of the graph begin $[N + 1]$.
+        neighbours: Their ids $[E]$.
+        nodes: Different nodes.
+        fanout: Numbers of neighbours, 1 or more.
+        seed: Determines the neighbours.
+        position: 32-bit array over all nodes of the graph that contains `UNSEEN`, and does so
+            afterwards.
+
+    Returns:
+        The nodes of the last hop, which begin with those of the earlier ones, and the hops.
+    """
+    device, n = nodes.device, nodes.numel()
+    capacity = n
+    for count in fanout:
+        capacity *= 1 + count
+    known = torch.empty(min(capacity, position.numel()), dtype=torch.long, device=device)
+    known[:n] = nodes
+    sizes = torch.zeros(len(fanout) + 1, 2, dtype=torch.int32, device=device)  # nodes, neighbours
+    sizes[0, 0] = n
+    launch(_number, (triton.cdiv(n, BLOCK),))(nodes, position, n, BLOCK=BLOCK)
+    hops: list[Hop] = []
+    for hop, count in enumerate(fanout):
+        slots, size, following = n * count, sizes[hop], sizes[hop + 1]
+        grid = (triton.cdiv(slots, BLOCK),)
+        drawn = torch.empty(slots, dtype=torch.long, device=device)
+        begin = torch.zeros(n + 1, dtype=torch.int32, device=device)
+        launch(_draw, grid)(
+            rowptr, neighbours, known, size, seed + hop, position, drawn, begin, slots,
+            FANOUT=count, BLOCK=BLOCK,
+        )  # fmt: skip
+        begin = begin.cumsum(0, dtype=torch.int32)
+        is_new = torch.empty(slots, dtype=torch.int32, device=device)
+        launch(_find_new, grid)(neighbours, drawn, position, is_new, slots, BLOCK=BLOCK)
+        rank = is_new.cumsum(0, dtype=torch.int32)
+        launch(_add_new, grid)(
+            neighbours, drawn, is_new, rank, begin, n, size, following, position, known, slots,
+            BLOCK=BLOCK,
+        )  # fmt: skip
+        entry, col = torch.empty_like(drawn), torch.empty(slots, dtype=torch.int32, device=device)
+        launch(_compact, grid)(
+            neighbours, drawn, begin, position, entry, col, slots, FANOUT=count, BLOCK=BLOCK
+        )
+        hops.append(Hop(begin, col, entry))
+        n = min(n * (1 + count), known.numel())
+    counts = sizes.tolist()
+    nodes = known[: counts[-1][0]]
+    position[nodes] = UNSEEN
+    found = []
+    for hop, ((num_dst, _), (_, edges)) in zip(hops, pairwise(counts), strict=True):
+        found.append(Hop(hop.rowptr[: num_dst + 1], hop.col[:edges], hop.entry[:edges]))
+    return nodes, found
+
+
+@triton.jit
+def _number(nodes, position, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    node = tl.load(nodes + i, mask=i < n, other=0)
+    tl.store(position + node, i, mask=i < n)
+
+
+@triton.jit
+def _draw(
+    rowptr, neighbours, known, size, seed, position, drawn, count, slots,
+    FANOUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Draw an entry for each slot, -1 if the node has too few neighbours.
+
+    The unseen neighbour of several slots gets the number of the last slot as a negative position.
+    """
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i, j = slot // FANOUT, slot % FANOUT
+    inside = (slot < slots) & (i < tl.load(size))
+    node = tl.load(known + i, mask=inside, other=0)
+    begin = tl.load(rowptr + node, mask=inside, other=0)
+    degree = tl.load(rowptr + node + 1, mask=inside, other=0) - begin
+    number = tl.minimum(degree, FANOUT)
+    random = tl.randint(seed, slot).to(tl.uint32, bitcast=True).to(tl.int64)
+    entry = begin + tl.where(degree > FANOUT, (random * degree) >> 32, j)
+    is_used = inside & (j < number)
+    tl.store(drawn + slot, tl.where(is_used, entry, -1), mask=slot < slots)
+    tl.store(count + i + 1, number.to(tl.int32), mask=inside & (j == 0))
+    node = tl.load(neighbours + entry, mask=is_used, other=0)
+    is_unseen = is_used & (tl.load(position + node, mask=is_used, other=0) < 0)
+    tl.atomic_min(position + node, -2 - slot, mask=is_unseen)
+
+
+@triton.jit
+def _find_new(neighbours, drawn, position, is_new, slots, BLOCK: tl.constexpr):
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = slot < slots
+    entry = tl.load(drawn + slot, mask=inside, other=-1)
+    node = tl.load(neighbours + entry, mask=inside & (entry >= 0), other=0)
+    found = tl.load(position + node, mask=inside & (entry >= 0), other=0)
+    tl.store(is_new + slot, (found == -2 - slot).to(tl.int32), mask=inside)
+
+
+@triton.jit
+def _add_new(
+    neighbours, drawn, is_new, rank, begin, n, size, following, position, known, slots,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Number the new nodes after the known ones, and store the sizes of the next hop."""
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = slot < slots
+    before = tl.load(size)
+    place = before + tl.load(rank + slot, mask=inside, other=0) - 1
+    found = inside & (tl.load(is_new + slot, mask=inside, other=0) > 0)
+    entry = tl.load(drawn + slot, mask=found, other=0)
+    node = tl.load(neighbours + entry, mask=found, other=0)
+    tl.store(position + node, place, mask=found)
+    tl.store(known + place, node.to(tl.int64), mask=found)
+    if tl.program_id(0) == 0:
+        tl.store(following, before + tl.load(rank + slots - 1))
+        tl.store(following + 1, tl.load(begin + n))
+
+
+@triton.jit
+def _compact(
+    neighbours, drawn, begin, position, entries, col, slots,
+    FANOUT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the entries and positions of the drawn neighbours without gaps."""
+    slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i, j = slot // FANOUT, slot % FANOUT
+    entry = tl.load(drawn + slot, mask=slot < slots, other=-1)
+    is_used = entry >= 0
+    node = tl.load(neighbours + entry, mask=is_used, other=0)
+    at = tl.load(begin + i, mask=is_used, other=0) + j
+    tl.store(entries + at, entry, mask=is_used)
+    tl.store(col + at, tl.load(position + node, mask=is_used, other=0), mask=is_used)
