@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, Operator
+from canet.nn import Graph, LazyGraph, Operator
 from canet.nn.operations import fused
 from canet.nn.sampling import parse_fanout
 
@@ -150,3 +150,51 @@ def test_the_kernel_draws_neighbours_of_the_graph(
     error = torch.stack(draws).std(0) / 60**0.5
     assert ((torch.stack(draws).mean(0) - exact[nodes]).abs() <= 4.5 * error + 1e-9).all()
     assert (error > 0).any()
+
+
+@pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
+@pytest.mark.parametrize("backbone", ["sage", "gcn", "gat"])
+def test_a_padded_field_gives_the_predictions_of_the_exact_one(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = get_method("erm")
+    torch.manual_seed(0)
+    made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).to(device).double()
+    model, x = made.model.eval(), torch.randn(N, 4, device=device)
+    lazy = LazyGraph.from_edges(edges().to(device), N, model.operators)
+    nodes = torch.tensor([5, 0, 39, 3], device=device)
+    monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
+    exact = lazy.sampled_field(nodes, (4, 3), 7)
+    seed = torch.full((1,), 7, device=device)
+    padded, sizes = lazy.padded_field(nodes, (4, 3), seed, (21, N))
+    assert sizes[:, 0].tolist() == [4, exact.blocks[1].num_src, len(exact.nodes)]
+    assert [block.num_src for block in padded.blocks] == [N, 21]
+    results = []
+    for field in (exact, padded):
+        for parameter in model.parameters():
+            parameter.grad = None
+        logits = model(x[field.nodes], field.blocks).logits
+        logits.square().sum().backward()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        results.append([logits, *grads])
+    for mine, theirs in zip(*results, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-12)
+
+
+@pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
+def test_beyond_the_capacity_a_node_reads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    lazy = LazyGraph.from_edges(edges().to(device), N, [Operator("sum")])
+    nodes, seed = torch.tensor([5, 0], device=device), torch.zeros(1, device=device).long()
+    field, sizes = lazy.padded_field(nodes, (4, 3), seed, (6, 9))
+    assert int(sizes[1, 0]) > 6
+    assert int(sizes[2, 0]) > 9
+    for block in field.blocks:
+        pattern = block.matrices[Operator("sum")].pattern
+        used = int(pattern.rowptr[-1])
+        assert int(pattern.col[:used].max()) < block.num_src
+    again, _ = lazy.padded_field(nodes, (4, 3), seed, (21, N))
+    assert len(again.nodes[:4].unique()) == 4  # no position was left behind
+    assert torch.equal(again.nodes[:2], nodes)

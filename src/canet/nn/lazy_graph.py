@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -11,8 +12,11 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Kind, Operator, ReceptiveField
 from canet.nn.operations import fused
-from canet.nn.sampling import Draw, draw_neighbours, relabel
+from canet.nn.sampling import Draw, draw_neighbours, most_nodes, relabel
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
+
+if TYPE_CHECKING:
+    from canet.nn.kernels.sampling import Hop
 
 ENTRIES_AT_ONCE = 2**24
 """Entries of an array on disk that are summed at once."""
@@ -75,7 +79,7 @@ class Neighbours:
             of_node = drawn.factor.to(self.dtype)
         if kind in ("mean", "symmetric", "renormalised"):
             of_node = self._scale(kind)[nodes] * of_node
-        value = of_node[drawn.row]
+        value = of_node[drawn.row.clamp(max=len(of_node) - 1)]
         if kind in ("symmetric", "renormalised"):
             value = value * self._scale(kind)[col]
         return value if self.weight is None else value * self.weight[drawn.entry].to(self.dtype)
@@ -208,12 +212,9 @@ class LazyGraph:
                 -1: all neighbours.
             seed: Determines the drawn neighbours, together with the kind of device.
         """
-        if self._position is None:
-            kind = torch.int32 if self.num_nodes < 2**31 else torch.int64
-            self._position = torch.full((self.num_nodes,), -1, dtype=kind, device=nodes.device)
-        has_kernel = self._position.dtype == torch.int32 and len(self._neighbours) == 1
-        if has_kernel and min(fanout) > 0 and fused.on_gpu(nodes):
-            return self._drawn_by_kernel(nodes, fanout, seed)
+        if self._draws_by_kernel(nodes, fanout):
+            return self._exact_size(nodes, fanout, seed)
+        position = self._positions(nodes.device)
         generator = torch.Generator(nodes.device).manual_seed(seed)
         blocks: list[Block] = []
         for count in fanout:
@@ -222,27 +223,69 @@ class LazyGraph:
                 drawn = draw_neighbours(one.rowptr, nodes, count, generator)
                 draws.append(drawn)
                 read.append(one.col[drawn.entry].long())
-            sources, columns = relabel(nodes, read, self._position)
+            sources, columns = relabel(nodes, read, position)
             blocks.append(self._block(nodes, draws, read, columns, sources.numel()))
             nodes = sources
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
-    def _drawn_by_kernel(self, nodes: Tensor, fanout: Sequence[int], seed: int) -> ReceptiveField:
-        """Draw a receptive field on a GPU, in one direction."""
+    def padded_field(
+        self, nodes: Tensor, fanout: Sequence[int], seed: Tensor, capacity: Sequence[int]
+    ) -> tuple[ReceptiveField, Tensor]:
+        """Draw a receptive field whose shapes are known before, for a CUDA graph.
+
+        Args:
+            nodes: The nodes to predict, on a GPU, each of them once.
+            fanout: As for `sampled_field`; 1 or more.
+            seed: Determines the drawn neighbours; one integer on the GPU.
+            capacity: Number of nodes after each hop. If more are drawn, a node that drew one of
+                these reads itself instead. Unused places contain the node with id 0.
+
+        Returns:
+            The field, and the numbers of nodes that were drawn, $[h + 1, 2]$.
+        """
         from canet.nn.kernels.sampling import draw_hops
 
-        assert self._position is not None
         (one,) = self._neighbours.values()
-        nodes, hops = draw_hops(one.rowptr, one.col, nodes, fanout, seed, self._position)
+        position = self._positions(nodes.device)
+        found = draw_hops(one.rowptr, one.col, nodes, fanout, seed, position, capacity)
+        return self._field(*found[:2]), found[2]
+
+    def _exact_size(self, nodes: Tensor, fanout: Sequence[int], seed: int) -> ReceptiveField:
+        """Draw a receptive field by a kernel, and remove unused places."""
+        from canet.nn.kernels.sampling import draw_hops
+
+        (one,) = self._neighbours.values()
+        capacity = most_nodes(nodes.numel(), fanout, self.num_nodes)
+        seeds = torch.full((1,), seed, device=nodes.device)
+        position = self._positions(nodes.device)
+        nodes, hops, sizes = draw_hops(
+            one.rowptr, one.col, nodes, fanout, seeds, position, capacity
+        )
+        counts = sizes.tolist()
+        found = [hop.cut(*size) for hop, size in zip(hops, pairwise(counts), strict=True)]
+        return self._field(nodes[: counts[-1][0]], found)
+
+    def _field(self, nodes: Tensor, hops: Sequence[Hop]) -> ReceptiveField:
+        """Return the field of neighbours that a kernel drew."""
+        (one,) = self._neighbours.values()
         blocks: list[Block] = []
-        sizes = [*(hop.rowptr.numel() - 1 for hop in hops[1:]), nodes.numel()]
-        for hop, num_src in zip(hops, sizes, strict=True):
+        for hop in hops:
             dst = nodes[: hop.rowptr.numel() - 1]
             count, degree = hop.rowptr.diff(), one.rowptr[dst + 1] - one.rowptr[dst]
-            row = Pattern(hop.rowptr, hop.col, num_src).row
-            drawn = Draw(hop.rowptr, row, hop.entry, degree / count.clamp(min=1))
-            blocks.append(self._block(dst, [drawn], [nodes[hop.col]], [hop.col], num_src))
+            drawn = Draw(hop.rowptr, hop.row, hop.entry, degree / count.clamp(min=1))
+            blocks.append(self._block(dst, [drawn], [hop.node], [hop.col], hop.num_src))
         return ReceptiveField(nodes, tuple(reversed(blocks)))
+
+    def _draws_by_kernel(self, nodes: Tensor, fanout: Sequence[int]) -> bool:
+        can_draw = self.num_nodes < 2**31 and len(self._neighbours) == 1 and min(fanout) > 0
+        return can_draw and fused.on_gpu(nodes)
+
+    def _positions(self, device: torch.device) -> Tensor:
+        """Return an array over all nodes that contains -1."""
+        if self._position is None:
+            kind = torch.int32 if self.num_nodes < 2**31 else torch.int64
+            self._position = torch.full((self.num_nodes,), -1, dtype=kind, device=device)
+        return self._position
 
     def _block(
         self,
@@ -272,11 +315,13 @@ class LazyGraph:
 
 def _pattern(drawn: Draw, column: Tensor, num_src: int, has_loops: bool) -> Pattern:
     """Return the pattern of drawn neighbours at the positions `column` $[m]$."""
-    if not has_loops:
-        return Pattern(drawn.rowptr, column, num_src)
-    number = torch.arange(drawn.rowptr.numel(), device=column.device)
-    column = _with_last(drawn, column, number[:-1].to(column.dtype))
-    return Pattern(drawn.rowptr + number, column, num_src)
+    rowptr, number = drawn.rowptr, torch.arange(drawn.rowptr.numel(), device=column.device)
+    row = drawn.row.clamp(max=max(0, number.numel() - 2))
+    if has_loops:
+        own = number[:-1]
+        column, row = (_with_last(drawn, one, own.to(one.dtype)) for one in (column, row))
+        rowptr = rowptr + number
+    return Pattern(rowptr, column, num_src, row)
 
 
 def _with_last(drawn: Draw, entries: Tensor, last: Tensor) -> Tensor:

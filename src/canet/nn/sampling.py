@@ -21,7 +21,7 @@ class Draw(NamedTuple):
     `rowptr` $[n + 1]$ is where the neighbours of each node begin, `row` $[m]$ the position of the
     node of each drawn neighbour, and `entry` $[m]$ the index of that neighbour in the graph. A sum
     over the drawn neighbours of a node times its `factor` $[n]$ estimates the sum over all of them;
-    None: all neighbours were drawn.
+    None: all neighbours were drawn. Entries may be unused: their row is n.
     """
 
     rowptr: Tensor
@@ -88,6 +88,15 @@ def relabel(nodes: Tensor, read: Sequence[Tensor], position: Tensor) -> tuple[Te
     columns = [position[ids] for ids in read]
     position[sources] = -1
     return sources, columns
+
+
+def most_nodes(num_nodes: int, fanout: Sequence[int], limit: int) -> list[int]:
+    """Return the largest possible number of nodes after each hop, at most `limit`."""
+    found = []
+    for count in fanout:
+        num_nodes = min(num_nodes * (1 + count), limit)
+        found.append(num_nodes)
+    return found
 
 
 def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:

@@ -17,7 +17,9 @@ class Segments(NamedTuple):
     Each row has at least one segment. `row`, `begin` and `end` $[s]$ are the row and the range of
     entries of each segment. `long_row` $[r]$ are the rows with several segments; their segments are
     numbered by `slot` $[s]$, which is -1 for all other segments. Row `long_row[i]` has the slots
-    from `first_slot[i]` up to, but not including, `first_slot[i + 1]`.
+    from `first_slot[i]` up to, but not including, `first_slot[i + 1]`. There are as many segments
+    and long rows as the number of entries allows, so that nothing waits for the device. The last
+    ones may be empty: empty segments have the last slot.
     """
 
     row: Tensor
@@ -38,12 +40,18 @@ class Pattern:
         rowptr: Row boundaries $[n + 1]$.
         col: Column of each entry $[nnz]$, grouped by row.
         num_cols: $m$.
+        row: Row of each entry $[nnz]$, if it is known. There may then be unused entries after the
+            last row, with columns beyond $m$.
     """
 
-    def __init__(self, rowptr: Tensor, col: Tensor, num_cols: int) -> None:
+    def __init__(
+        self, rowptr: Tensor, col: Tensor, num_cols: int, row: Tensor | None = None
+    ) -> None:
         self.rowptr = rowptr.int()
         self.col = col.int()
         self.shape = (rowptr.numel() - 1, num_cols)
+        if row is not None:
+            self.row = row
 
     @property
     def nnz(self) -> int:
@@ -68,26 +76,28 @@ class Pattern:
     @cached_property
     def segments(self) -> Segments:
         """The rows, cut into segments for kernels in which each program processes one segment."""
+        num_rows, num_long = self.shape[0], self.nnz // SEGMENT
+        num_slots = 2 * num_long + 1 if num_long else 0
         length = self.rowptr.diff()
         count = (length + SEGMENT - 1).div(SEGMENT, rounding_mode="floor").clamp(min=1).long()
-        first = count.cumsum(0) - count
-        row = torch.arange(self.shape[0], device=length.device).repeat_interleave(count)
-        position = torch.arange(row.numel(), device=row.device) - first[row]
-        begin = self.rowptr[row] + SEGMENT * position
-        end = torch.minimum(begin + SEGMENT, self.rowptr[row + 1])
-        in_long = count[row] > 1
+        total = count.cumsum(0)
+        segment = torch.arange(num_rows + num_long, device=length.device)
+        row = torch.searchsorted(total, segment, right=True)
+        is_empty = row == num_rows
+        row = row.clamp(max=num_rows - 1)
+        begin = self.rowptr[row] + SEGMENT * (segment - total[row] + count[row])
+        begin = begin.masked_fill(is_empty, 0)
+        end = torch.minimum(begin + SEGMENT, self.rowptr[row + 1]).masked_fill(is_empty, 0)
+        in_long = (count[row] > 1) & ~is_empty
         slot = torch.where(in_long, in_long.cumsum(0) - 1, -1)
-        (long_row,) = (count > 1).nonzero(as_tuple=True)
-        first_slot = torch.cat([count.new_zeros(1), count[long_row].cumsum(0)])
-        return Segments(
-            row.int(),
-            begin.int(),
-            end.int(),
-            slot.int(),
-            long_row.int(),
-            first_slot.int(),
-            int(first_slot[-1]),
-        )
+        slot = slot.masked_fill(is_empty, num_slots - 1)
+        is_long = count > 1
+        number = torch.arange(1, num_long + 1, device=length.device)
+        long_row = torch.searchsorted(is_long.cumsum(0), number).clamp(max=num_rows - 1)
+        last_slot = (count * is_long).cumsum(0)[long_row]
+        first_slot = torch.cat([last_slot.new_zeros(1), last_slot])
+        parts = row, begin, end, slot, long_row, first_slot
+        return Segments(*(part.int() for part in parts), num_slots)
 
     def csr(self, value: Tensor) -> Tensor:
         """Return a torch sparse CSR tensor with values $[nnz]$."""

@@ -168,7 +168,8 @@ def _merge_forward(
     top = tl.full([BLOCK_K], float("-inf"), part.dtype.element_ty)
     total = tl.zeros([BLOCK_K], part.dtype.element_ty)
     summed = tl.zeros([BLOCK_K, BLOCK_H], part.dtype.element_ty)
-    for slot in range(tl.load(first_slot + row), tl.load(first_slot + row + 1)):
+    begin, end = tl.load(first_slot + row), tl.load(first_slot + row + 1)
+    for slot in range(begin, end):
         part_at = part + (slot * branches + k).to(tl.int64) * (width + 2)
         its_top = tl.load(part_at + width, mask=in_k, other=0.0)
         higher = tl.maximum(top, its_top)
@@ -178,9 +179,10 @@ def _merge_forward(
         total = total * shrink + its_total * its_shrink
         summed = summed * shrink[:, None] + its_sum * its_shrink[:, None]
         top = higher
-    out_at = out + (u * branches + k[:, None]) * width + h[None, :]
-    tl.store(out_at, summed / total[:, None], mask=inside)
-    tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
+    if begin < end:
+        out_at = out + (u * branches + k[:, None]) * width + h[None, :]
+        tl.store(out_at, summed / total[:, None], mask=inside)
+        tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
 
 
 @triton.jit

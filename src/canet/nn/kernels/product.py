@@ -108,12 +108,13 @@ def _merge(
     row = tl.program_id(0)
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     in_h = h < width
-    end = tl.load(first_slot + row + 1)
+    begin, end = tl.load(first_slot + row), tl.load(first_slot + row + 1)
     summed = tl.zeros([BLOCK_H], part.dtype.element_ty)
-    for first in range(tl.load(first_slot + row), end, BLOCK_N):
+    for first in range(begin, end, BLOCK_N):
         slot = first + tl.arange(0, BLOCK_N)
         at, inside = slot[:, None].to(tl.int64) * width + h[None, :], (slot < end)[:, None]
         summed += tl.sum(tl.load(part + at, mask=inside & in_h[None, :], other=0.0), axis=0)
     at = tl.load(long_row + row).to(tl.int64) * width + h
     summed += tl.load(base + at, mask=in_h & (at < base_size), other=0.0)
-    tl.store(out + at, summed, mask=in_h)
+    if begin < end:
+        tl.store(out + at, summed, mask=in_h)

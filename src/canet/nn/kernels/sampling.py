@@ -7,7 +7,6 @@ programs beyond the true size do nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -23,15 +22,25 @@ UNSEEN = -1
 
 
 class Hop(NamedTuple):
-    """Drawn neighbours of the nodes of one hop.
+    """Drawn neighbours of the nodes of one hop, in arrays that may be longer than needed.
 
-    `rowptr` $[n + 1]$ is where the neighbours of each node begin. `col` $[m]$ are positions in the
-    nodes of the next hop, `entry` $[m]$ indices in the graph.
+    `rowptr` $[n + 1]$ is where the neighbours of each node begin; nodes beyond the true number have
+    none. For each neighbour: `col` $[m]$ is its position among the `num_src` nodes of the next hop,
+    `row` that of its node, `entry` its index in the graph and `node` its id. Unused entries at the
+    end have the first `col` and `row` that are no position, and zeros.
     """
 
+    num_src: int
     rowptr: Tensor
     col: Tensor
+    row: Tensor
     entry: Tensor
+    node: Tensor
+
+    def cut(self, before: Sequence[int], after: Sequence[int]) -> Hop:
+        """Remove unused places, given the numbers of nodes and neighbours before and after."""
+        entries = (one[: after[1]] for one in self[2:])
+        return Hop(after[0], self.rowptr[: before[0] + 1], *entries)
 
 
 def draw_hops(
@@ -39,42 +48,45 @@ def draw_hops(
     neighbours: Tensor,
     nodes: Tensor,
     fanout: Sequence[int],
-    seed: int,
+    seed: Tensor,
     position: Tensor,
-) -> tuple[Tensor, list[Hop]]:
+    capacity: Sequence[int],
+) -> tuple[Tensor, list[Hop], Tensor]:
     """Draw neighbours of `nodes` $[n]$, then of all nodes so far, once for each number in `fanout`.
 
-    A node with more neighbours than the number draws with replacement.
+    A node with more neighbours than the number draws with replacement. Nothing waits for the
+    device.
 
     Args:
         rowptr: Where the neighbours of each node of the graph begin $[N + 1]$.
         neighbours: Their ids $[E]$.
         nodes: Different nodes.
         fanout: Numbers of neighbours, 1 or more.
-        seed: Determines the neighbours.
+        seed: Determines the neighbours; one integer.
         position: 32-bit array over all nodes of the graph that contains `UNSEEN`, and does so
             afterwards.
+        capacity: Largest number of nodes after each hop. Of further nodes, none is added: the node
+            that drew such a neighbour reads itself instead.
 
     Returns:
-        The nodes of the last hop, which begin with those of the earlier ones, and the hops.
+        The nodes of the last hop, which begin with those of the earlier ones, the hops, and the
+        number of nodes after each hop (as if the capacity was unlimited) and of neighbours
+        $[h, 2]$.
     """
     device, n = nodes.device, nodes.numel()
-    capacity = n
-    for count in fanout:
-        capacity *= 1 + count
-    known = torch.empty(min(capacity, position.numel()), dtype=torch.long, device=device)
+    known = torch.zeros(capacity[-1], dtype=torch.long, device=device)
     known[:n] = nodes
-    sizes = torch.zeros(len(fanout) + 1, 2, dtype=torch.int32, device=device)  # nodes, neighbours
-    sizes[0, 0] = n
+    sizes = torch.empty(len(fanout) + 1, 2, dtype=torch.int32, device=device)
+    sizes[0].fill_(n)
     launch(_number, (triton.cdiv(n, BLOCK),))(nodes, position, n, BLOCK=BLOCK)
     hops: list[Hop] = []
-    for hop, count in enumerate(fanout):
+    for hop, (count, limit) in enumerate(zip(fanout, capacity, strict=True)):
         slots, size, following = n * count, sizes[hop], sizes[hop + 1]
         grid = (triton.cdiv(slots, BLOCK),)
         drawn = torch.empty(slots, dtype=torch.long, device=device)
         begin = torch.zeros(n + 1, dtype=torch.int32, device=device)
         launch(_draw, grid)(
-            rowptr, neighbours, known, size, seed + hop, position, drawn, begin, slots,
+            rowptr, neighbours, known, size, seed, hop, position, drawn, begin, slots,
             FANOUT=count, BLOCK=BLOCK,
         )  # fmt: skip
         begin = begin.cumsum(0, dtype=torch.int32)
@@ -82,22 +94,25 @@ def draw_hops(
         launch(_find_new, grid)(neighbours, drawn, position, is_new, slots, BLOCK=BLOCK)
         rank = is_new.cumsum(0, dtype=torch.int32)
         launch(_add_new, grid)(
-            neighbours, drawn, is_new, rank, begin, n, size, following, position, known, slots,
-            BLOCK=BLOCK,
+            neighbours, drawn, is_new, rank, begin, n, size, following, position, known, limit,
+            slots, BLOCK=BLOCK,
         )  # fmt: skip
-        entry, col = torch.empty_like(drawn), torch.empty(slots, dtype=torch.int32, device=device)
+        col = torch.full((slots,), limit, dtype=torch.int32, device=device)
+        row = torch.full((slots,), n, dtype=torch.int32, device=device)
+        entry, node = torch.zeros(2, slots, dtype=torch.long, device=device)
         launch(_compact, grid)(
-            neighbours, drawn, begin, position, entry, col, slots, FANOUT=count, BLOCK=BLOCK
-        )
-        hops.append(Hop(begin, col, entry))
-        n = min(n * (1 + count), known.numel())
-    counts = sizes.tolist()
-    nodes = known[: counts[-1][0]]
-    position[nodes] = UNSEEN
-    found = []
-    for hop, ((num_dst, _), (_, edges)) in zip(hops, pairwise(counts), strict=True):
-        found.append(Hop(hop.rowptr[: num_dst + 1], hop.col[:edges], hop.entry[:edges]))
-    return nodes, found
+            neighbours, drawn, begin, position, entry, node, row, col, slots,
+            FANOUT=count, BLOCK=BLOCK,
+        )  # fmt: skip
+        hops.append(Hop(limit, begin, col, row, entry, node))
+        n = limit
+    for hop in hops:
+        grid = (triton.cdiv(hop.node.numel(), BLOCK),)
+        launch(_forget, grid)(hop.node, position, hop.node.numel(), BLOCK=BLOCK)
+    launch(_forget, (triton.cdiv(nodes.numel(), BLOCK),))(
+        nodes, position, nodes.numel(), BLOCK=BLOCK
+    )
+    return known, hops, sizes
 
 
 @triton.jit
@@ -109,7 +124,7 @@ def _number(nodes, position, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def _draw(
-    rowptr, neighbours, known, size, seed, position, drawn, count, slots,
+    rowptr, neighbours, known, size, seed, hop, position, drawn, count, slots,
     FANOUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Draw an entry for each slot, -1 if the node has too few neighbours.
@@ -123,7 +138,7 @@ def _draw(
     begin = tl.load(rowptr + node, mask=inside, other=0)
     degree = tl.load(rowptr + node + 1, mask=inside, other=0) - begin
     number = tl.minimum(degree, FANOUT)
-    random = tl.randint(seed, slot).to(tl.uint32, bitcast=True).to(tl.int64)
+    random = tl.randint(tl.load(seed) + hop, slot).to(tl.uint32, bitcast=True).to(tl.int64)
     entry = begin + tl.where(degree > FANOUT, (random * degree) >> 32, j)
     is_used = inside & (j < number)
     tl.store(drawn + slot, tl.where(is_used, entry, -1), mask=slot < slots)
@@ -145,15 +160,15 @@ def _find_new(neighbours, drawn, position, is_new, slots, BLOCK: tl.constexpr):
 
 @triton.jit
 def _add_new(
-    neighbours, drawn, is_new, rank, begin, n, size, following, position, known, slots,
-    BLOCK: tl.constexpr,
+    neighbours, drawn, is_new, rank, begin, n, size, following, position, known, limit,
+    slots, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Number the new nodes after the known ones, and store the sizes of the next hop."""
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = slot < slots
-    before = tl.load(size)
+    before = tl.minimum(tl.load(size), n)
     place = before + tl.load(rank + slot, mask=inside, other=0) - 1
-    found = inside & (tl.load(is_new + slot, mask=inside, other=0) > 0)
+    found = inside & (tl.load(is_new + slot, mask=inside, other=0) > 0) & (place < limit)
     entry = tl.load(drawn + slot, mask=found, other=0)
     node = tl.load(neighbours + entry, mask=found, other=0)
     tl.store(position + node, place, mask=found)
@@ -165,15 +180,24 @@ def _add_new(
 
 @triton.jit
 def _compact(
-    neighbours, drawn, begin, position, entries, col, slots,
+    neighbours, drawn, begin, position, entries, nodes, rows, col, slots,
     FANOUT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Store the entries and positions of the drawn neighbours without gaps."""
+    """Store the drawn neighbours without gaps."""
     slot = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     i, j = slot // FANOUT, slot % FANOUT
     entry = tl.load(drawn + slot, mask=slot < slots, other=-1)
     is_used = entry >= 0
     node = tl.load(neighbours + entry, mask=is_used, other=0)
+    place = tl.load(position + node, mask=is_used, other=0)
     at = tl.load(begin + i, mask=is_used, other=0) + j
     tl.store(entries + at, entry, mask=is_used)
-    tl.store(col + at, tl.load(position + node, mask=is_used, other=0), mask=is_used)
+    tl.store(nodes + at, node.to(tl.int64), mask=is_used)
+    tl.store(rows + at, i, mask=is_used)
+    tl.store(col + at, tl.where(place < 0, i, place), mask=is_used)
+
+
+@triton.jit
+def _forget(nodes, position, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(position + tl.load(nodes + i, mask=i < n, other=0), -1, mask=i < n)
