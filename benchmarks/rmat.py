@@ -16,7 +16,7 @@ from torch import Tensor
 A, B, C = 0.57, 0.19, 0.19
 EDGES_AT_ONCE = 2**22
 CLASS_BITS = 4
-NOISE = 2.0
+NOISE = 8.0
 """Standard deviation of the features around the mean of their class, which has variance 1."""
 
 
@@ -27,7 +27,7 @@ class RMat:
     num_nodes: int
     num_edges: int
     num_features: int
-    device: torch.device = torch.device("cpu")
+    device: str = "cpu"
     seed: int = 0
 
     num_classes = 2**CLASS_BITS
@@ -74,12 +74,12 @@ class RMat:
     def features(self, labels: Tensor, dtype: torch.dtype = torch.float32) -> Iterator[Tensor]:
         """Yield pieces of the features $[N, D]$: the mean of the class and noise."""
         means = torch.Generator(self.device).manual_seed(self.seed + 7)
-        kind = {"device": self.device, "dtype": torch.float32}
-        mean = torch.randn(self.num_classes, self.num_features, generator=means, **kind)
+        shape = self.num_classes, self.num_features
+        mean = torch.randn(shape, generator=means, device=self.device)
         first = 0
         for size, random in self._pieces(self.num_nodes, EDGES_AT_ONCE // 8, seed=2):
-            x = torch.randn(size, self.num_features, generator=random, **kind).mul_(NOISE)
-            yield x.add_(mean[labels[first : first + size]]).to(dtype)
+            noise = torch.randn(size, self.num_features, generator=random, device=self.device)
+            yield noise.mul_(NOISE).add_(mean[labels[first : first + size]]).to(dtype)
             first += size
 
     def _pieces(

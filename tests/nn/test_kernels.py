@@ -25,7 +25,15 @@ from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.environment import Environment, EstimatorKind
 from canet.nn.graph import operator_matrix
-from canet.nn.operations import Gathered, fused, mix_each, mix_joined, multiply
+from canet.nn.operations import (
+    Gathered,
+    add_relu,
+    fused,
+    mix_each,
+    mix_joined,
+    multiply,
+    select_rows,
+)
 from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
@@ -361,3 +369,28 @@ def test_fused_layer_lets_nan_through() -> None:
     )
     z[1, 2] = torch.nan
     assert mix(x, weight, e, z).isnan().sum() == 1
+
+
+@pytest.mark.parametrize("width", [1, 24, 300])
+def test_fused_bias_and_relu_are_those_of_plain_code(width: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    z, bias, grad = (
+        torch.randn(*shape, generator=random).to(DEVICE)
+        for shape in ((ROWS, width), (width,), (ROWS, width))
+    )
+    results = []
+    for run in (add_relu, lambda z, bias: torch.relu(z + bias)):
+        inputs = [z.clone().requires_grad_(), bias.clone().requires_grad_()]
+        out = run(*inputs)
+        out.backward(grad)
+        results.append([out, *(one.grad for one in inputs)])
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+    torch.testing.assert_close(results[0][2], results[1][2], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_selected_rows_are_in_single_precision(dtype: torch.dtype) -> None:
+    x = torch.randn(ROWS, 37).to(DEVICE, dtype)
+    rows = torch.tensor([5, 0, 5, ROWS - 1], device=DEVICE)
+    assert torch.equal(select_rows(x, rows), x[rows].float())

@@ -198,3 +198,39 @@ def test_beyond_the_capacity_a_node_reads_itself(monkeypatch: pytest.MonkeyPatch
     again, _ = lazy.padded_field(nodes, (4, 3), seed, (21, N))
     assert len(again.nodes[:4].unique()) == 4  # no position was left behind
     assert torch.equal(again.nodes[:2], nodes)
+
+
+@pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
+def test_the_kernel_draws_the_same_neighbours_as_plain_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    operator = Operator("mean")
+    plain = LazyGraph.from_edges(edges(), N, [operator])
+    nodes = torch.tensor([5, 0, 39, 3])
+    expected = plain.sampled_field(nodes, (4, 3), 7)
+    monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
+    kernel = LazyGraph.from_edges(edges().to(device), N, [operator])
+    found = kernel.sampled_field(nodes.to(device), (4, 3), 7)
+    for mine, theirs in zip(found.blocks, expected.blocks, strict=True):
+        ids = []
+        for field, block in ((found, mine), (expected, theirs)):
+            pattern = block.matrices[operator].pattern
+            read = zip(
+                field.nodes[pattern.row].tolist(), field.nodes[pattern.col].tolist(), strict=True
+            )
+            ids.append(sorted(read))
+        assert ids[0] == ids[1]
+
+
+def test_neighbours_do_not_depend_on_the_other_nodes() -> None:
+    lazy = LazyGraph.from_edges(edges(), N, [Operator("sum")])
+    both, one = (lazy.sampled_field(torch.tensor(ids), (5,), 3) for ids in ([4, 0], [0]))
+    read = []
+    for field, row in ((both, 1), (one, 0)):
+        pattern = field.blocks[0].matrices[Operator("sum")].pattern
+        read.append(
+            field.nodes[pattern.col[pattern.rowptr[row] : pattern.rowptr[row + 1]]].tolist()
+        )
+    assert read[0] == read[1]
+    assert len(read[0]) == 6  # five neighbours, and the place of a self-loop

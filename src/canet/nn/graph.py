@@ -120,6 +120,7 @@ class Graph:
             )
         if nodes.device not in self._lazy_on:
             edges, weight = self._edges
+            weight = None if weight is None else weight.to(nodes.device)
             arguments = self.num_nodes, tuple(self.block.matrices), weight, self._dtype
             lazy = LazyGraph.from_edges(edges.to(nodes.device), *arguments)
             self._lazy_on[nodes.device] = lazy

@@ -210,17 +210,16 @@ class LazyGraph:
             nodes: The nodes to predict, each of them once.
             fanout: Number of neighbours to draw for each layer, from the last layer to the first;
                 -1: all neighbours.
-            seed: Determines the drawn neighbours, together with the kind of device.
+            seed: Determines the drawn neighbours; hops use successive seeds.
         """
         if self._draws_by_kernel(nodes, fanout):
             return self._exact_size(nodes, fanout, seed)
         position = self._positions(nodes.device)
-        generator = torch.Generator(nodes.device).manual_seed(seed)
         blocks: list[Block] = []
-        for count in fanout:
+        for hop, count in enumerate(fanout):
             draws, read = [], []
             for one in self._neighbours.values():
-                drawn = draw_neighbours(one.rowptr, nodes, count, generator)
+                drawn = draw_neighbours(one.rowptr, nodes, count, seed + hop)
                 draws.append(drawn)
                 read.append(one.col[drawn.entry].long())
             sources, columns = relabel(nodes, read, position)
@@ -272,7 +271,8 @@ class LazyGraph:
         for hop in hops:
             dst = nodes[: hop.rowptr.numel() - 1]
             count, degree = hop.rowptr.diff(), one.rowptr[dst + 1] - one.rowptr[dst]
-            drawn = Draw(hop.rowptr, hop.row, hop.entry, degree / count.clamp(min=1))
+            factor = degree / count.clamp(min=1)
+            drawn = Draw(hop.rowptr, hop.row, hop.entry, factor, hop.fanout)
             blocks.append(self._block(dst, [drawn], [hop.node], [hop.col], hop.num_src))
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
@@ -321,7 +321,8 @@ def _pattern(drawn: Draw, column: Tensor, num_src: int, has_loops: bool) -> Patt
         own = number[:-1]
         column, row = (_with_last(drawn, one, own.to(one.dtype)) for one in (column, row))
         rowptr = rowptr + number
-    return Pattern(rowptr, column, num_src, row)
+    longest = None if drawn.longest is None else drawn.longest + has_loops
+    return Pattern(rowptr, column, num_src, row, longest)
 
 
 def _with_last(drawn: Draw, entries: Tensor, last: Tensor) -> Tensor:

@@ -39,11 +39,12 @@ class NeighbourSampler(BaseSampler):
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         sizes, first = [nodes.numel()], 0
         for count in self._num_neighbors:
-            _, row, entry, _ = draw_neighbours(self._rowptr, frontier, count, self._generator)
-            source = self._source[entry]
+            seed = int(torch.randint(2**31, (1,), generator=self._generator))
+            drawn = draw_neighbours(self._rowptr, frontier, count, seed)
+            source = self._source[drawn.entry]
             new = source.unique()
             new = new[~torch.isin(new, nodes)]
-            parts.append((source, row + first, self._order[entry]))
+            parts.append((source, drawn.row + first, self._order[drawn.entry]))
             first = nodes.numel()
             nodes, frontier = torch.cat([nodes, new]), new
             sizes.append(new.numel())

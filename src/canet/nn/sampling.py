@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,9 @@ from canet.errors import InputError
 
 ALL = "all"
 """The fanout that reads all neighbours."""
+GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+FACTORS = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
+"""Constants of SplitMix64 (Steele et al., OOPSLA '14), as signed integers."""
 
 
 class Draw(NamedTuple):
@@ -21,28 +25,29 @@ class Draw(NamedTuple):
     `rowptr` $[n + 1]$ is where the neighbours of each node begin, `row` $[m]$ the position of the
     node of each drawn neighbour, and `entry` $[m]$ the index of that neighbour in the graph. A sum
     over the drawn neighbours of a node times its `factor` $[n]$ estimates the sum over all of them;
-    None: all neighbours were drawn. Entries may be unused: their row is n.
+    None: all neighbours were drawn. Entries may be unused: their row is n. `longest` is the largest
+    possible number of neighbours of a node, if it is known.
     """
 
     rowptr: Tensor
     row: Tensor
     entry: Tensor
     factor: Tensor | None
+    longest: int | None = None
 
 
-def draw_neighbours(
-    rowptr: Tensor, nodes: Tensor, fanout: int, generator: torch.Generator | None = None
-) -> Draw:
+def draw_neighbours(rowptr: Tensor, nodes: Tensor, fanout: int, seed: int = 0) -> Draw:
     """Draw at most `fanout` neighbours of each of `nodes` $[n]$; all of them if it is -1.
 
     A node with more neighbours draws with replacement, so that the cost does not depend on its
-    degree.
+    degree. Its neighbours depend only on the seed and its id, not on the other nodes, the device or
+    the process.
 
     Args:
         rowptr: Where the neighbours of each node of the graph begin $[N + 1]$.
         nodes: The nodes.
         fanout: Number of neighbours.
-        generator: Generator of the random numbers, on the device of the graph.
+        seed: Determines the neighbours.
     """
     begin = rowptr[nodes]
     degree = rowptr[nodes + 1] - begin
@@ -55,12 +60,20 @@ def draw_neighbours(
         return Draw(bounds, row, entry, None)
     slot = torch.arange(fanout, device=nodes.device)
     shape, degrees = (nodes.numel(), fanout), degree.unsqueeze(1)
-    random = torch.rand(shape, generator=generator, device=nodes.device, dtype=torch.double)
-    offset = torch.where(degrees > fanout, random.mul_(degrees).long(), slot)
+    start = (seed * GOLDEN + 2**63) % 2**64 - 2**63  # as a signed integer
+    random = scramble(scramble(nodes + start).unsqueeze(1) + slot * GOLDEN)
+    offset = torch.where(degrees > fanout, (random & 2**31 - 1) * degrees >> 31, slot)
     is_used = slot < count.unsqueeze(1)
     entry = (begin.unsqueeze(1) + offset)[is_used]
     row = number.unsqueeze(1).expand(shape)[is_used]
-    return Draw(bounds, row, entry, degree / count.clamp(min=1))
+    return Draw(bounds, row, entry, degree / count.clamp(min=1), fanout)
+
+
+def scramble(x: Tensor) -> Tensor:
+    """Map 64-bit integers to pseudo-random ones (the finaliser of SplitMix64)."""
+    x = (x ^ x >> 30 & 2**34 - 1) * FACTORS[0]
+    x = (x ^ x >> 27 & 2**37 - 1) * FACTORS[1]
+    return x ^ x >> 31 & 2**33 - 1
 
 
 def relabel(nodes: Tensor, read: Sequence[Tensor], position: Tensor) -> tuple[Tensor, list[Tensor]]:
@@ -73,17 +86,18 @@ def relabel(nodes: Tensor, read: Sequence[Tensor], position: Tensor) -> tuple[Te
         read: Node ids.
         position: An array over all nodes of the graph that contains -1, and does so afterwards.
     """
-    n, kind = nodes.numel(), {"dtype": position.dtype, "device": position.device}
-    position[nodes] = torch.arange(n, **kind)
+    n = nodes.numel()
+    number_from = partial(torch.arange, dtype=position.dtype, device=position.device)
+    position[nodes] = number_from(n)
     others = torch.cat([nodes[:0], *read])
     others = others[position[others] < 0]
-    number = torch.arange(others.numel(), **kind)
+    number = number_from(others.numel())
     if position.device.type == "cpu":  # one after the other, so that the last occurrence counts
         position.numpy()[others.numpy()] = number.numpy()
     else:
         position.scatter_reduce_(0, others, number, "amax")
     others = others[position[others] == number]
-    position[others] = torch.arange(n, n + others.numel(), **kind)
+    position[others] = number_from(n, n + others.numel())
     sources = torch.cat([nodes, others])
     columns = [position[ids] for ids in read]
     position[sources] = -1

@@ -42,11 +42,18 @@ class Pattern:
         num_cols: $m$.
         row: Row of each entry $[nnz]$, if it is known. There may then be unused entries after the
             last row, with columns beyond $m$.
+        longest: A number of entries that no row exceeds, if one is known.
     """
 
     def __init__(
-        self, rowptr: Tensor, col: Tensor, num_cols: int, row: Tensor | None = None
+        self,
+        rowptr: Tensor,
+        col: Tensor,
+        num_cols: int,
+        row: Tensor | None = None,
+        longest: int | None = None,
     ) -> None:
+        self.longest = longest
         self.rowptr = rowptr.int()
         self.col = col.int()
         self.shape = (rowptr.numel() - 1, num_cols)
@@ -76,9 +83,13 @@ class Pattern:
     @cached_property
     def segments(self) -> Segments:
         """The rows, cut into segments for kernels in which each program processes one segment."""
-        num_rows, num_long = self.shape[0], self.nnz // SEGMENT
-        num_slots = 2 * num_long + 1 if num_long else 0
-        length = self.rowptr.diff()
+        num_rows, length = self.shape[0], self.rowptr.diff()
+        if min(self.nnz, self.longest or self.nnz) <= SEGMENT:
+            number = torch.arange(num_rows, dtype=torch.int32, device=length.device)
+            slot, none = torch.full_like(number, -1), number.new_empty(0)
+            return Segments(number, self.rowptr[:-1], self.rowptr[1:], slot, none, none, 0)
+        num_long = self.nnz // SEGMENT
+        num_slots = 2 * num_long + 1
         count = (length + SEGMENT - 1).div(SEGMENT, rounding_mode="floor").clamp(min=1).long()
         total = count.cumsum(0)
         segment = torch.arange(num_rows + num_long, device=length.device)
@@ -96,8 +107,15 @@ class Pattern:
         long_row = torch.searchsorted(is_long.cumsum(0), number).clamp(max=num_rows - 1)
         last_slot = (count * is_long).cumsum(0)[long_row]
         first_slot = torch.cat([last_slot.new_zeros(1), last_slot])
-        parts = row, begin, end, slot, long_row, first_slot
-        return Segments(*(part.int() for part in parts), num_slots)
+        return Segments(
+            row.int(),
+            begin.int(),
+            end.int(),
+            slot.int(),
+            long_row.int(),
+            first_slot.int(),
+            num_slots,
+        )
 
     def csr(self, value: Tensor) -> Tensor:
         """Return a torch sparse CSR tensor with values $[nnz]$."""

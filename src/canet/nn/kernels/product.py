@@ -15,9 +15,8 @@ from canet.nn.kernels.launch import launch
 from canet.nn.sparse_matrix import Pattern, Segments
 
 ENTRIES = 16  # entries that a program reads at once, and segments that it merges at once
-FEW_SEGMENTS = (
-    2**14
-)  # with more, a program with wide rows processes two, with half the entries each
+FEW_SEGMENTS = 2**14
+"""With more segments, a program with wide rows processes several, with fewer entries each."""
 
 
 def multiply(
@@ -33,7 +32,7 @@ def multiply(
     width, segments = dense.shape[1], cut.row.numel()
     out = dense.new_empty(pattern.shape[0], width)
     part = dense.new_empty(cut.num_slots, width)
-    tile = _tile(segments, width)
+    tile = _tile(segments, width, pattern.nnz)
     columns = triton.cdiv(width, tile["BLOCK_H"])
     launch(_multiply, (triton.cdiv(segments, tile["BLOCK_R"]), columns))(
         value, dense, pattern.col, cut.row, cut.begin, cut.end, cut.slot, base, out, part,
@@ -55,12 +54,14 @@ def merge(cut: Segments, part: Tensor, base: Tensor, out: Tensor) -> None:
     )  # fmt: skip
 
 
-def _tile(segments: int, width: int) -> dict[str, int]:
+def _tile(segments: int, width: int, entries: int) -> dict[str, int]:
     """Number of segments, entries per segment and columns that a program processes at once."""
     block_h = _columns(width)
     block_r, block_n = min(8, 64 // block_h), ENTRIES
     if block_r == 1 and segments > FEW_SEGMENTS:
         block_r, block_n = 2, ENTRIES // 2
+        if entries < 2 * segments:  # most rows have one entry
+            block_r, block_n = 8, 2
     return {"BLOCK_R": block_r, "BLOCK_N": block_n, "BLOCK_H": block_h}
 
 

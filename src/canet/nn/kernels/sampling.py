@@ -14,9 +14,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from canet.nn import sampling
 from canet.nn.kernels.launch import launch
 
 BLOCK = 256
+GOLDEN, FIRST, SECOND = (tl.constexpr(number) for number in (sampling.GOLDEN, *sampling.FACTORS))
 UNSEEN = -1
 """Position of a node that is in no hop."""
 
@@ -30,6 +32,7 @@ class Hop(NamedTuple):
     end have the first `col` and `row` that are no position, and zeros.
     """
 
+    fanout: int
     num_src: int
     rowptr: Tensor
     col: Tensor
@@ -39,8 +42,8 @@ class Hop(NamedTuple):
 
     def cut(self, before: Sequence[int], after: Sequence[int]) -> Hop:
         """Remove unused places, given the numbers of nodes and neighbours before and after."""
-        entries = (one[: after[1]] for one in self[2:])
-        return Hop(after[0], self.rowptr[: before[0] + 1], *entries)
+        entries = (one[: after[1]] for one in self[3:])
+        return Hop(self.fanout, after[0], self.rowptr[: before[0] + 1], *entries)
 
 
 def draw_hops(
@@ -104,14 +107,12 @@ def draw_hops(
             neighbours, drawn, begin, position, entry, node, row, col, slots,
             FANOUT=count, BLOCK=BLOCK,
         )  # fmt: skip
-        hops.append(Hop(limit, begin, col, row, entry, node))
+        hops.append(Hop(count, limit, begin, col, row, entry, node))
         n = limit
-    for hop in hops:
-        grid = (triton.cdiv(hop.node.numel(), BLOCK),)
-        launch(_forget, grid)(hop.node, position, hop.node.numel(), BLOCK=BLOCK)
-    launch(_forget, (triton.cdiv(nodes.numel(), BLOCK),))(
-        nodes, position, nodes.numel(), BLOCK=BLOCK
-    )
+    for seen in [nodes, *(found.node for found in hops)]:
+        launch(_forget, (triton.cdiv(seen.numel(), BLOCK),))(
+            seen, position, seen.numel(), BLOCK=BLOCK
+        )
     return known, hops, sizes
 
 
@@ -120,6 +121,14 @@ def _number(nodes, position, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     node = tl.load(nodes + i, mask=i < n, other=0)
     tl.store(position + node, i, mask=i < n)
+
+
+@triton.jit
+def _scramble(x):
+    """As `canet.nn.sampling.scramble`."""
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * FIRST
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * SECOND
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
 
 
 @triton.jit
@@ -138,8 +147,9 @@ def _draw(
     begin = tl.load(rowptr + node, mask=inside, other=0)
     degree = tl.load(rowptr + node + 1, mask=inside, other=0) - begin
     number = tl.minimum(degree, FANOUT)
-    random = tl.randint(tl.load(seed) + hop, slot).to(tl.uint32, bitcast=True).to(tl.int64)
-    entry = begin + tl.where(degree > FANOUT, (random * degree) >> 32, j)
+    of_node = _scramble(node + (tl.load(seed) + hop) * GOLDEN)
+    random = _scramble(of_node + j.to(tl.int64) * GOLDEN) & 0x7FFFFFFF
+    entry = begin + tl.where(degree > FANOUT, (random * degree) >> 31, j)
     is_used = inside & (j < number)
     tl.store(drawn + slot, tl.where(is_used, entry, -1), mask=slot < slots)
     tl.store(count + i + 1, number.to(tl.int32), mask=inside & (j == 0))

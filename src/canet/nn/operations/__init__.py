@@ -10,9 +10,11 @@ from canet.nn.operations.global_attention import attend_globally
 from canet.nn.operations.mixtures import mix_each, mix_joined, mix_shared
 from canet.nn.operations.posterior import infer, sample
 from canet.nn.operations.products import Gathered, gather, multiply
+from canet.nn.operations.rows import add_relu, select_rows
 
 __all__ = [
     "Gathered",
+    "add_relu",
     "attend",
     "attend_globally",
     "gather",
@@ -23,4 +25,5 @@ __all__ = [
     "mix_shared",
     "multiply",
     "sample",
+    "select_rows",
 ]

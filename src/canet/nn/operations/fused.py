@@ -20,21 +20,22 @@ def can_fuse_attention(z: Tensor) -> bool:
 
 def can_fuse_mixture(x: Tensor, out: int) -> bool:
     """Whether a kernel can run a mixture of maps of x $[n, I]$ or $[n, K, I]$ to $[n, O]$."""
-    return _is_float32_on_gpu(x) and max(x.shape[-1], out) <= MAX_LAYER_WIDTH
+    return is_float32_on_gpu(x) and max(x.shape[-1], out) <= MAX_LAYER_WIDTH
 
 
 def can_fuse_posterior(x: Tensor, weight: Tensor) -> bool:
     """Whether a kernel can run the posterior of x with weights $[K, I]$, and is faster."""
     branches, inputs = weight.shape
-    return _is_float32_on_gpu(x) and branches <= MAX_BRANCHES and inputs <= MAX_INPUTS
+    return is_float32_on_gpu(x) and branches <= MAX_BRANCHES and inputs <= MAX_INPUTS
 
 
 def can_fuse_sample(logits: Tensor) -> bool:
     """Whether a kernel can run the posterior of logits $[n, K]$."""
-    return _is_float32_on_gpu(logits)
+    return is_float32_on_gpu(logits)
 
 
-def _is_float32_on_gpu(tensor: Tensor) -> bool:
+def is_float32_on_gpu(tensor: Tensor) -> bool:
+    """Whether kernels in single precision can process a tensor."""
     return on_gpu(tensor) and tensor.dtype == torch.float32
 
 
