@@ -10,6 +10,7 @@ from canet._version import __version__
 if TYPE_CHECKING:
     from canet.choice import AutoTrainer
     from canet.data import ShiftTask, inspect_graph, load_task, read_graph
+    from canet.data.graph_store import GraphStore, GraphStoreWriter
     from canet.diagnosis import diagnose
     from canet.errors import (
         CanetError,
@@ -30,6 +31,8 @@ __all__ = [
     "AutoTrainer",
     "CanetError",
     "ChecksumError",
+    "GraphStore",
+    "GraphStoreWriter",
     "InputError",
     "InputWarning",
     "MissingFileError",
@@ -58,6 +61,8 @@ _HOMES = {
     "BACKBONES": "canet.methods",
     "CanetError": "canet.errors",
     "ChecksumError": "canet.errors",
+    "GraphStore": "canet.data.graph_store",
+    "GraphStoreWriter": "canet.data.graph_store",
     "InputError": "canet.errors",
     "InputWarning": "canet.errors",
     "METHODS": "canet.methods",

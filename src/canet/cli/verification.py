@@ -1,4 +1,4 @@
-"""Check runs and saved models: read every file and collect the errors."""
+"""Check runs, saved models and graph stores: read every file and collect the errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from canet.data.graph_store import GraphStore, is_graph_store
 from canet.errors import CanetError
 from canet.estimator.classifier import load
 from canet.store import RunFolder, open_runs
@@ -22,6 +23,7 @@ class Verification:
     finished: int = 0  # number of finished runs, with problems or without
     unfinished: int = 0  # number of the others
     models: int = 0  # number of saved models
+    stores: int = 0  # number of graph stores
 
     @property
     def count(self) -> str:
@@ -29,6 +31,7 @@ class Verification:
         seen = [f"{self.finished} finished run(s)"]
         seen += [f"{self.unfinished} unfinished run(s)"] if self.unfinished else []
         seen += [f"{self.models} model(s)"] if self.models else []
+        seen += [f"{self.stores} graph store(s)"] if self.stores else []
         wrong = f"{len(self.problems)} problem(s)" if self.problems else "no problems"
         return f"{', '.join(seen)}: {wrong}"
 
@@ -41,7 +44,7 @@ class Verification:
 
 
 def verify(path: Path) -> Verification:
-    """Read a run, a saved model, an archive, or all runs and models below a folder.
+    """Read a run, a saved model, a graph store, an archive, or all of these below a folder.
 
     Links to folders are followed. A folder that cannot be listed is a problem.
     """
@@ -53,13 +56,16 @@ def verify(path: Path) -> Verification:
     with open_runs(path) as root:
         for folder in folders_below(root, unreadable):
             _verify_folder(folder, found)
-    if not found.finished + found.unfinished + found.models + len(found.problems):
-        raise CanetError(f"'{path}' contains no run and no model: pass the folder given to --out")
+    seen = found.finished + found.unfinished + found.models + found.stores
+    if not seen + len(found.problems):
+        raise CanetError(
+            f"'{path}' contains no run, no model and no graph store: pass the folder given to --out"
+        )
     return found
 
 
 def _verify_folder(folder: Path, found: Verification) -> None:
-    """Count the run or model in a folder, if any, and record its problems."""
+    """Count the run, model or store in a folder, if any, and record its problems."""
     for link in sorted(folder.iterdir()):
         if link.is_symlink() and not link.exists():
             found.problems.append(f"'{link}' is a link to a missing file or folder")
@@ -82,3 +88,6 @@ def _verify_folder(folder: Path, found: Verification) -> None:
         found.attempt(place.read_config)
         for checkpoint in place.checkpoints:
             found.attempt(lambda path=checkpoint: read_checkpoint(path))  # type: ignore[misc]
+    elif is_graph_store(folder):
+        found.stores += 1
+        found.attempt(lambda: found.problems.extend(GraphStore(folder).problems()))

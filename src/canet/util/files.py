@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import stat
 import sys
 import time
@@ -59,7 +60,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_old_temporaries(path.parent)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
+        temporary = _temporary_path(path)
         try:
             yield temporary
             with temporary.open("rb") as file:
@@ -80,11 +81,32 @@ def write_errors(path: Path) -> Iterator[None]:
         raise WriteError(error.errno, error.strerror, str(path)) from error
 
 
+def temporary_folder(path: Path) -> Path:
+    """Create a hidden folder next to `path`, which the caller fills and renames to `path`.
+
+    Temporary folders of killed processes are removed after a day.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_old_temporaries(path.parent)
+    temporary = _temporary_path(path)
+    temporary.mkdir()
+    return temporary
+
+
+def _temporary_path(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
+
+
 def _remove_old_temporaries(folder: Path) -> None:
-    """Remove temporary files that have not been written to for a day."""
+    """Remove temporary files and folders that have not been written to for a day."""
     for temporary in folder.glob(f".*{TEMPORARY_SUFFIX}"):
         with suppress(OSError):
-            if time.time() - temporary.stat().st_mtime > MAX_TEMPORARY_AGE:
+            written = [path.stat().st_mtime for path in (temporary, *temporary.rglob("*"))]
+            if time.time() - max(written) <= MAX_TEMPORARY_AGE:
+                continue
+            if temporary.is_dir():
+                shutil.rmtree(temporary)
+            else:
                 temporary.unlink()
 
 

@@ -1,0 +1,232 @@
+"""Graphs that do not fit into memory: `canet convert`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from canet.cli import options
+from canet.cli.app import app
+from canet.errors import InputError, first_line, warn_user
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from canet.data.graph_data import GraphData
+    from canet.data.graph_files import ReadOptions
+    from canet.data.graph_store import GraphStore, GraphStoreWriter
+
+EDGES = "edge_index"
+MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+MAX_HALF = 65504
+"""Largest number in float16."""
+ROWS_AT_ONCE = 2**16
+
+
+@app.command()
+def convert(
+    graph: Annotated[
+        Path,
+        typer.Argument(
+            metavar="GRAPH",
+            help="Graph as for `canet fit`, or a folder with edge_index.npy, x.npy and y.npy, "
+            "which need not fit into memory.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="STORE", help="New folder for the store.")
+    ],
+    label: options.LabelColumn = None,
+    split: options.SplitColumn = None,
+    environment: options.EnvironmentColumn = None,
+    time: options.TimeColumn = None,
+    sample_weight: options.SampleWeightColumn = None,
+    id_: options.IdColumn = None,
+    weight: options.WeightColumn = None,
+    source: options.SourceColumn = None,
+    target: options.TargetColumn = None,
+    without: options.Without = None,
+    fill: options.Fill = "mean",
+    undirected: options.Undirected = None,
+    half: Annotated[
+        bool,
+        typer.Option("--half", help="Write dense features as float16, which halves their size."),
+    ] = False,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STORE", help="Encode the columns as in this store, for the next graph."
+        ),
+    ] = None,
+) -> None:
+    """Write your graph as a graph store, to train on graphs that do not fit into memory."""
+    from canet.data.graph_files import ReadOptions, Roles
+    from canet.data.graph_store import GraphStore, GraphStoreWriter
+
+    GraphStoreWriter(out, 1)  # an error before the graph is read
+    roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
+    chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
+    model = None if like is None else GraphStore(like)
+    if (graph / f"{EDGES}.npy").is_file():
+        _convert_arrays(graph, out, chosen, bool(undirected), half, model)
+    else:
+        _convert_graph(graph, out, chosen, undirected, half, model)
+    store = GraphStore(out)
+    size = (store.num_nodes, store.num_edges + store.num_loops, store.num_features)
+    command = shlex.join(
+        ["canet", "fit", str(out), "--set", "batch_size=1024", "--set", "fanout=15,10"]
+    )
+    print(
+        "{:,} nodes, {:,} edges, {:,} features, {:,.1f} MB. ".format(*size, store.size / 1e6)
+        + f"To train: {command} --out MODEL"
+    )
+
+
+def _convert_graph(
+    path: Path,
+    out: Path,
+    chosen: ReadOptions,
+    undirected: bool | None,
+    half: bool,
+    like: GraphStore | None,
+) -> None:
+    """Write a graph that is read into memory."""
+    from canet.data.graph_files import read_columns
+    from canet.data.graph_store import GraphStoreWriter
+    from canet.data.user_graph import warn_one_way
+
+    data = read_columns(path, chosen, None if like is None else like.encoding)
+    encoding = data.get("encoding")
+    if like is not None and encoding != like.encoding:
+        raise InputError(
+            f"'{path}' is a table, but the features of '{like.path}' were numbers in an array: "
+            "leave out --like, or pass arrays"
+        )
+    if undirected is None:
+        warn_one_way(data.edge_index)
+    if data.get("batch") is not None:
+        warn_user(f"'{path}': a store is one graph, so batch is left out")
+    with GraphStoreWriter(out, len(data.node_id), undirected=bool(undirected)) as writer:
+        source, target = data.edge_index
+        writer.add_edges(source, target, data.get("edge_weight"))
+        _add_features(writer, data.x, half, like)
+        if encoding is not None:
+            writer.set_encoding(encoding)
+        _set_columns(writer, data)
+
+
+def _convert_arrays(
+    folder: Path,
+    out: Path,
+    chosen: ReadOptions,
+    undirected: bool,
+    half: bool,
+    like: GraphStore | None,
+) -> None:
+    """Write the graph in a folder of `.npy` files, which are memory-mapped and read in pieces."""
+    import numpy as np
+
+    from canet.data.graph_data import GraphData
+    from canet.data.graph_files.arrays import DEFAULT_NAMES
+    from canet.data.graph_store import GraphStoreWriter
+
+    if chosen.without:
+        raise InputError(f"'{folder}' has no column names: remove the columns from x.npy")
+    if like is not None and like.encoding is not None:
+        raise InputError(
+            f"'{folder}' contains arrays, but the features of '{like.path}' were columns of a "
+            "table: pass a folder with nodes.csv and edges.csv"
+        )
+    available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
+    roles = chosen.roles.resolve(available, DEFAULT_NAMES, folder, "array")
+    named = {
+        "y": roles.label,
+        "split": roles.split,
+        "environment": roles.environment,
+        "time": roles.time,
+        "sample_weight": roles.sample_weight,
+        "node_id": roles.id,
+        **{name: name for name in ("x", EDGES, "edge_weight", *MASKS.values())},
+    }
+    data = GraphData(
+        **{role: _open(available[name]) for role, name in named.items() if name in available}
+    )
+    edges = data.edge_index
+    if edges.ndim != 2 or len(edges) != 2:
+        raise InputError(
+            f"'{available[EDGES]}' has shape {list(edges.shape)}, not [2, E]: save the sources as "
+            "row 0 and the targets as row 1"
+        )
+    columns = [data[name] for name in ("x", "y", "split", "node_id") if name in data]
+    num_nodes = len(columns[0]) if columns else int(edges.max(initial=0)) + 1
+    with GraphStoreWriter(out, num_nodes, undirected=undirected) as writer:
+        writer.add_edges(edges[0], edges[1], data.get("edge_weight"))
+        if "x" in data:
+            _add_features(writer, data.x, half, like)
+        for name in ("y", "environment"):
+            if name in data and data[name].dtype.kind == "U":
+                data[name] = np.where(data[name] == "", None, data[name])
+        _set_columns(writer, data)
+
+
+def _open(path: Path) -> np.ndarray:
+    """Return a memory map of a `.npy` file; Python objects are not read."""
+    import numpy as np
+
+    try:
+        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array
+    except (OSError, ValueError, EOFError, SyntaxError) as error:
+        raise InputError(
+            f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.save"
+        ) from error
+
+
+def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore | None) -> None:
+    """Write features $[N, D]$, as float16 if `half`."""
+    import numpy as np
+    import torch
+
+    if like is not None and x.shape[1:] != (like.num_features,):
+        raise InputError(
+            f"x has shape {list(x.shape)}, but '{like.path}' has {like.num_features:,} features"
+        )
+    if not half:
+        writer.add_features(x)
+        return
+    if isinstance(x, torch.Tensor):
+        if x.layout != torch.strided:
+            raise InputError("the features are sparse, which saves more space: leave out --half")
+        x = x.numpy()
+    for start in range(0, len(x), ROWS_AT_ONCE):
+        rows = np.asarray(x[start : start + ROWS_AT_ONCE])
+        if np.abs(rows).max(initial=0) > MAX_HALF:
+            raise InputError(
+                f"x contains numbers beyond {MAX_HALF:,}, the limit of float16: leave out --half, "
+                "or scale the features"
+            )
+        writer.add_features(rows.astype(np.float16))
+
+
+def _set_columns(writer: GraphStoreWriter, data: GraphData) -> None:
+    """Write the values of the nodes that the graph has."""
+    import numpy as np
+
+    setters: dict[str, Callable[[Any], None]] = {
+        "y": writer.set_labels,
+        "time": writer.set_time,
+        "environment": writer.set_environment,
+        "sample_weight": writer.set_sample_weight,
+    }
+    for name, write in setters.items():
+        if data.get(name) is not None:
+            write(data[name])
+    if "node_id" in data and not np.array_equal(data.node_id, np.arange(len(data.node_id))):
+        writer.set_node_id(data.node_id)
+    masks = {split: data[mask] for split, mask in MASKS.items() if mask in data}
+    if "split" in data or masks:
+        writer.set_split(data.split if "split" in data else masks)

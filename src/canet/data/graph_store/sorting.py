@@ -1,0 +1,206 @@
+"""Sort the edges of a graph on disk, in bounded memory.
+
+An edge is one number, its key: the target in the high bits, the source in the low bits. Keys are
+written to one file for each of many ranges of keys. A range that fits into memory is then read and
+sorted. A larger one, such as the edges of a hub, is divided into smaller ranges first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from canet.data.graph_store.array_file import write_array
+
+MAX_NODES = 2**32
+"""With more nodes, a key would need more than 64 bits."""
+NUM_RANGES = 256
+"""Their numbers fit into one byte."""
+BYTES_PER_EDGE = 48
+"""Memory of one edge while a range is sorted: its key, weight and position, and copies."""
+MIN_EDGES = 4
+"""Smallest number of edges that are sorted at once; see `EdgeSort._divided`."""
+
+
+class SortedEdges(NamedTuple):
+    """Distinct edges $[n]$, sorted by target, then by source; weights are None if there are none.
+
+    They come after the edges of the part before, but the first target may be the last one there.
+    """
+
+    target: np.ndarray
+    source: np.ndarray
+    weight: np.ndarray | None
+
+
+class _Edges(NamedTuple):
+    """Keys (uint64) and weights (float32) of edges $[n]$."""
+
+    key: np.ndarray
+    weight: np.ndarray | None
+
+
+class EdgeSort:
+    """Collects edges in any order, then returns them sorted and without duplicates.
+
+    Of duplicate edges, the largest weight is kept.
+
+    Args:
+        folder: For temporary files, which take 8 bytes for each edge, 12 with weights.
+        num_nodes: Number of nodes N, at most `MAX_NODES`.
+        memory: Approximate number of bytes for edges in memory.
+    """
+
+    def __init__(self, folder: Path, num_nodes: int, memory: int) -> None:
+        self.max_edges = max(MIN_EDGES, memory // BYTES_PER_EDGE)
+        self._folder, self._numbers = folder, count()
+        self._shift = np.uint64(max(1, (num_nodes - 1).bit_length()))
+        self._waiting: list[_Edges] = []
+        self._ranges = self._divide(0, num_nodes << int(self._shift))
+
+    def add(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
+        """Add integers $[n]$ with n ≤ `max_edges` // 2, and weights in all calls or in none."""
+        key = target.astype(np.uint64)
+        key <<= self._shift
+        key |= source.astype(np.uint64, copy=False)
+        self._waiting.append(_Edges(key, weight))
+        if sum(len(edges.key) for edges in self._waiting) >= self.max_edges // 2:
+            self._write_waiting()
+
+    def parts(self) -> Iterator[SortedEdges]:
+        """Yield the sorted edges in parts, and remove the temporary files."""
+        self._write_waiting()
+        mask = (np.uint64(1) << self._shift) - np.uint64(1)
+        for key, weight in self._sorted(self._ranges):
+            yield SortedEdges((key >> self._shift).astype(np.int64), key & mask, weight)
+
+    def _write_waiting(self) -> None:
+        if self._waiting:
+            edges = _joined(self._waiting)
+            self._waiting.clear()
+            _write(edges, self._ranges)
+
+    def _divide(self, low: int, high: int) -> list[_Range]:
+        """Divide a range of keys into parts of equal width; the last part may be smaller."""
+        width = -(-(high - low) // NUM_RANGES)
+        return [
+            _Range(start, min(start + width, high), self._folder / f"edges-{next(self._numbers)}")
+            for start in range(low, high, width)
+        ]
+
+    def _divided(self, wide: _Range) -> list[_Range]:
+        """Move the edges of a range to parts of it.
+
+        This ends even if all keys of a range are the same: each step removes the duplicates among
+        at least `MIN_EDGES` / 2 edges.
+        """
+        parts = self._divide(wide.low, wide.high)
+        step = self.max_edges // 2
+        for start in range(0, wide.size, step):
+            _write(_distinct(wide.read(start, step)), parts)
+        wide.remove()
+        return parts
+
+    def _sorted(self, ranges: list[_Range]) -> Iterator[_Edges]:
+        for part in ranges:
+            if part.size > self.max_edges:
+                yield from self._sorted(self._divided(part))
+            elif part.size:
+                edges = part.read(0, part.size)
+                part.remove()
+                yield _distinct(edges)
+
+
+@dataclass
+class _Range:
+    """The edges with keys from `low` to `high` - 1, in a file of keys and a file of weights."""
+
+    low: int
+    high: int
+    path: Path
+    size: int = 0  # number of edges
+    has_weight: bool = False
+
+    @property
+    def _weights(self) -> Path:
+        return self.path.with_suffix(".weights")
+
+    def append(self, edges: _Edges) -> None:
+        self.size += len(edges.key)
+        with self.path.open("ab", buffering=0) as file:
+            write_array(file, edges.key)
+        if edges.weight is not None:
+            self.has_weight = True
+            with self._weights.open("ab", buffering=0) as file:
+                write_array(file, edges.weight)
+
+    def read(self, start: int, size: int) -> _Edges:
+        key = np.fromfile(self.path, np.uint64, size, offset=8 * start)
+        if not self.has_weight:
+            return _Edges(key, None)
+        return _Edges(key, np.fromfile(self._weights, np.float32, size, offset=4 * start))
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._weights.unlink(missing_ok=True)
+
+
+def _write(edges: _Edges, ranges: list[_Range]) -> None:
+    """Write edges to the files of their ranges, which have the same width."""
+    low, width = ranges[0].low, ranges[0].high - ranges[0].low
+    number = ((edges.key - np.uint64(low)) // np.uint64(width)).astype(np.uint8)
+    order = np.argsort(number, kind="stable")  # a fast radix sort
+    key, weight = edges.key[order], None if edges.weight is None else edges.weight[order]
+    limits = [0, *np.cumsum(np.bincount(number, minlength=len(ranges))).tolist()]
+    for part, (start, end) in zip(ranges, pairwise(limits), strict=True):
+        if end > start:
+            part.append(_Edges(key[start:end], None if weight is None else weight[start:end]))
+
+
+def _joined(pieces: list[_Edges]) -> _Edges:
+    weights = [edges.weight for edges in pieces if edges.weight is not None]
+    key = np.concatenate([edges.key for edges in pieces])
+    return _Edges(key, np.concatenate(weights) if weights else None)
+
+
+def _distinct(edges: _Edges) -> _Edges:
+    """Sort edges, and keep the largest weight of each; the arrays may be changed."""
+    key, weight = edges
+    if weight is None:
+        key.sort()
+        is_first = first_of_run(key)
+        return _Edges(key if is_first.all() else key[is_first], None)
+    order = _order(key)
+    key, weight = key[order], weight[order]
+    starts = np.flatnonzero(first_of_run(key))
+    if len(starts) == len(key):
+        return _Edges(key, weight)
+    return _Edges(key[starts], np.maximum.reduceat(weight, starts))
+
+
+def _order(key: np.ndarray) -> np.ndarray:
+    """Return the positions $[n]$ of sorted keys.
+
+    If key and position fit into one number, sorting these numbers is much faster than `argsort`.
+    """
+    low, position_bits = key.min(initial=2**64 - 1), len(key).bit_length()
+    span = int(key.max(initial=0)) - int(low) if len(key) else 0
+    if span.bit_length() + position_bits > 64:
+        return np.argsort(key)
+    packed = (key - low) << np.uint64(position_bits)
+    packed |= np.arange(len(key), dtype=np.uint64)
+    packed.sort()
+    packed &= np.uint64((1 << position_bits) - 1)
+    return packed.view(np.int64)
+
+
+def first_of_run(values: np.ndarray) -> np.ndarray:
+    """Whether each of the sorted values $[n]$ differs from the one before."""
+    is_first = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return is_first

@@ -1,0 +1,372 @@
+"""Write a graph store piece by piece, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from canet.data.arrays import as_array, as_tensor, dtype_name
+from canet.data.checks import (
+    check_disjoint,
+    check_edge_weights,
+    check_features,
+    check_groups,
+    check_nodes,
+    check_times,
+)
+from canet.data.graph_data import Column, NodeSet
+from canet.data.graph_files.encoding import Encoding
+from canet.data.graph_files.values import SPLITS
+from canet.data.graph_store.array_file import ArrayFile, StoredArray, write_array
+from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
+from canet.data.graph_store.store import FORMAT, INDEX, SPARSE, VERSION, pack_index
+from canet.errors import InputError, listed
+from canet.util.files import temporary_folder, write_errors
+
+MIN_MEMORY = 2**12
+BYTES_PER_FEATURE = 16
+"""Memory of one feature while a piece is checked: the number and its copies."""
+
+
+class GraphStoreWriter:
+    """Writes a graph that need not fit into memory; use it in a `with` block.
+
+    The store appears at `path` when the block ends. If the block fails, nothing remains. Edges are
+    sorted on disk: this takes 8 bytes of temporary space for each edge, 12 with weights. Of
+    duplicate edges, the largest weight is kept. The order of edges makes no difference.
+
+    Args:
+        path: New folder for the store.
+        num_nodes: Number of nodes N.
+        undirected: Whether to add the reverse of each edge.
+        memory: Bytes for edges and features in memory, in addition to some arrays $[N]$.
+    """
+
+    def __init__(
+        self, path: Path | str, num_nodes: int, *, undirected: bool = False, memory: int = 2**29
+    ) -> None:
+        self.path = Path(path)
+        if self.path.exists() or self.path.is_symlink():
+            raise InputError(f"'{path}' already exists: choose a new folder, or delete this one")
+        if not 0 < num_nodes <= MAX_NODES:
+            raise InputError(
+                f"num_nodes is {num_nodes:,}, but it must be between 1 and {MAX_NODES:,}"
+            )
+        if memory < MIN_MEMORY:
+            raise InputError(f"memory is {memory:,} bytes, but it must be at least {MIN_MEMORY:,}")
+        self.num_nodes, self.undirected, self.memory = num_nodes, undirected, memory
+        self._names: dict[str, list[Any]] = {"classes": [], "splits": [], "environments": []}
+        self._encoding: Encoding | None = None
+        self._arrays: dict[str, StoredArray] = {}
+        self._features: list[ArrayFile] = []
+        self._num_rows = self._num_features = 0
+        self._feature_rowptr: list[np.ndarray] = [np.zeros(1, dtype=np.int64)]
+        self._loops: np.ndarray | None = None
+        self._weighted: bool | None = None
+
+    def __enter__(self) -> GraphStoreWriter:
+        with write_errors(self.path):
+            self._folder = temporary_folder(self.path)
+        self._open_files = ExitStack()
+        self._edges = EdgeSort(self._folder, self.num_nodes, self.memory)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            with write_errors(self.path), self._open_files:
+                if kind is None:
+                    self._finish()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
+        """Add edges $[n]$ from source to target, with weights ≥ 0 in all calls or in none."""
+        ends = [_integers(source, "source"), _integers(target, "target")]
+        weights = None if weight is None else as_array(weight, "weight")
+        lengths = [len(array) for array in (*ends, *([] if weights is None else [weights]))]
+        if len(set(lengths)) > 1:
+            raise InputError(
+                f"source, target and weight have {', '.join(map(str, lengths))} entries: pass one "
+                "of each for each edge"
+            )
+        if self._weighted not in (None, weights is not None):
+            raise InputError("some edges have weights and some have none: pass weights for all")
+        self._weighted = weights is not None
+        step = self._edges.max_edges // 4  # with the reverse edges, half of max_edges
+        for start in range(0, lengths[0], step):
+            part = slice(start, start + step)
+            self._add_edges(
+                ends[0][part], ends[1][part], None if weights is None else weights[part]
+            )
+
+    def _add_edges(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
+        for name, nodes in (("source", source), ("target", target)):
+            low, high = int(nodes.min()), int(nodes.max())
+            if low < 0 or high >= self.num_nodes:
+                raise InputError(
+                    f"{name} contains node {low if low < 0 else high}, but the graph has "
+                    f"{self.num_nodes:,} nodes: nodes are numbered from 0"
+                )
+        weight = None if weight is None else check_edge_weights(weight, len(weight)).numpy()
+        is_loop = source == target
+        if is_loop.any():
+            self._add_loops(source[is_loop], None if weight is None else weight[is_loop])
+            source, target = source[~is_loop], target[~is_loop]
+            weight = None if weight is None else weight[~is_loop]
+        with write_errors(self.path):
+            self._edges.add(source, target, weight)
+            if self.undirected:
+                self._edges.add(target, source, weight)
+
+    def _add_loops(self, nodes: np.ndarray, weight: np.ndarray | None) -> None:
+        if self._loops is None:
+            self._loops = np.zeros(self.num_nodes, dtype=np.float32)
+        if weight is None:
+            self._loops[nodes] = 1
+        else:
+            np.maximum.at(self._loops, nodes, weight)
+
+    def add_features(self, x: Any) -> None:
+        """Add the next rows of features: a matrix $[n, D]$, dense or sparse CSR.
+
+        Dense float16 stays float16, other numbers become float32. All pieces must be of one kind.
+        """
+        is_sparse = sp.issparse(x) or (isinstance(x, Tensor) and x.layout != torch.strided)
+        if is_sparse:
+            self._add_rows(x)
+            return
+        is_half = getattr(x, "dtype", None) in (np.float16, torch.float16)
+        rows = x.numpy(force=True) if isinstance(x, Tensor) and is_half else as_array(x, "x")
+        width = rows.shape[1] if rows.ndim == 2 else 1
+        step = max(1, self.memory // (BYTES_PER_FEATURE * max(1, width)))
+        for start in range(0, len(rows), step):
+            self._add_rows(rows[start : start + step], is_half)
+
+    def _add_rows(self, rows: Any, is_half: bool = False) -> None:
+        """Check rows of features $[n, D]$ and write them, dense ones as float16 if `is_half`."""
+        checked = check_features(rows)
+        is_sparse = checked.layout == torch.sparse_csr
+        dtype = "<f2" if is_half else "<f4"
+        with write_errors(self.path):
+            if not self._features:
+                types = {SPARSE[1]: "<i4", SPARSE[2]: "<f4"} if is_sparse else {"features": dtype}
+                self._features = [self._open(name, kind) for name, kind in types.items()]
+                self._num_features = checked.shape[1]
+            self._check_rows(checked, dtype)
+            self._num_rows += checked.shape[0]
+            if is_sparse:
+                pointers = checked.crow_indices().numpy()
+                self._feature_rowptr.append(pointers[1:] + self._feature_rowptr[-1][-1])
+                self._features[0].append(checked.col_indices().numpy())
+                self._features[1].append(checked.values().numpy())
+            else:
+                self._features[0].append(checked.numpy())
+
+    def _check_rows(self, rows: Tensor, dtype: str) -> None:
+        """Reject rows of another width or kind than the first, and more rows than nodes."""
+        found = (rows.layout == torch.sparse_csr, dtype)
+        first = (len(self._features) > 1, self._features[-1].dtype.str)
+        if found != first:
+            names = {True: "sparse", False: "dense"}
+            (now, now_type), (before, before_type) = found, first
+            raise InputError(
+                f"x is {names[now]} {np.dtype(now_type)}, but the rows before were {names[before]} "
+                f"{np.dtype(before_type)}: convert all of them to one kind"
+            )
+        if rows.shape[1] != self._num_features:
+            raise InputError(
+                f"x has {rows.shape[1]:,} columns, but the rows before had "
+                f"{self._num_features:,}: all nodes need the same features"
+            )
+        if self._num_rows + rows.shape[0] > self.num_nodes:
+            raise InputError(
+                f"x has {self._num_rows + rows.shape[0]:,} rows in total, but the graph has "
+                f"{self.num_nodes:,} nodes: pass one row for each node"
+            )
+
+    def set_labels(self, y: Column, classes: Sequence[Any] | None = None) -> None:
+        """Set the label $[N]$ of each node: integers or strings; -1, NaN and None mean unknown.
+
+        Args:
+            y: The labels, or their numbers in `classes`, -1 if unknown.
+            classes: Names of the classes, integers or strings; None: the distinct labels.
+        """
+        names, numbers = check_groups(y, self.num_nodes, "y")
+        if classes is not None:
+            if names.dtype.kind != "i" or not np.isin(names, np.arange(len(classes))).all():
+                raise InputError(
+                    f"y contains {listed(names.tolist())}, but with classes it must contain their "
+                    f"numbers, 0 to {len(classes) - 1}, or -1"
+                )
+            numbers = torch.from_numpy(np.append(names, -1)[numbers.numpy()])
+        self._names["classes"] = (names if classes is None else np.asarray(classes)).tolist()
+        self._save("labels", numbers.numpy(), "<i4")
+
+    def set_split(self, split: Column | Mapping[str, NodeSet]) -> None:
+        """Set the splits: `train`, `valid`, and any other names, which are test sets.
+
+        Args:
+            split: Name $[N]$ of each node's split, empty if it has none; or name → node ids or
+                mask. A split without nodes is left out.
+        """
+        if isinstance(split, Mapping):
+            given = {n: check_nodes(nodes, self.num_nodes, n) for n, nodes in split.items()}
+        else:
+            words, codes = check_groups(split, self.num_nodes, "split")
+            if len(words) and words.dtype.kind != "U":
+                raise InputError(
+                    f"split contains {dtype_name(words)}: pass names, such as train, valid or test"
+                )
+            given = {str(w): (codes == code).nonzero()[:, 0] for code, w in enumerate(words)}
+        sets: dict[str, Tensor] = {}
+        for name, nodes in given.items():
+            if nodes.numel() and (known := _split_name(name)):
+                sets[known] = torch.cat([sets.get(known, nodes[:0]), nodes])
+        names = sorted(sets, key=lambda name: (name != "train", name != "valid", name))
+        check_disjoint(sets, self.num_nodes)
+        if len(names) > np.iinfo(np.int8).max:
+            raise InputError(f"split has {len(names):,} names, but at most 127 are possible")
+        numbers = np.full(self.num_nodes, -1, dtype=np.int8)
+        for number, name in enumerate(names):
+            numbers[sets[name].numpy()] = number
+        self._names["splits"] = names
+        self._save("split", numbers, "|i1")
+
+    def set_time(self, time: Column) -> None:
+        """Set the time $[N]$ of each node: numbers or dates."""
+        self._save("time", check_times(time, self.num_nodes), "<f8")
+
+    def set_environment(self, environment: Column) -> None:
+        """Set the environment $[N]$ of each node: integers or strings; -1 and None mean unknown."""
+        names, numbers = check_groups(environment, self.num_nodes, "environment")
+        self._names["environments"] = names.tolist()
+        self._save("environment", numbers.numpy(), "<i4")
+
+    def set_sample_weight(self, sample_weight: Column) -> None:
+        """Set the weight $[N]$ of each node in training; NaN if it is not a training node."""
+        weights = as_tensor(sample_weight, "sample_weight").float().numpy()
+        self._check_length(weights, "sample_weight")
+        if (weights < 0).any() or np.isinf(weights).any():
+            raise InputError("sample_weight contains an invalid number: pass finite numbers ≥ 0")
+        self._save("sample_weight", weights, "<f4")
+
+    def set_node_id(self, node_id: Column) -> None:
+        """Set the name $[N]$ of each node, all different."""
+        names = as_array(node_id, "node_id").astype(str)
+        self._check_length(names, "node_id")
+        repeated = len(names) - pc.count_distinct(pa.array(names)).as_py()
+        if repeated:
+            raise InputError(
+                f"node_id contains {repeated:,} names more than once: give each node its own name"
+            )
+        self._save("node_id", names, names.dtype.newbyteorder("<").str)
+
+    def set_encoding(self, encoding: Encoding) -> None:
+        """Set the encoding of table columns as features, to encode later graphs in the same way."""
+        self._encoding = encoding
+
+    def _check_length(self, values: np.ndarray, name: str) -> None:
+        if values.shape != (self.num_nodes,):
+            raise InputError(
+                f"{name} has shape {list(values.shape)}, but the graph has {self.num_nodes:,} "
+                "nodes: pass one entry for each node"
+            )
+
+    def _open(self, name: str, dtype: str) -> ArrayFile:
+        path = self._folder / f"{name}.npy"
+        file = self._open_files.enter_context(path.open("wb", buffering=0))
+        return ArrayFile(path, file, np.dtype(dtype))
+
+    def _save(self, name: str, values: np.ndarray, dtype: str) -> None:
+        """Write a whole array."""
+        with write_errors(self.path):
+            file = self._open(name, dtype)
+            file.append(values)
+            self._arrays[name] = file.finish(values.shape)
+
+    def _finish(self) -> None:
+        if 0 < self._num_rows < self.num_nodes:
+            raise InputError(
+                f"x has {self._num_rows:,} rows, but the graph has {self.num_nodes:,} nodes: add "
+                "the missing rows with add_features"
+            )
+        num_edges = self._save_edges()
+        num_loops = 0 if self._loops is None else int(np.count_nonzero(self._loops))
+        if self._loops is not None and num_loops:
+            self._save("loops", self._loops, "<f4")
+        if len(self._features) == 1:
+            shape = (self.num_nodes, self._num_features)
+            self._arrays["features"] = self._features[0].finish(shape)
+        elif self._features:
+            pointers = np.concatenate(self._feature_rowptr)
+            self._save(SPARSE[0], pointers, "<i8")
+            for name, file in zip(SPARSE[1:], self._features, strict=True):
+                self._arrays[name] = file.finish((int(pointers[-1]),))
+        index = {
+            "format": FORMAT,
+            "version": VERSION,
+            "num_nodes": self.num_nodes,
+            "num_edges": num_edges,
+            "num_loops": num_loops,
+            "num_features": self._num_features,
+            **self._names,
+            "encoding": None if self._encoding is None else self._encoding.to_json(),
+            "arrays": {name: array._asdict() for name, array in sorted(self._arrays.items())},
+        }
+        with (self._folder / INDEX).open("wb", buffering=0) as written:
+            write_array(written, np.frombuffer(pack_index(index), dtype=np.uint8))
+            os.fsync(written.fileno())
+        self._folder.rename(self.path)
+
+    def _save_edges(self) -> int:
+        """Sort the edges, write them with the row pointers, and return their number."""
+        rowptr = np.zeros(self.num_nodes + 1, dtype=np.int64)
+        neighbours = self._open("neighbours", "<i4" if self.num_nodes < 2**31 else "<i8")
+        weights = self._open("weight", "<f4") if self._weighted else None
+        for part in self._edges.parts():
+            starts = np.flatnonzero(first_of_run(part.target))
+            rowptr[part.target[starts] + 1] += np.diff(starts, append=len(part.target))
+            neighbours.append(part.source)
+            if weights is not None:
+                weights.append(part.weight)
+        np.cumsum(rowptr, out=rowptr)
+        shape = (int(rowptr[-1]),)
+        self._arrays["neighbours"] = neighbours.finish(shape)
+        if weights is not None:
+            self._arrays["weight"] = weights.finish(shape)
+        self._save("rowptr", rowptr, "<i8")
+        return shape[0]
+
+
+def _integers(nodes: Column, name: str) -> np.ndarray:
+    """Return node ids as an array of integers $[n]$, without a copy."""
+    array = as_array(nodes, name)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(
+            f"{name} contains {dtype_name(array)} of shape {list(array.shape)}: pass integers of "
+            "shape [edges]"
+        )
+    return array
+
+
+def _split_name(name: str) -> str:
+    """Return the name of a split; `val` and `validation` are names of `valid`."""
+    known = SPLITS.get(name.strip().lower(), name.strip())
+    return "valid" if known == "val" else known
