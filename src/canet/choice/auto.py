@@ -89,7 +89,8 @@ class AutoTrainer:
     of the best models: half of them, at most five.
 
     Args:
-        task: The task; its test labels are only used to score the result.
+        task: The task; its test labels are only used to score the result. A graph store is read
+            into memory.
         settings: The preset, and the settings that all models share.
         device, class_weight, threads, callbacks: As for :class:`Trainer`. Callbacks are only called
             without a pool.
@@ -111,7 +112,7 @@ class AutoTrainer:
         pool: Pool | None = None,
         callbacks: Sequence[Callback] = (),
     ) -> None:
-        self.task = task
+        self.task = task.in_memory()
         self.settings = settings or AutoSettings()
         self.device = pick_device(device)
         self.class_weight, self.threads = class_weight, threads

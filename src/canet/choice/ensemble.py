@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -12,8 +12,9 @@ from canet.methods import Method, get_method
 from canet.nn.model import Prediction
 from canet.settings import override
 from canet.store.result import Candidate
-from canet.training.inference import GraphReader
+from canet.training.inference import GraphReader, Part
 from canet.training.prepared import PreparedGraph
+from canet.training.store_reader import PreparedStore, StoreReader, open_reader
 
 
 class Ensemble(nn.Module):
@@ -57,13 +58,20 @@ class Ensemble(nn.Module):
 class EnsembleReader:
     """An ensemble on one graph, with the interface of :class:`GraphReader`."""
 
-    def __init__(self, method: Ensemble, prepared: PreparedGraph, y: Any = None) -> None:
+    def __init__(
+        self, method: Ensemble, prepared: PreparedGraph | PreparedStore, y: Any = None
+    ) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, y
-        self.readers = [GraphReader(member, prepared) for member in method.members]
+        self.readers = [open_reader(member, prepared) for member in method.members]
 
     def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
         """Predict with every member and combine the predictions."""
         return self.combine([reader.read(nodes, x) for reader in self.readers])
+
+    def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Predict as `read`, some nodes at a time; the parts of all members are the same."""
+        for parts in zip(*(reader.parts(nodes) for reader in self.readers), strict=True):
+            yield parts[0][0], self.combine([found for _, found in parts])
 
     def combine(self, found: Sequence[Prediction]) -> Prediction:
         """Average the probabilities, and concatenate the embeddings, each scaled to unit norm."""
@@ -72,5 +80,5 @@ class EnsembleReader:
         return Prediction(logits.cpu(), torch.cat(units, dim=1))
 
 
-Reader: TypeAlias = GraphReader | EnsembleReader
+Reader: TypeAlias = GraphReader | StoreReader | EnsembleReader
 """A trained method or ensemble on one graph."""

@@ -150,6 +150,7 @@ def fit(
     check_target(out, overwrite)
 
     from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.data.stored_graph import open_store
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util.devices import pick_device
     from canet.util.progress import fit_display
@@ -180,7 +181,8 @@ def fit(
         roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
         chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
         encoding = None if earlier is None else earlier.encoding_
-        model.fit(read_columns(graph, chosen, encoding), warm_start=earlier)
+        data = open_store(graph, chosen) or read_columns(graph, chosen, encoding)
+        model.fit(data, warm_start=earlier)
         display.stage("saving")
         model.save(out)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)

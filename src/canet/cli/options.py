@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,23 @@ def not_a_folder(path: Path | None) -> Path | None:
     return path
 
 
+def _task_name(name: str) -> str:
+    """Return the name of a task in lower case, or the absolute path of a graph store."""
+    from canet.data import DATASETS
+
+    path = Path(name)
+    if name.lower() in DATASETS or not (path.is_absolute() or os.path.exists(name)):
+        return name.lower()
+    from canet.data.graph_store import is_graph_store
+
+    if not is_graph_store(path):
+        raise CanetError(
+            f"'{name}' is neither a task nor a graph store: train on a graph with canet fit, or "
+            "write it as a store with canet convert"
+        )
+    return str(path.absolute())
+
+
 def _lower(name: str | None) -> str | None:
     """Return a name in lower case, as the names of methods, backbones and tasks are."""
     return name if name is None else name.lower()
@@ -49,7 +67,12 @@ DataRoot = Annotated[
     ),
 ]
 TaskName = Annotated[
-    str, typer.Argument(help="Name of a task; see `canet datasets`.", callback=_lower)
+    str,
+    typer.Argument(
+        metavar="TASK|STORE",
+        help="Name of a task; see `canet datasets`. Or a graph store; see `canet convert`.",
+        callback=_task_name,
+    ),
 ]
 MethodName = Annotated[
     str, typer.Option(help="Name of a method; see `canet methods`.", callback=_lower)
@@ -103,8 +126,8 @@ GraphPath = Annotated[
     Path,
     typer.Argument(
         metavar="GRAPH",
-        help="Folder with nodes.csv (id, features, label) and edges.csv (source, target), or a "
-        ".npz or PyG .pt file.",
+        help="Folder with nodes.csv (id, features, label) and edges.csv (source, target), a .npz "
+        "or PyG .pt file, or a graph store.",
     ),
 ]
 ModelPath = Annotated[
@@ -211,8 +234,12 @@ def names(text: str | None) -> tuple[str, ...]:
 
 def protocol_of(task: str, protocol: str | None) -> str:
     """Return the protocol, by default the first of the task."""
-    from canet.data.benchmarks.catalog import get_dataset
+    from canet.data.benchmarks.catalog import get_dataset, is_store_path
 
+    if is_store_path(task):
+        from canet.data.store_task import PROTOCOL
+
+        return PROTOCOL
     return get_dataset(task).protocols[0] if protocol is None else protocol
 
 

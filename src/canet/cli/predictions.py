@@ -58,8 +58,10 @@ def predict(
 ) -> None:
     """Predict the class of every node of a graph.
 
-    The file has one row per node: class, probabilities, and a novelty score from 0 to 1.
+    The file has one row per node: class, probabilities, and a novelty score from 0 to 1. A graph
+    store is predicted in parts and need not fit into memory.
     """
+    from canet.data.graph_store import GraphStore
     from canet.estimator.predictions import (
         check_target,
         choose_nodes,
@@ -67,18 +69,23 @@ def predict(
         summarise,
         write_table,
     )
+    from canet.estimator.store_predictions import write_predictions
 
     check_target(out)
     _check_is_not_input(out, graph)
     limit = _threshold(threshold)
     data, classifier = _open(model, graph, device, label, id_)
     chosen = None if nodes is None else choose_nodes(data, nodes)
-    table = predictions(classifier, data, chosen, calibrated, limit)
+    if isinstance(data, GraphStore):
+        how = chosen, calibrated, limit, recall_at
+        summary = write_predictions(classifier, data, out, *how)
+    else:
+        table = predictions(classifier, data, chosen, calibrated, limit)
+        summary = summarise(classifier, data, table, chosen, recall_at)
+        write_table(table, out)
     if limit is not None:
         limit = classifier.threshold_of(limit, calibrated)
-    summary = summarise(classifier, data, table, chosen, recall_at)
     summary |= {"threshold": limit, "out": str(out)}
-    write_table(table, out)
     if as_json:
         print(json.dumps(summary, indent=2))
     elif not quiet:
@@ -195,10 +202,12 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
 def _open(
     model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
 ) -> Any:
-    """Return the graph, encoded for the model, and the model."""
+    """Return the graph, encoded for the model, or the graph store, and the model."""
     from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.data.stored_graph import open_store
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
     chosen = ReadOptions(Roles(id_, label))
-    return read_columns(graph, chosen, classifier.encoding_), classifier
+    store = open_store(graph, chosen)
+    return store or read_columns(graph, chosen, classifier.encoding_), classifier

@@ -13,10 +13,14 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.data import GENERATORS
+from canet.data.benchmarks.catalog import is_store_path
 from canet.errors import CanetError, listed, printable
 
 if TYPE_CHECKING:
     from canet.runs import FailedJob
+
+STORED = (None, "original", False, GENERATORS[0])
+"""Protocol, features, `--inductive` and generator of a graph store."""
 
 
 @app.command()
@@ -62,16 +66,21 @@ def train(
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Train a method on a benchmark task, and score it.
+    """Train a method on a benchmark task or a graph store, and score it.
 
-    The settings are the published ones, or those found by a search. To train on your graph, use
-    `canet fit`.
+    The settings of a task are the published ones, or those found by a search. To train on your
+    graph, use `canet fit`.
     """
     from canet.presets import preset
     from canet.settings import override
 
     if log and ray:
         raise CanetError("--log does not work with --ray: leave out one of them")
+    if is_store_path(task) and (protocol, features, inductive, generator) != STORED:
+        raise CanetError(
+            "the splits and features of a graph store were chosen when it was written: leave out "
+            "--protocol, --features, --inductive and --generator"
+        )
     changes = options.changed_settings(set_, settings_file, epochs)
     backbone = options.backbone_of(method, backbone)
     settings = override(preset(task, method, backbone), changes)
@@ -80,6 +89,7 @@ def train(
     from canet.runs.evaluate import load_task_of
     from canet.store import RunConfig
     from canet.store.summary import ScoredRun, summarise
+    from canet.util import distributed
     from canet.util.devices import pick_device
 
     pick_device(device)
@@ -95,6 +105,8 @@ def train(
     )
     if failed:
         raise _failure(failed, seeds)
+    if distributed.rank():
+        return
     runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
     summary = summarise(runs, loaded.metric)
     if as_json:
@@ -135,10 +147,11 @@ def evaluate(
 @app.command()
 def verify(
     path: Annotated[
-        Path, typer.Argument(help="Folder with runs or a model, or an archive of runs.")
+        Path,
+        typer.Argument(help="Folder with runs, models or graph stores, or an archive of runs."),
     ],
 ) -> None:
-    """Check the files of runs and models against their checksums."""
+    """Check the files of runs, models and graph stores against their checksums."""
     from canet.cli.verification import verify as verify_files
 
     found = verify_files(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -22,7 +22,7 @@ from canet.data.checks import (
     check_nodes,
 )
 from canet.data.digest import DataDigest, digest_parts
-from canet.data.graph_data import AnyGraph
+from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.labels import check_labels
 from canet.data.metrics import Metric
 from canet.errors import InputError
@@ -44,7 +44,7 @@ class ShiftTask:
             (source, target), `y` is $[N]$ with class ids (-1 if unknown). Optional columns are
             `environment` $[N]$ with environment ids (-1 if unknown) and `batch` $[N]$ with the
             number of each node's graph, from 0. Without `batch`, each connected component is a
-            graph.
+            graph. The graph of a `GraphStore` in `store` has no `edge_index`: it stays on disk.
         train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
             be empty.
         test_ood: Name → node ids of each shifted test set, in the order of reports.
@@ -133,6 +133,19 @@ class ShiftTask:
     @property
     def num_classes(self) -> int:
         return max(int(self.data.y.max()) + 1, self.min_classes)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether features and edges are read from a graph store."""
+        return "edge_index" not in self.data
+
+    def in_memory(self) -> ShiftTask:
+        """Return the task with the graph of its store in memory; other tasks are not changed."""
+        if not self.on_disk:
+            return self
+        graph = self.data.store.load()
+        parts = {name: graph[name] for name in ("x", "edge_index", "edge_weight") if name in graph}
+        return replace(self, data=GraphData(**self.data.to_dict() | parts), checked=True)
 
     @cached_property
     def digest(self) -> DataDigest:

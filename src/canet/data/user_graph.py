@@ -34,6 +34,7 @@ from canet.errors import InputError, listed, warn_user
 from canet.util.sparse import from_scipy, unique_edges
 
 VALIDATION_SHARE = 0.2
+FIRST_SPLITS = ("train", "valid")
 MANY_GROUPS, NODES_PER_GROUP = 30, 5
 """More classes or environments than this, with fewer nodes each, give a warning."""
 MAX_NONZERO_SHARE = 0.1
@@ -179,20 +180,21 @@ def user_task(
     times = data.get("time") if time is None and holds_out else time
     stamps = None if times is None else check_times(times, n)
     if needs_test:
-        parts = _hold_out(splits["train"], values, stamps, seed)
+        parts = hold_out(splits["train"], values, stamps, seed)
         splits |= {"train": parts["train"], "test": parts["valid"]}
     if "valid" not in splits:
-        splits |= _hold_out(splits["train"], values, stamps, seed)
+        splits |= hold_out(splits["train"], values, stamps, seed)
     check_disjoint(splits, n)
-    classes = _classes(splits, values, known_classes)
-    _warn_if_many("classes", len(classes), splits["train"].numel())
+    labels = {name: np.unique(values[nodes.numpy()]) for name, nodes in splits.items()}
+    classes = classes_of(labels, known_classes, values.dtype.kind == "i" and (values == -1).any())
+    warn_if_many("classes", len(classes), splits["train"].numel())
     groups = data.get("environment") if environment is None else environment
     names: tuple[str, ...] = ()
     columns: dict[str, Tensor] = {}
     if groups is not None:
         group_names, columns["environment"] = check_groups(groups, n, "environment")
         names = tuple(map(str, group_names))
-        _warn_if_many("environments", len(names), splits["train"].numel())
+        warn_if_many("environments", len(names), splits["train"].numel())
     if checked.graph is not None:
         columns["batch"] = checked.graph
     if checked.edge_weight is not None:
@@ -221,7 +223,7 @@ def user_task(
     return UserTask(task, classes)
 
 
-def _warn_if_many(name: str, count: int, num_train: int) -> None:
+def warn_if_many(name: str, count: int, num_train: int) -> None:
     """Warn if there are so many classes or environments that the column is probably wrong."""
     if count > max(MANY_GROUPS, num_train / NODES_PER_GROUP):
         warn_user(
@@ -287,28 +289,40 @@ def _node_sets(
             if name == "valid" and given["valid"] is None and not nodes.numel():
                 continue  # a split column with train and test only
             sets[name] = nodes[labelled[nodes]]
-    if not sets.get("test", labelled).numel():
-        del sets["test"]
+    return completed_splits(sets, labelled)
+
+
+def completed_splits(sets: dict[str, Tensor], labelled: Tensor) -> dict[str, Tensor]:
+    """Return sets of labelled nodes, `train` and `valid` first, without empty test sets.
+
+    Without `train`, it has the nodes of the mask `labelled` $[N]$ that are in no other set.
+    """
+    sets = {name: nodes for name, nodes in sets.items() if nodes.numel() or name in FIRST_SPLITS}
     if "train" not in sets:
         rest = labelled.clone()
         for nodes in sets.values():
             rest[nodes] = False
         sets["train"] = rest.nonzero().squeeze(1)
-    for name in ("train", "valid"):
+    for name in FIRST_SPLITS:
         if not sets.get(name, labelled).numel():
             raise InputError(f"{name} contains no node with a known label in y: add such nodes")
-    return {name: sets[name] for name in ("train", "valid", "test") if name in sets}
+    return {name: sets[name] for name in dict.fromkeys((*FIRST_SPLITS, *sets)) if name in sets}
 
 
-def _classes(
-    splits: Mapping[str, Tensor], values: np.ndarray, known: np.ndarray | None
+def classes_of(
+    labels: Mapping[str, np.ndarray], known: np.ndarray | None, has_unknown: bool = False
 ) -> np.ndarray:
     """Return the `known` classes, or those of the training nodes.
 
     No split may have other classes.
+
+    Args:
+        labels: Name of a split → its distinct labels.
+        known: The classes of a model whose training continues, or None.
+        has_unknown: Whether -1 marks unknown labels.
     """
     if known is not None:
-        found = np.unique(values[torch.cat(list(splits.values())).numpy()])
+        found = np.unique(np.concatenate(list(labels.values())))
         same_type = (known.dtype.kind == "U") == (found.dtype.kind == "U")
         if not same_type or np.setdiff1d(found, known).size:
             raise InputError(
@@ -316,15 +330,14 @@ def _classes(
                 f"instead of {listed(known)}): fit without warm_start"
             )
         return known
-    classes = np.unique(values[splits["train"].numpy()])
+    classes = labels["train"]
     if len(classes) < 2:
-        unknown = values.dtype.kind == "i" and (values == -1).any()
-        hint = " (-1 marks an unknown label, it is not a class)" if unknown else ""
+        hint = " (-1 marks an unknown label, it is not a class)" if has_unknown else ""
         raise InputError(
             f"train contains only class {classes[0]}{hint}: training needs at least two classes"
         )
-    for name, nodes in splits.items():
-        unseen = np.setdiff1d(values[nodes.numpy()], classes)
+    for name, found in labels.items():
+        unseen = np.setdiff1d(found, classes)
         if unseen.size:
             raise InputError(
                 f"{name} contains classes that train does not contain ({listed(unseen)}): add "
@@ -333,7 +346,7 @@ def _classes(
     return classes
 
 
-def _hold_out(
+def hold_out(
     nodes: Tensor, values: np.ndarray, times: np.ndarray | None, seed: int
 ) -> dict[str, Tensor]:
     """Split training nodes $[m]$ into `train` and `valid`.

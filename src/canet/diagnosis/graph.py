@@ -17,7 +17,7 @@ from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.metrics import RANKING_METRICS
-from canet.data.user_graph import match_classes
+from canet.data.user_graph import UserGraph, match_classes
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.scoring import score
 from canet.errors import InputError
@@ -164,6 +164,7 @@ def read_graph(
     data = model.open_graph(given)
     reader = model.prepare(data)
     own, n = reader.user_graph, reader.user_graph.num_nodes
+    assert isinstance(own, UserGraph)  # a graph store was read into memory
     held_out = np.ones(n, dtype=bool)
     if trained_on and data.get("train_mask") is not None:
         held_out[check_nodes(data.train_mask, n, "train_mask").numpy()] = False

@@ -14,16 +14,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph_data import Column, GraphLike, NodeSet
-from canet.data.user_graph import user_task, warn_one_way
 from canet.errors import unknown_name
 from canet.estimator.calibration import calibrate
 from canet.estimator.fitting import (
     check_earlier,
     class_weights,
     describe_data,
+    encoding_of,
     graph_to_fit,
+    node_ids,
     settings_of,
     train_model,
+    training_data,
     warn_largest_class,
 )
 from canet.estimator.predicting import PredictionMixin
@@ -32,7 +34,6 @@ from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import METHODS, Auto, Backbone, Method, get_backbone
 from canet.settings import describe_settings
 from canet.training import Callback
-from canet.training.prepared import prepare_graph
 from canet.util.progress import fit_display
 from canet.util.seeds import checked_seed
 
@@ -187,8 +188,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
         Args:
             data: A PyG `Data` with `x` $[N, D]$, `edge_index`, `y` $[N]$ (integers or strings) and
-                possibly `edge_weight` $[E]$; or what `canet.read_graph` reads: a folder or file, a
-                table of nodes, or a networkx graph.
+                possibly `edge_weight` $[E]$; what `canet.read_graph` reads: a folder or file, a
+                table of nodes, or a networkx graph; or a `canet.GraphStore` or its path, which
+                stays on disk if `batch_size` or `fanout` is set.
             edges: The table of edges, if `data` is a table of nodes.
             label: Column with the classes, if `data` is not a PyG `Data`.
             train, valid: Masks $[N]$, row numbers, or names (strings). By default all labelled
@@ -212,25 +214,14 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         for role, given in arrays.items():
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
+        arrays |= {"edges": edges, "train": train, "valid": valid, "graph": graph}
         settings = settings_of(self, self._given_settings())
         if warm_start is not None:
             check_earlier(self, warm_start)
-        data = graph_to_fit(data, edges, columns, warm_start)
+        opened = graph_to_fit(data, columns, arrays, settings, warm_start)
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
-            prepared = prepare_graph(data, graph, bool(self.undirected))
-            if self.undirected is None:
-                warn_one_way(prepared.user_graph.edge_index)
-            user = user_task(
-                data,
-                train,
-                valid,
-                **arrays,
-                metric=self.metric,
-                seed=seed,
-                checked=prepared.user_graph,
-                known_classes=None if warm_start is None else warm_start.classes_,
-            )
+            prepared, user = training_data(self, opened, arrays, seed, warm_start)
             task = user.task
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             display.stage("training")
@@ -238,7 +229,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             run = train_model(self, task, *how)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
-            reference = build_reference(task, reader, seed, data.get("node_id"))
+            reference = build_reference(task, reader, seed, node_ids(opened))
         self.classes_ = user.classes
         self.n_features_in_ = task.num_features
         self.method_ = run.method
@@ -250,7 +241,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.selected_epoch_ = run.result.selected_epoch
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
-        self._set_encoding(data.get("encoding"))
+        self._set_encoding(encoding_of(opened))
         self.data_ = describe_data(task)
         self.calibration_ = calibrate(reference, has_class_weights=weights is not None)
         self.reference_: Reference | None = reference

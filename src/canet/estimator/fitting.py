@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,15 +17,22 @@ from torch import Tensor
 from canet.choice import AutoTrainer
 from canet.choice.refit import refit
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
+from canet.data.graph_store import GraphStore
 from canet.data.metrics import RANKING_METRICS, Metric
+from canet.data.store_task import store_task
+from canet.data.stored_graph import as_store, check_encoding
 from canet.data.task import ShiftTask
+from canet.data.user_graph import UserTask, user_task, warn_one_way
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.presets import changed
 from canet.training import Run, Trainer
-from canet.training.prepared import PreparedGraph
+from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.training.start import wants_batches
+from canet.training.store_reader import PreparedStore
 from canet.util.devices import pick_device
+from canet.util.files import digest_of
 from canet.util.processes import open_pool
 from canet.util.progress import Display
 
@@ -43,14 +52,38 @@ READ_ARGUMENTS = (
 
 
 def graph_to_fit(
-    data: GraphLike, edges: Any, columns: dict[str, Any], earlier: Any = None
-) -> AnyGraph:
+    data: GraphLike,
+    columns: dict[str, Any],
+    arrays: dict[str, Any],
+    settings: Settings,
+    earlier: Any = None,
+) -> AnyGraph | GraphStore:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
-    With an `earlier` model, the graph gets the same feature columns.
+    A graph store stays on disk if the settings ask for training in batches. With an `earlier`
+    model, the graph gets the same feature columns.
+
+    Args:
+        data: The graph.
+        columns: Arguments of `read_graph`.
+        arrays: Other arguments of `fit` about the graph; None if they are not given.
+        settings: Settings of the method.
+        earlier: The model whose training continues, or None.
     """
     for name in columns:
         check_name("argument", name, READ_ARGUMENTS)
+    if (store := as_store(data)) is not None:
+        names = [*columns, *(name for name, value in arrays.items() if value is not None)]
+        if names:
+            raise InputError(
+                f"fit takes {names[0]} only for other graphs: the labels, splits and columns of a "
+                "graph store were chosen when it was written"
+            )
+        if earlier is not None:
+            check_encoding(store, earlier.encoding_)
+        is_auto = isinstance(settings, AutoSettings)
+        return store if wants_batches(settings) and not is_auto else store.load()
+    edges = arrays["edges"]
     if not is_graph(data):
         from canet.data.graph_files import read_graph  # needs pyarrow
 
@@ -63,6 +96,48 @@ def graph_to_fit(
             "the masks of the Data"
         )
     return data if earlier is None else earlier.open_graph(data)
+
+
+def training_data(
+    model: Any,
+    data: AnyGraph | GraphStore,
+    arrays: dict[str, Any],
+    seed: int,
+    earlier: Any = None,
+) -> tuple[PreparedGraph | PreparedStore, UserTask]:
+    """Check the graph, and return it with the task of learning its labels.
+
+    Arguments as for `graph_to_fit`.
+    """
+    prepared: PreparedGraph | PreparedStore
+    known = None if earlier is None else earlier.classes_
+    if isinstance(data, GraphStore):
+        prepared = PreparedStore(data)
+        if model.undirected:
+            prepared.user_graph.check_undirected()
+        task, classes = store_task(data, model.metric, seed, known)
+        tests = [task.test_id, *task.test_ood.values()]
+        task = replace(task, test_id=torch.cat(tests).sort().values, test_ood={}, checked=True)
+        return prepared, UserTask(task, classes)
+    prepared = prepare_graph(data, arrays["graph"], bool(model.undirected))
+    if model.undirected is None:
+        warn_one_way(prepared.user_graph.edge_index)
+    names = ("train", "valid", "environment", "time", "sample_weight")
+    how = {"metric": model.metric, "seed": seed, "checked": prepared.user_graph}
+    given = {name: arrays[name] for name in names}
+    return prepared, user_task(data, **given, **how, known_classes=known)
+
+
+def encoding_of(data: AnyGraph | GraphStore) -> Any:
+    """Return the encoding of table columns as features, or None."""
+    return data.encoding if isinstance(data, GraphStore) else data.get("encoding")
+
+
+def node_ids(data: AnyGraph | GraphStore) -> Any:
+    """Return the names $[N]$ of the nodes, or None."""
+    if not isinstance(data, GraphStore):
+        return data.get("node_id")
+    return data.array("node_id") if "node_id" in data else np.arange(data.num_nodes)
 
 
 def check_earlier(model: Any, earlier: Any) -> None:
@@ -105,7 +180,7 @@ def train_model(
     weights: Tensor | None,
     seed: int,
     display: Display,
-    prepared: PreparedGraph,
+    prepared: PreparedGraph | PreparedStore,
     earlier: Any = None,
 ) -> Run:
     """Train the method of a classifier, or the ensemble that `auto` chooses.
@@ -127,7 +202,8 @@ def train_model(
     )
     report = display.training_callback(f"{model.method_name}-{model.backbone_name}")
     run = trainer.run(seed, on_progress=report)
-    prepared.graphs[run.method.model.operators] = trainer.fields.graph()
+    if isinstance(prepared, PreparedGraph):
+        prepared.graphs[run.method.model.operators] = trainer.fields.graph()
     return run
 
 
@@ -204,6 +280,12 @@ def warn_largest_class(model: Any, reference: Reference) -> None:
 def describe_data(task: ShiftTask) -> dict[str, Any]:
     """Return the size of the training data and the SHA-256 of features, edges and labels."""
     sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
+    counts = {name: nodes.numel() for name, nodes in sizes.items()}
+    if task.on_disk:
+        store, content = task.data.store, json.dumps(task.digest.to_json())
+        edges = store.num_edges + store.num_loops
+        about = {"nodes": task.num_nodes, "edges": edges, **counts}
+        return about | {"digest": digest_of(content.encode())}
     x = task.data.x
     sparse = x.layout == torch.sparse_csr
     parts = [x.crow_indices(), x.col_indices(), x.values()] if sparse else [x]
@@ -213,6 +295,6 @@ def describe_data(task: ShiftTask) -> dict[str, Any]:
     return {
         "nodes": task.num_nodes,
         "edges": task.data.edge_index.shape[1],
-        **{name: nodes.numel() for name, nodes in sizes.items()},
+        **counts,
         "digest": digest.hexdigest(),
     }

@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
+from canet.data.graph_store import GraphStore
 from canet.data.metrics import RANKING_METRICS
+from canet.data.stored_graph import StoredGraph, as_store, check_encoding
 from canet.data.user_graph import match_classes
 from canet.errors import InputError, warn_user
 from canet.estimator.calibration import calibrated_threshold, probabilities_of
@@ -25,6 +27,7 @@ from canet.store.model_folder import Calibration
 from canet.training import METRICS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
+from canet.training.store_reader import PreparedStore, StoreReader, open_reader
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
@@ -51,13 +54,16 @@ class PredictionMixin:
     def open_graph(self, data: GraphLike) -> AnyGraph:
         """Return a graph with the feature columns that the model was trained on.
 
-        A path, a pair of tables and a networkx graph are read. A graph from `canet.read_graph`
-        whose columns were encoded differently is read again from its source. A PyG `Data` of arrays
-        is returned unchanged.
+        A path, a pair of tables and a networkx graph are read. A graph store is read into memory. A
+        graph from `canet.read_graph` whose columns were encoded differently is read again from its
+        source. A PyG `Data` of arrays is returned unchanged.
         """
         from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
 
         check_is_fitted(self)
+        if isinstance(data, GraphStore):
+            check_encoding(data, self.encoding_)
+            return data.load()
         if not is_graph(data):
             return read_columns(data, ReadOptions(), self.encoding_)
         given: AnyGraph = data
@@ -87,22 +93,37 @@ class PredictionMixin:
     def prepare(self, data: GraphLike | Reader, graph: Column | None = None) -> Reader:
         """Check and normalise a graph once; pass the result instead of `data` to several calls."""
         check_is_fitted(self)
-        if isinstance(data, GraphReader | EnsembleReader):
+        if isinstance(data, GraphReader | StoreReader | EnsembleReader):
             if data.method is not self.method_:
                 raise InputError(
                     "the graph was prepared by another model: call prepare of this one"
                 )
             return data
+        if (store := as_store(data)) is not None:
+            return self._prepare_store(store, graph)
         opened = self.open_graph(data)
         prepared = prepare_graph(opened, graph, bool(self.undirected))
-        width = prepared.user_graph.x.shape[1]
+        self._check_width(prepared.user_graph.x.shape[1])
+        return self._reader(self.method_, prepared, opened.get("y"))
+
+    def _prepare_store(self, store: GraphStore, graph: Column | None) -> Reader:
+        """Check a graph store; its features and edges stay on disk."""
+        if graph is not None:
+            raise InputError("a graph store is one graph: leave out graph")
+        check_encoding(store, self.encoding_)
+        self._check_width(store.num_features)
+        prepared = PreparedStore(store)
+        if self.undirected:
+            prepared.user_graph.check_undirected()
+        return self._reader(self.method_, prepared)
+
+    def _check_width(self, width: int) -> None:
         if width != self.n_features_in_:
             raise InputError(
                 f"X has {width} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input: pass the columns of training, in the "
                 "same order"
             )
-        return self._reader(self.method_, prepared, opened.get("y"))
 
     def forward(
         self,
@@ -113,6 +134,28 @@ class PredictionMixin:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
         reader = self.prepare(data, graph)
         return reader.read(None if nodes is None else reader.user_graph.rows(nodes))
+
+    def _collect(
+        self,
+        data: GraphLike | Reader,
+        nodes: NodeSet | None,
+        graph: Column | None,
+        value: Callable[[Prediction], np.ndarray],
+    ) -> np.ndarray:
+        """Return the values $[n, ...]$ of nodes; a graph store is predicted in parts."""
+        reader = self.prepare(data, graph)
+        rows = None if nodes is None else reader.user_graph.rows(nodes)
+        count = reader.user_graph.num_nodes if rows is None else rows.numel()
+        if not (count and isinstance(reader.user_graph, StoredGraph)):
+            return value(reader.read(rows))
+        found: np.ndarray | None = None
+        for where, part in reader.parts(rows):
+            values = value(part)
+            if found is None:
+                found = np.empty((count, *values.shape[1:]), values.dtype)
+            found[where.numpy()] = values
+        assert found is not None
+        return found
 
     def predict(
         self,
@@ -126,8 +169,9 @@ class PredictionMixin:
 
         Args:
             data: The training graph or another one: a PyG `Data` with `x` $[N, D]$ and
-                `edge_index`, the path of a graph, two tables `(nodes, edges)`, a networkx graph, or
-                the result of `canet.read_graph` or `prepare`.
+                `edge_index`, the path of a graph, two tables `(nodes, edges)`, a networkx graph,
+                the result of `canet.read_graph` or `prepare`, or a `GraphStore` or its path, which
+                is predicted in parts and need not fit into memory.
             nodes: Mask $[N]$, row numbers $[n]$ from 0, or names $[n]$, which are strings. None:
                 all nodes.
             graph: As in `fit`.
@@ -136,9 +180,13 @@ class PredictionMixin:
                 this class on the validation nodes.
             calibrated: Whether to use the calibrated probabilities of `predict_proba`.
         """
-        logits = self.forward(data, nodes, graph).logits
-        probabilities = probabilities_of(logits, self.calibration_ if calibrated else None)
-        return self.classes_[self.choose_classes(probabilities, threshold, calibrated)]
+
+        def classes(found: Prediction) -> np.ndarray:
+            how = self.calibration_ if calibrated else None
+            probabilities = probabilities_of(found.logits, how)
+            return self.classes_[self.choose_classes(probabilities, threshold, calibrated)]
+
+        return self._collect(data, nodes, graph, classes)
 
     def predict_proba(
         self,
@@ -153,8 +201,11 @@ class PredictionMixin:
         probabilities agree with the frequencies: by a temperature and, if the model was trained
         with class weights, by a bias for each class.
         """
-        logits = self.forward(data, nodes, graph).logits
-        return probabilities_of(logits, self.calibration_ if calibrated else None)
+
+        def probabilities(found: Prediction) -> np.ndarray:
+            return probabilities_of(found.logits, self.calibration_ if calibrated else None)
+
+        return self._collect(data, nodes, graph, probabilities)
 
     def predictor(
         self, data: GraphLike | Reader, graph: Column | None = None
@@ -173,7 +224,7 @@ class PredictionMixin:
         graph: Column | None = None,
     ) -> np.ndarray:
         """Return the logits $[n, C]$, or for two classes the difference of the logits $[n]$."""
-        logits: np.ndarray = self.forward(data, nodes, graph).logits.double().numpy()
+        logits = self._collect(data, nodes, graph, lambda found: found.logits.double().numpy())
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(
@@ -187,9 +238,7 @@ class PredictionMixin:
         A label that did not occur in training counts as wrong.
         """
         reader = self.prepare(data, graph)
-        if reader.y is None:
-            raise InputError("the graph has no labels: score needs data.y, or a label column")
-        y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
+        y, known = self._labels(reader, "score")
         chosen = torch.from_numpy(known)
         if nodes is not None:
             among = torch.zeros_like(chosen)
@@ -198,7 +247,7 @@ class PredictionMixin:
         ids = chosen.nonzero().squeeze(1)
         if not ids.numel():
             raise InputError("none of the nodes has a label: score needs labels in data.y")
-        logits, y = reader.read(ids).logits, y[ids]
+        logits, y = self._logits(reader, ids), y[ids]
         if (y < 0).any():
             if self.metric in RANKING_METRICS:
                 raise InputError(f"y contains a third class, but {self.metric} is for two classes")
@@ -209,6 +258,18 @@ class PredictionMixin:
             logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
             y = torch.where(y < 0, logits.shape[1] - 1, y)
         return float(METRICS[self.metric](logits, y))
+
+    def _labels(self, reader: Reader, what: str) -> tuple[torch.Tensor, np.ndarray]:
+        """Return the class ids $[N]$ of the labels and a mask of the known ones."""
+        graph = reader.user_graph
+        if isinstance(graph, StoredGraph):
+            return graph.match_classes(self.classes_)
+        if reader.y is None:
+            raise InputError(f"the graph has no labels: {what} needs data.y, or a label column")
+        return match_classes(reader.y, graph.num_nodes, self.classes_)
+
+    def _logits(self, reader: Reader, rows: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(self._collect(reader, rows, None, lambda f: f.logits.numpy()))
 
     def recall_at_k(
         self,
@@ -225,13 +286,11 @@ class PredictionMixin:
         reader, positive = self.prepare(data, graph), self._positive()
         if not isinstance(k, int | np.integer) or k < 1:
             raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
-        if reader.y is None:
-            raise InputError("the graph has no labels: recall needs data.y, or a label column")
-        y, known = match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
+        y, known = self._labels(reader, "recall")
         rows = torch.from_numpy(known).nonzero().squeeze(1)
         if nodes is not None:
             rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
-        logits = reader.read(rows).logits
+        logits = self._logits(reader, rows)
         ranked = logits[:, positive] - logits[:, 1 - positive]
         is_positive = y[rows] == positive
         if not is_positive.any():
@@ -249,7 +308,10 @@ class PredictionMixin:
 
         Only for method `canet`; arguments as `predict`.
         """
-        found = self.forward(data, nodes, graph)
+        reader = self.prepare(data, graph)
+        if isinstance(reader.user_graph, StoredGraph):
+            raise InputError("environments need the graph in memory: pass GraphStore(path).load()")
+        found = self.forward(reader, nodes)
         if not found.environments:
             raise InputError(
                 f"method '{self.method_name}' infers no environments, but 'canet' does"
@@ -264,7 +326,7 @@ class PredictionMixin:
         graph: Column | None = None,
     ) -> np.ndarray:
         """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
-        return self.forward(data, nodes, graph).embedding.numpy()
+        return self._collect(data, nodes, graph, lambda found: found.embedding.numpy())
 
     def novelty_score(
         self,
@@ -278,8 +340,11 @@ class PredictionMixin:
         on the representations: about 0.5 on average without shift, 1 if a node is farther away than
         all validation nodes.
         """
-        embedding = self.forward(data, nodes, graph).embedding
-        return self.reference().novelty_score(embedding).numpy()
+
+        def novelty(found: Prediction) -> np.ndarray:
+            return self.reference().novelty_score(found.embedding).numpy()
+
+        return self._collect(data, nodes, graph, novelty)
 
     def threshold_of(self, threshold: float | Literal["best"], calibrated: bool = False) -> float:
         """Return a threshold as a number; `best` is converted to calibrated probabilities."""
@@ -329,6 +394,7 @@ class PredictionMixin:
         return screen_columns(sample.x, sample.y, sample.environment, settings, source)
 
     @staticmethod
-    def _reader(method: Any, prepared: PreparedGraph, y: Any = None) -> Reader:
-        is_ensemble = isinstance(method, Ensemble)
-        return (EnsembleReader if is_ensemble else GraphReader)(method, prepared, y)
+    def _reader(method: Any, prepared: PreparedGraph | PreparedStore, y: Any = None) -> Reader:
+        if isinstance(method, Ensemble):
+            return EnsembleReader(method, prepared, y)
+        return open_reader(method, prepared, y)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +14,14 @@ from sklearn.metrics import accuracy_score, f1_score
 from canet.data.arrays import as_array
 from canet.data.checks import check_nodes
 from canet.data.graph_data import AnyGraph
+from canet.data.graph_store import GraphStore
 from canet.data.labels import check_labels
 from canet.data.metrics import RANKING_METRICS
+from canet.data.stored_graph import StoredGraph
 from canet.errors import CanetError, InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
+from canet.nn.model import Prediction
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
@@ -39,11 +43,24 @@ def predictions(
     for `NodeClassifier.predict` and `predict_proba`.
     """
     found = model.forward(data, nodes)
-    probabilities = probabilities_of(found.logits, model.calibration_ if calibrated else None)
     ids = data.get("node_id")
     ids = np.arange(data.x.shape[0]) if ids is None else np.asarray(ids)
+    return prediction_table(
+        model, found, ids if nodes is None else ids[nodes], calibrated, threshold
+    )
+
+
+def prediction_table(
+    model: NodeClassifier,
+    found: Prediction,
+    ids: np.ndarray,
+    calibrated: bool,
+    threshold: float | Literal["best"] | None,
+) -> dict[str, np.ndarray]:
+    """Return the columns of `predictions` for nodes with these ids $[n]$."""
+    probabilities = probabilities_of(found.logits, model.calibration_ if calibrated else None)
     table = {
-        "id": ids if nodes is None else ids[nodes],
+        "id": ids,
         "prediction": model.classes_[model.choose_classes(probabilities, threshold, calibrated)],
     }
     table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
@@ -95,7 +112,7 @@ def summarise(
     return summary
 
 
-def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
+def choose_nodes(data: AnyGraph | GraphStore, wanted: str) -> np.ndarray:
     """Return the rows $[n]$ of the nodes in `split=NAME`, or with the ids in a file.
 
     The file has one id per line; a CSV file may have more columns, and its first column, or the
@@ -103,6 +120,8 @@ def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
     """
     kind, _, name = wanted.partition("=")
     if kind == "split":
+        if isinstance(data, GraphStore):
+            return data.nodes("valid" if name.lower() in ("val", *SPLITS) else name).numpy()
         mask = f"{SPLITS.get(name.lower(), name)}_mask"
         if data.get(mask) is None:
             raise InputError(
@@ -122,6 +141,8 @@ def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
     names = [row[column] for row in (rows[1:] if "id" in heads else rows)]
     if not names:
         raise InputError(f"'{wanted}' has no node ids: write one id per line")
+    if isinstance(data, GraphStore):
+        return StoredGraph(data).rows(names, f"'{wanted}'").numpy()
     row_of = {str(node): row for row, node in enumerate(data.node_id)}
     return check_nodes(names, len(row_of), f"'{wanted}'", lambda: row_of).numpy()
 
@@ -134,21 +155,50 @@ def check_target(path: Path) -> None:
 
 def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
     """Write columns as CSV or Parquet, depending on the file name, atomically."""
-    import pyarrow
-    from pyarrow import parquet
+    with table_writer(path) as write:
+        write(table)
 
+
+@contextmanager
+def table_writer(path: Path) -> Iterator[Callable[[Mapping[str, np.ndarray]], None]]:
+    """Open a CSV or Parquet file for a table that is written in parts; it appears at the end."""
     check_target(path)
-    columns = {name: column.tolist() for name, column in table.items()}
     try:
-        with atomic_path(path) as temporary:
-            if path.suffix == ".parquet":
-                parquet.write_table(pyarrow.table(columns), temporary)
-                return
-            with temporary.open("w", newline="", encoding="utf-8") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerow(columns)
-                writer.writerows(zip(*columns.values(), strict=True))
+        opened = _parquet if path.suffix == ".parquet" else _csv
+        with atomic_path(path) as temporary, opened(temporary) as write:
+            yield lambda part: write({name: values.tolist() for name, values in part.items()})
     except OSError as error:
         raise CanetError(
             f"cannot write '{path}' ({error.strerror}): choose another file with --out"
         ) from error
+
+
+@contextmanager
+def _csv(path: Path) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+
+        def write(columns: dict[str, list[Any]]) -> None:
+            if not file.tell():
+                writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+        yield write
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[Callable[[dict[str, list[Any]]], None]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    with ExitStack() as stack:
+        writer: Any = None
+
+        def write(columns: dict[str, list[Any]]) -> None:
+            nonlocal writer
+            table = pyarrow.table(columns)
+            if writer is None:
+                writer = stack.enter_context(parquet.ParquetWriter(path, table.schema))
+            writer.write_table(table)
+
+        yield write

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 from canet.choice import Reader
+from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
+from canet.nn.model import Prediction
+from canet.nn.sampling import draw_neighbours
 from canet.util.sparse import select_rows
 
 MAX_NODES = 5_000
@@ -93,20 +96,31 @@ class Reference:
 def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = None) -> Reference:
     """Sample training and validation nodes of a task and predict them with a trained method.
 
-    `node_id` $[N]$ are the ids of the nodes in the user's data.
+    `node_id` $[N]$ are the ids of the nodes in the user's data. The homophily of a graph store is
+    that of the edges into the sample.
     """
     train, valid = sample_of(task.train, seed), sample_of(task.valid, seed)
     y = torch.full_like(task.data.y, -1)
     y[task.train] = task.data.y[task.train]
-    edges, x = task.data.edge_index, select_rows(task.data.x, train)
+    x = select_rows(task.data.x, train).float()
     environment = task.data.environment[train] if task.has_environments else train[:0]
-    of_train, of_valid = reader.read(train), reader.read(valid)
+    if task.on_disk:
+        edges, degree = _edges_into(task.data.store, train), _degree_in(task.data.store, train)
+        both = reader.read(torch.cat([train, valid]))  # at once, because their fields overlap
+        of_train, of_valid = (
+            Prediction(both.logits[rows], both.embedding[rows])
+            for rows in (slice(len(train)), slice(len(train), None))
+        )
+    else:
+        edges = task.data.edge_index
+        degree = torch.bincount(edges[1], minlength=task.num_nodes)[train]
+        of_train, of_valid = reader.read(train), reader.read(valid)
     return Reference(
         x=x,
         y=y[train],
         logits=of_train.logits,
         embedding=of_train.embedding,
-        degree=torch.bincount(edges[1], minlength=task.num_nodes)[train],
+        degree=degree,
         environment=environment,
         valid_logits=of_valid.logits,
         valid_y=task.data.y[valid],
@@ -116,6 +130,22 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
         node_ids=id_checksums(node_id, train),
         valid_node_ids=id_checksums(node_id, valid),
     )
+
+
+def _edges_into(store: GraphStore, nodes: Tensor) -> Tensor:
+    """Return the edges $[2, m]$ of a graph store, except self-loops, into some nodes $[n]$."""
+    drawn = draw_neighbours(torch.from_numpy(store.array("rowptr")), nodes, -1)
+    source = torch.from_numpy(store.array("neighbours"))[drawn.entry].long()
+    return torch.stack([source, nodes[drawn.row]])
+
+
+def _degree_in(store: GraphStore, nodes: Tensor) -> Tensor:
+    """Return the in-degrees $[n]$ of some nodes of a graph store, with self-loops."""
+    rows, rowptr = nodes.numpy(), store.array("rowptr")
+    degree = rowptr[rows + 1] - rowptr[rows]
+    if "loops" in store:
+        degree = degree + (store.array("loops")[rows] > 0)
+    return torch.from_numpy(degree)
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:

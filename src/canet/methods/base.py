@@ -289,6 +289,10 @@ class Method(nn.Module):
         return one_hot.to(self.model.phi_out.weight.dtype)
 
     def environment_risks(self, losses: Tensor, environment: Tensor | None) -> Tensor:
-        """Return the mean loss $[E]$ of each environment, for losses and environments $[n]$."""
+        """Return the mean loss $[E]$ of each environment, for losses and environments $[n]$.
+
+        An environment without a node, which only a batch can have, has the mean loss of all nodes.
+        """
         member = self.membership(environment)
-        return losses @ member / member.sum(dim=0)
+        count = member.sum(dim=0)
+        return torch.where(count > 0, losses @ member / count.clamp(min=1), losses.mean())

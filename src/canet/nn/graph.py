@@ -110,21 +110,23 @@ class Graph:
     def sampled_field(self, nodes: Tensor, fanout: Sequence[int], seed: int = 0) -> ReceptiveField:
         """Draw a receptive field of `nodes` $[n]$ with some random neighbours of each node.
 
-        Arguments as for `LazyGraph.sampled_field`. The field is on the device of `nodes`; the edges
-        are copied to each device only once.
+        Arguments as for `LazyGraph.sampled_field`. The field is on the device of `nodes`.
         """
+        return self.lazy(nodes.device).sampled_field(nodes, fanout, seed)
+
+    def lazy(self, device: torch.device) -> LazyGraph:
+        """Return the graph without normalised matrices; it is copied to each device only once."""
         if self._graph is not None:
             raise InputError(
                 "this backbone attends over whole graphs and cannot use sampled neighbours: leave "
                 "out fanout, or choose another backbone"
             )
-        if nodes.device not in self._lazy_on:
+        if device not in self._lazy_on:
             edges, weight = self._edges
-            weight = None if weight is None else weight.to(nodes.device)
+            weight = None if weight is None else weight.to(device)
             arguments = self.num_nodes, tuple(self.block.matrices), weight, self._dtype
-            lazy = LazyGraph.from_edges(edges.to(nodes.device), *arguments)
-            self._lazy_on[nodes.device] = lazy
-        return self._lazy_on[nodes.device].sampled_field(nodes, fanout, seed)
+            self._lazy_on[device] = LazyGraph.from_edges(edges.to(device), *arguments)
+        return self._lazy_on[device]
 
     def _relabel(self, nodes: Tensor, read: Sequence[Tensor]) -> tuple[Tensor, Relabelling]:
         """Return `nodes` $[n]$, followed by the other nodes in `read` in ascending order, and the

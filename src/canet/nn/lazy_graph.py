@@ -212,7 +212,7 @@ class LazyGraph:
                 -1: all neighbours.
             seed: Determines the drawn neighbours; hops use successive seeds.
         """
-        if self._draws_by_kernel(nodes, fanout):
+        if self.has_kernel(fanout) and fused.on_gpu(nodes):
             return self._exact_size(nodes, fanout, seed)
         position = self._positions(nodes.device)
         blocks: list[Block] = []
@@ -276,9 +276,14 @@ class LazyGraph:
             blocks.append(self._block(dst, [drawn], [hop.node], [hop.col], hop.num_src))
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
-    def _draws_by_kernel(self, nodes: Tensor, fanout: Sequence[int]) -> bool:
-        can_draw = self.num_nodes < 2**31 and len(self._neighbours) == 1 and min(fanout) > 0
-        return can_draw and fused.on_gpu(nodes)
+    def has_kernel(self, fanout: Sequence[int]) -> bool:
+        """Whether a kernel can draw these numbers of neighbours on a GPU."""
+        return self.num_nodes < 2**31 and len(self._neighbours) == 1 and min(fanout) > 0
+
+    def can_be_padded(self, fanout: Sequence[int]) -> bool:
+        """Whether `padded_field` works: weighted attention has no kernel that skips unused ones."""
+        is_attention = any(operator.kind == "attention" for operator in self._operators)
+        return self.has_kernel(fanout) and not (self._is_weighted and is_attention)
 
     def _positions(self, device: torch.device) -> Tensor:
         """Return an array over all nodes that contains -1."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -77,10 +78,11 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
     everyone = [*comparison.contenders, *comparison.variants]
     epochs = {c.config.settings.get("epochs", Settings().epochs) for c in comparison.contenders}
     dataset, is_user = DATASETS.get(config.task), config.task == USER_GRAPH
+    name = Path(config.task).name  # the task of a graph store is its path
     return Section(
         comparison,
-        anchor="-".join([config.task, config.protocol, *marks]),
-        title=", ".join(["Your graph" if is_user else config.task.capitalize(), *marks]),
+        anchor="-".join([name, config.protocol, *marks]),
+        title=", ".join(["Your graph" if is_user else name.capitalize(), *marks]),
         dataset=dataset,
         metric=METRIC_NAMES[dataset.metric] if dataset else "score",
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canet.data.task import ShiftTask
-from canet.errors import warn_user
+from canet.errors import InputError, warn_user
 from canet.methods import Auto, describe_method
 from canet.runs.data import compare_data
 from canet.runs.worker import (
@@ -22,6 +22,7 @@ from canet.runs.worker import (
     write_files,
 )
 from canet.store import RunConfig, RunFolder
+from canet.util import distributed
 from canet.util.devices import pick_device
 from canet.util.files import read_json, write_json
 from canet.util.locks import exclusive_lock
@@ -68,8 +69,17 @@ def run_jobs(
         task: The task of all runs, if it is already loaded.
         log: Folder for TensorBoard event files; not with `ray`.
     """
-    batch_seeds = ray is None and pick_device(device).type == "cuda"
     names = {config.name for config in configs}
+    is_alone = distributed.world_size() == 1
+    if not is_alone and (jobs > 1 or ray or len(names) > 1 or configs[0].method == Auto.name):
+        raise InputError(
+            "processes that were started by torchrun or srun train one model together: leave out "
+            "--jobs and --ray, and choose one method, but not auto"
+        )
+    if distributed.rank():
+        Worker(device, data_root, task).follow(configs)
+        return []
+    batch_seeds = is_alone and ray is None and pick_device(device).type == "cuda"
     configs = [*{(config.name, config.seed): config for config in configs}.values()]
     folders = [job_folder(root, config) for config in configs]
     pool = open_pool(jobs, ray, device)
@@ -91,6 +101,7 @@ def run_jobs(
                     unit = "run" if batch[0].method == Auto.name else "epoch"
                     report = display.training_callback(label(batch), *counts, unit)
                     runs.record_outcome(batch, worker.train(batch, root, report))
+                worker.end()
     return [*runs.failed.values()]
 
 
@@ -196,4 +207,4 @@ def label(configs: Sequence[RunConfig]) -> str:
     """Return the name of runs that differ only in their seed, for the progress display."""
     config = configs[0]
     seeds = ", ".join(str(config.seed) for config in configs)
-    return f"{config.task} {config.model} seed {seeds}"
+    return f"{Path(config.task).name} {config.model} seed {seeds}"

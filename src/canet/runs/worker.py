@@ -6,6 +6,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -20,10 +21,14 @@ from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import MARKER
 from canet.training import Trainer
 from canet.training.loop import Progress
+from canet.util import distributed
+from canet.util.devices import pick_device
 from canet.util.files import WriteError, write_bytes
 from canet.util.tensorboard import TensorBoardLog
 
 FAILURE = "failed.json"
+NO_SEED = -1
+"""Announced after the last run."""
 MAX_FAILURE_LINES = 12
 
 
@@ -94,6 +99,7 @@ class Worker:
         try:
             trainer = self._open(configs[0])
             paths = {seed: folder.path for seed, folder in folders.items()}
+            distributed.announce(configs[0].seed, self._place)
             trainer.run_together(paths, configs[0].ood_curves, on_progress)
             return
         except WriteError:  # a full disk is not a failure of the run: it can be resumed
@@ -107,6 +113,15 @@ class Worker:
         else:  # train each run alone to find the one that fails
             for config in unfinished:
                 self._train([config], root, on_progress, outcome)
+
+    def end(self) -> None:
+        """Tell the other processes, which `follow`, that no run is left."""
+        distributed.join(self._place)
+        distributed.announce(NO_SEED, self._place)
+
+    @property
+    def _place(self) -> torch.device:
+        return distributed.own_device(pick_device(self._device))
 
     def _open(self, config: RunConfig) -> Trainer | AutoTrainer:
         """Return the trainer of a run; reuse the last trainer or its task if possible."""
@@ -127,6 +142,18 @@ class Worker:
         trainer.callbacks = self._callbacks
         self._trainer = trainer
         return trainer
+
+    def follow(self, configs: Sequence[RunConfig]) -> None:
+        """Train the runs that the first of several processes announces, without writing anything.
+
+        Args:
+            configs: All runs, which differ only in their seed.
+        """
+        distributed.join(self._place)
+        by_seed = {config.seed: config for config in configs}
+        while (seed := distributed.announce(NO_SEED, self._place)) != NO_SEED:
+            with suppress(CanetError):  # the first process reports it
+                self._open(by_seed[seed]).run_together({seed: None}, by_seed[seed].ood_curves)
 
 
 _worker = cache(Worker)

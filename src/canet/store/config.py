@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from canet.data.digest import DataDigest
@@ -48,6 +49,7 @@ class RunConfig:
     def name(self) -> str:
         """Name of the folder of all runs that differ from this one only in their seed.
 
+        The task of a graph store is its path, of which the name of the last folder is used.
         The name does not change when a setting is added to the package, unless its value differs
         from `ADDED_SETTINGS`.
         """
@@ -55,7 +57,7 @@ class RunConfig:
         settings = {name: v for name, v in self.settings.items() if (name, v) not in added}
         content = json.dumps(asdict(self) | {"seed": None, "settings": settings}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
-        return f"{self.task}-{self.method}-{self.backbone}-{digest[:8]}"
+        return f"{Path(self.task).name}-{self.method}-{self.backbone}-{digest[:8]}"
 
     @property
     def model(self) -> str:

@@ -71,6 +71,11 @@ class DeviceBatches:
             self._next()
         self._choose_capacity()
 
+    def largest(self) -> list[list[int]]:
+        """Return the largest numbers of nodes and neighbours after each hop so far."""
+        found: list[list[int]] = self._largest.tolist()
+        return found
+
     @property
     def _num_full(self) -> int:
         """Number of batches of an epoch, without a smaller one at the end."""
@@ -96,7 +101,7 @@ class DeviceBatches:
             field = self._data.graph.sampled_field(nodes, self._fanout, seed % 2**62)
             loss = method.update(self._data.batch(nodes, field), optimizer)
             self._total += nodes.numel() * loss.double()
-        sizes = self._largest[1:, 0].tolist()
+        sizes = [nodes for nodes, _ in self.largest()[1:]]
         if any(size > places for size, places in zip(sizes, self._capacity, strict=True)):
             self._choose_capacity()
         return self._total / self._nodes.numel()
@@ -104,7 +109,7 @@ class DeviceBatches:
     def _choose_capacity(self) -> None:
         """Choose the capacity by the largest sizes so far."""
         rounded = [
-            MULTIPLE * (int(SPARE * size) // MULTIPLE + 1) for size in self._largest[1:, 0].tolist()
+            MULTIPLE * (int(SPARE * nodes) // MULTIPLE + 1) for nodes, _ in self.largest()[1:]
         ]
         self._capacity = [min(pair) for pair in zip(rounded, self._limit, strict=True)]
         self._graph = None

@@ -8,11 +8,17 @@ from torch import Tensor
 from canet.methods import Method
 from canet.store.result import InferredEnvironments
 from canet.training.fields import TaskFields
+from canet.training.large_fields import LargeFields
 
 
 @torch.no_grad()
 def inferred_environments(method: Method, fields: TaskFields) -> InferredEnvironments | None:
-    """Return statistics of the environments that a method infers; None if it infers none."""
+    """Return statistics of the environments that a method infers; None if it infers none.
+
+    Also None for a large graph, of which no split has a receptive field that fits into memory.
+    """
+    if isinstance(fields, LargeFields):
+        return None
     method.eval()
     by_split: dict[str, list[Tensor]] = {}
     for batch, splits in fields.by_pass():

@@ -14,7 +14,7 @@ MIN_DEVIATION = torch.finfo(torch.float32).eps
 """Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
 
 
-def prepare_features(x: Tensor, graph: Tensor | None, how: Preparation) -> Features:
+def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Preparation) -> Features:
     r"""Prepare features $[N, D]$ separately for each graph:
 
     - `raw`: unchanged;
@@ -28,11 +28,13 @@ def prepare_features(x: Tensor, graph: Tensor | None, how: Preparation) -> Featu
     Sparse features stay sparse: the means are stored as one offset per graph.
 
     Args:
-        x: Features, dense or sparse CSR.
+        x: Features, dense or sparse.
         graph: Graph number $[N]$ of each node. None: all nodes are in one graph.
         how: The preparation.
     """
-    rows = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+    rows = x
+    if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
+        rows = SparseMatrix.from_torch(x)
     if how == "raw":
         return rows
     if how == "rows":
@@ -58,15 +60,27 @@ def _divide_by_row_sum(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
 def _centred(x: Tensor | SparseMatrix, number: Tensor, scaled: bool) -> Features:
     """Subtract the mean of each graph $[N]$ and, if `scaled`, divide by the standard deviation."""
     mean, deviation = _moments(x, number)
-    scale = torch.ones_like(mean)
-    if scaled:
-        scale = torch.where(deviation > MIN_DEVIATION * mean.abs(), 1 / deviation, 1.0)
+    return shift_and_scale(x, number, mean, column_scale(mean, deviation, scaled))
+
+
+def column_scale(mean: Tensor, deviation: Tensor, scaled: bool) -> Tensor:
+    """Return 1 / deviation $[G, D]$, or 1 for constant columns and if not `scaled`."""
+    if not scaled:
+        return torch.ones_like(mean)
+    return torch.where(deviation > MIN_DEVIATION * mean.abs(), 1 / deviation, 1.0)
+
+
+def shift_and_scale(
+    x: Tensor | SparseMatrix, number: Tensor, mean: Tensor, scale: Tensor
+) -> Features:
+    """Subtract `mean` $[G, D]$ and multiply by `scale` $[G, D]$ of each row's graph $[n]$."""
     if isinstance(x, Tensor):
         return ((x - mean[number]) * scale[number]).float()
     pattern = x.pattern
     value = x.value * scale[number[pattern.row], pattern.col]
-    one_hot = Pattern(torch.arange(len(number) + 1), number, len(mean))
-    member = SparseMatrix(one_hot, torch.ones(len(number)))
+    starts = torch.arange(len(number) + 1, device=number.device)
+    one_hot = Pattern(starts, number, len(mean))
+    member = SparseMatrix(one_hot, torch.ones(len(number), device=number.device))
     return ShiftedFeatures(SparseMatrix(pattern, value.float()), (-mean * scale).float(), member)
 
 

@@ -11,14 +11,16 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Preparation
-from canet.nn import Block, Features, Graph, Operator
+from canet.nn import Block, Features, Graph, LazyGraph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
+from canet.training.device_batches import DeviceData
+from canet.training.epochs import epoch_seed
 from canet.training.features import prepare_features
+from canet.training.prefetch import prefetched
+from canet.util import distributed
 
 TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
-EPOCH_SEEDS = 1_000_003
-"""Factor between the seeds of the batches of two runs; larger than any number of epochs."""
 
 
 class TaskFields:
@@ -50,7 +52,7 @@ class TaskFields:
         self._num_layers = num_layers
         self._device = device
         self._graphs: dict[bool, Graph] = {}
-        self._resident: tuple[Features, torch.device] | None = None  # features and their device
+        self._resident: dict[bool, tuple[Features, torch.device]] = {}  # features, their device
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
         self._preparation = features
@@ -64,44 +66,77 @@ class TaskFields:
 
     def training_batches(
         self, size: int, fanout: Sequence[int], seed: int, epoch: int
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Batch | None]:
         """Yield the training nodes of one epoch in batches, in random order.
 
-        The same seed and epoch give the same batches.
+        The same seed and epoch give the same batches. Each of several processes has a part of every
+        batch; None if that is empty.
 
         Args:
             size: Number of nodes in a batch; 0: all.
             fanout: As for `Graph.sampled_field`.
             seed, epoch: Determine the order and the drawn neighbours.
         """
-        nodes, hidden = self.nodes["train"], self._hidden("train")
-        first = (seed * EPOCH_SEEDS + epoch) % 2**63
+        return prefetched(self._training_batches(size, fanout, seed, epoch), self._device)
+
+    def _training_batches(
+        self, size: int, fanout: Sequence[int], seed: int, epoch: int
+    ) -> Iterator[Batch | None]:
+        nodes = self.nodes["train"]
+        first = epoch_seed(seed, epoch)
         order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(first))
-        parts = (nodes[chosen] for chosen in order.split(size or nodes.numel()))
-        if not any(count > 0 for count in fanout):
-            for part in parts:
-                yield self._training_batch(part, *self._read(part, hidden))
-            return
-        graph = self._graph(hidden)
         seeds = torch.Generator().manual_seed(first)
-        for part in parts:
+        for chosen in order.split(size or nodes.numel()):
             own = int(torch.randint(2**31, (1,), generator=seeds))
-            field = graph.sampled_field(part.to(self._device), fanout, own)
-            yield self._training_batch(part, self._rows(field.nodes, hidden), field.blocks)
+            part = nodes[chosen[distributed.rank() :: distributed.world_size()]]
+            if part.numel():
+                yield self._training_batch(part, *self._draw(part, fanout, own))
+            else:
+                yield None
+
+    def _draw(
+        self, nodes: Tensor, fanout: Sequence[int], seed: int
+    ) -> tuple[Features, tuple[Block, ...]]:
+        """Return features and blocks of training nodes with some random neighbours."""
+        hidden = self._hidden("train")
+        if not any(count > 0 for count in fanout):
+            return self._read(nodes, hidden)
+        field = self._graph(hidden).sampled_field(nodes.to(self._device), fanout, seed)
+        return self._rows(field.nodes, hidden), field.blocks
+
+    def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
+        """Return graph, features and labels on a GPU; None if it cannot draw batches by itself."""
+        if self._device.type != "cuda":
+            return None
+        hidden = self._hidden("train")
+        graph, x = self._graph_on_device(hidden), self._features_on_device(hidden)
+        if graph is None or x is None or not graph.can_be_padded(fanout):
+            return None
+        columns = self._training_columns(torch.arange(self.task.num_nodes))
+        return DeviceData(graph, x, *columns)
+
+    def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
+        return self._graph(hidden).lazy(self._device)
+
+    def _features_on_device(self, hidden: bool) -> Tensor | None:
+        """Return dense features on the device; None if they are elsewhere or sparse."""
+        self._rows(torch.empty(0, dtype=torch.long), hidden)
+        features, place = self._resident[hidden]
+        return features if isinstance(features, Tensor) and place.type == "cuda" else None
 
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:
         """Return features of some nodes $[n]$ on the device.
 
         All features are kept there if they take at most half of its free memory.
         """
-        if self._resident is None:
+        if hidden not in self._resident:
             x, place = self.task.data.x, torch.device("cpu")
             size = 12 * x.values().numel() if x.is_sparse_csr else 4 * x.numel()
             if self._device.type == "cuda":
                 fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
                 place = self._device if fits else place
-            self._resident = self._prepared(hidden).to(place), place
-        features, place = self._resident
+            self._resident[hidden] = self._prepared(hidden).to(place), place
+        features, place = self._resident[hidden]
         return rows_of(features, nodes.to(place)).to(self._device)
 
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
@@ -126,6 +161,11 @@ class TaskFields:
             logits = method.predict(batch)
             found |= {name: (logits[rows], batch.y[rows]) for name, rows in splits.items()}
         return found
+
+    def predict(self, method: Method, split: str) -> tuple[Tensor, Tensor]:
+        """Return logits $[n, C]$ and labels $[n]$ of one split."""
+        batch = self.batch(split)
+        return method.predict(batch), batch.y
 
     def view(self) -> TrainingView:
         """Return the part of the task that a method may use in training."""
@@ -167,6 +207,10 @@ class TaskFields:
 
     def _training_batch(self, nodes: Tensor, x: Features, blocks: Sequence[Block]) -> Batch:
         """Return a batch of training nodes, with their environments and weights."""
+        return Batch(x, blocks, *self._training_columns(nodes))
+
+    def _training_columns(self, nodes: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return labels, environments and weights of nodes $[n]$ on the device."""
         environment = weight = None
         if (weights := self.task.data.get("sample_weight")) is not None:
             weight = weights[nodes].to(self._device)
@@ -175,7 +219,7 @@ class TaskFields:
             environment = torch.searchsorted(self.task.training_environments(), ids).to(
                 self._device
             )
-        return Batch(x, blocks, self.task.data.y[nodes].to(self._device), environment, weight)
+        return self.task.data.y[nodes].to(self._device), environment, weight
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""

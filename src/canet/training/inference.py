@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,18 @@ from canet.nn import Features
 from canet.nn.model import Prediction, rows_of
 from canet.training.features import prepare_features
 from canet.training.prepared import PreparedGraph
+
+Part = tuple[Tensor, Prediction]
+"""Predictions of some nodes, and their rows in the result of all."""
+
+
+def check_finite(logits: Tensor) -> None:
+    """Reject predictions that are not finite."""
+    if not logits.isfinite().all():
+        raise InputError(
+            "the predictions are not finite, because features are far outside the range of the "
+            "training data: scale them in the same way as for training"
+        )
 
 
 class GraphReader:
@@ -46,12 +59,13 @@ class GraphReader:
             field = self._graph.receptive_field(nodes, model.num_layers)
             rows, blocks = rows_of(rows, field.nodes), field.to(self._device).blocks
         found = model(rows.to(self._device), blocks)
-        if not found.logits.isfinite().all():
-            raise InputError(
-                "the predictions are not finite, because features are far outside the range of the "
-                "training data: scale them in the same way as for training"
-            )
+        check_finite(found.logits)
         return Prediction(found.logits.cpu(), found.embedding.cpu(), found.environments)
+
+    def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Yield the prediction of all nodes, or of the nodes with ids $[n]$, as one part."""
+        found = self.read(nodes)
+        yield torch.arange(len(found.logits)), found
 
     def with_edges(
         self, edge_index: Tensor, graph: Tensor, edge_weight: Tensor | None = None

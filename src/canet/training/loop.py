@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 
@@ -29,6 +29,7 @@ from canet.store.tensors import (
     without_prefix,
 )
 from canet.training.snapshot import Snapshot
+from canet.util import distributed
 from canet.util.signals import received_signal
 
 CHECKPOINT_SECONDS = 30.0
@@ -41,6 +42,7 @@ _compiled: set[str] = set()
 
 Progress = Callable[[int, int, float], None]
 Score = Callable[[Method, str], Tensor]
+TrainEpoch = Callable[[Method, torch.optim.Optimizer, int], Tensor]
 EpochReport = Callable[[int, float, float], None]
 """Called with an epoch from 1 on, its loss and its validation score."""
 
@@ -51,12 +53,13 @@ class Loop:
     Args:
         method: The prepared method, on its device.
         settings: Its settings.
-        batch: The training nodes, if they are always the same; None for `batches`.
+        batch: The training nodes, if they are always the same; None for `train_epoch`.
         score: Returns the score of a split, a scalar on the device.
         curves: Splits to score at every epoch, including `valid`.
         lane: Number of the stream on a GPU; runs that are trained together have different ones.
         on_epoch: Called once for every epoch, in batches of epochs on a GPU.
-        batches: Returns the batches of an epoch, counted from 0.
+        train_epoch: Trains the method on all training nodes with an optimizer, in an epoch counted
+            from 0, and returns the mean loss.
     """
 
     def __init__(
@@ -68,9 +71,9 @@ class Loop:
         curves: Sequence[str] = ("valid",),
         lane: int = 0,
         on_epoch: EpochReport | None = None,
-        batches: Callable[[int], Iterable[Batch]] | None = None,
+        train_epoch: TrainEpoch | None = None,
     ) -> None:
-        self.batches = batches
+        self.train_epoch = train_epoch
         self.method = method
         self.settings = settings
         self.batch = batch
@@ -156,7 +159,7 @@ class Loop:
         loss = self._averaged_step() if self.current else self._steps()
         self.method.eval()
         with torch.no_grad():
-            values = {name: self.score(self.method, name) for name in self.curves} | {"loss": loss}
+            values = {name: self._scored(name) for name in self.curves} | {"loss": loss}
             for name, value in values.items():
                 self.history[name].index_copy_(0, self.at, value.double().view(1))
             better = values["valid"] > self.best_score
@@ -164,16 +167,18 @@ class Loop:
             self.best.take(self.method.state_dict(), better)
             self.at += 1
 
+    def _scored(self, split: str) -> Tensor:
+        """Return the score of a split, which the first of several processes computes."""
+        if distributed.rank():
+            return distributed.broadcast(torch.empty_like(self.best_score))
+        return distributed.broadcast(self.score(self.method, split).double())
+
     def _steps(self) -> Tensor:
         """Train on all training nodes, and return the mean loss."""
         if self.batch is not None:
             return self.method.update(self.batch, self.optimizer)
-        assert self.batches is not None
-        total, nodes = torch.zeros((), dtype=torch.double, device=self.device), 0
-        for batch in self.batches(self.epoch):
-            total += batch.y.numel() * self.method.update(batch, self.optimizer).double()
-            nodes += batch.y.numel()
-        return total / nodes
+        assert self.train_epoch is not None
+        return self.train_epoch(self.method, self.optimizer, self.epoch)
 
     def _averaged_step(self) -> Tensor:
         """Take a step from the current weights, and add them to the average.

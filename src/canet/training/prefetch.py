@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from queue import Queue
 from threading import Event, Thread
 from typing import Any, TypeVar
@@ -17,6 +18,12 @@ AHEAD = 2
 _END = object()
 
 
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """Return a cached stream, because memory is kept for each stream."""
+    return torch.cuda.Stream(device)
+
+
 def prefetched(items: Iterator[T], device: torch.device) -> Iterator[T]:
     """Yield the items, which are computed in another thread and, on a GPU, in another stream.
 
@@ -26,7 +33,10 @@ def prefetched(items: Iterator[T], device: torch.device) -> Iterator[T]:
     stopped = Event()
     # Memory of a used item may be reused by the stream of the thread only after the work on it.
     used: deque[tuple[Any, torch.cuda.Event]] = deque()
-    stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    stream = None
+    if device.type == "cuda":
+        stream = _stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
 
     def prepare() -> None:
         try:

@@ -1,18 +1,35 @@
-"""How a run starts: its initial weights, and whether it trains in batches."""
+"""How a run starts: its initial weights or checkpoint, and whether it trains in batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from safetensors.torch import load, save
 from torch import Tensor
 
-from canet.errors import InputError
+from canet.data.task import ShiftTask
+from canet.errors import CanetError, InputError, warn_user
 from canet.methods import Method, Settings
 from canet.nn.sampling import parse_fanout
+from canet.store.run_folder import RunFolder, read_checkpoint
+from canet.training.loop import Loop
+from canet.util import distributed
+
+
+def wants_batches(settings: Settings) -> bool:
+    """Whether the settings ask for training in batches."""
+    fanout = parse_fanout(settings.fanout, settings.num_layers)
+    return settings.batch_size > 0 or any(count > 0 for count in fanout)
+
+
+def task_to_train(task: ShiftTask, settings: Settings) -> ShiftTask:
+    """Return the task; a graph store is read into memory unless it is trained in batches."""
+    return task if wants_batches(settings) else task.in_memory()
 
 
 def fanout_of(
-    method_type: type[Method], settings: Settings, num_train: int
+    method_type: type[Method], settings: Settings, task: ShiftTask
 ) -> tuple[int, ...] | None:
     """Return the numbers of neighbours to draw in each layer; None to train without batches.
 
@@ -21,12 +38,13 @@ def fanout_of(
     """
     fanout = parse_fanout(settings.fanout, settings.num_layers)
     draws = any(count > 0 for count in fanout)
-    if not draws and not 0 < settings.batch_size < num_train:
+    is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1
+    if not (draws or task.on_disk or is_divided):
         return None
     if not method_type.trains_in_batches:
         raise InputError(
             f"method '{method_type.name}' needs all training nodes at once: leave out batch_size "
-            "and fanout, or choose another method"
+            "and fanout, start a single process, or choose another method"
         )
     if getattr(settings, "interventions", "none") != "none":
         raise InputError(
@@ -44,3 +62,29 @@ def load_initial(method: Method, weights: Mapping[str, Tensor]) -> None:
             "the earlier model has other settings or another number of features or environments: "
             "continue it with the same ones, or fit without warm_start"
         ) from error
+
+
+def share_state(loop: Loop) -> None:
+    """Give all processes the state of the first one, if that has resumed a run."""
+    content = save(loop.tensors()) if distributed.rank() == 0 and loop.epoch else b""
+    content = distributed.broadcast_bytes(content, loop.device)
+    if content and distributed.rank():
+        loop.restore(load(content))
+
+
+def resume(loop: Loop, run_folder: RunFolder) -> None:
+    """Restore the newest usable checkpoint, with a warning about those that cannot be used."""
+    rejected: list[Path] = []
+    for path in run_folder.checkpoints:
+        try:
+            loop.restore(read_checkpoint(path))
+        except CanetError:
+            rejected.append(path)
+        else:
+            break
+    if rejected:
+        names = " and ".join(f"'{path}'" for path in rejected)
+        how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
+        warn_user(
+            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}"
+        )

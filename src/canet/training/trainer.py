@@ -6,7 +6,7 @@ import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, SupportsIndex
 
@@ -17,17 +17,20 @@ from canet._version import __version__
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError, warn_user
+from canet.errors import InputError
 from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
-from canet.store.result import RunResult
-from canet.store.run_folder import RunFolder, read_checkpoint
+from canet.store.result import InferredEnvironments, RunResult
+from canet.store.run_folder import RunFolder
 from canet.training.environments import inferred_environments
+from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
+from canet.training.large_fields import LargeFields, is_large
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
-from canet.training.start import fanout_of, load_initial
+from canet.training.start import fanout_of, load_initial, resume, share_state, task_to_train
+from canet.util import distributed
 from canet.util.devices import device_name, pick_device
 from canet.util.files import digest_of
 from canet.util.memory import peak_resident_mb
@@ -62,7 +65,8 @@ class Trainer:
     """Trains one method with one set of settings on one task, for any number of seeds.
 
     Args:
-        task: The task; it is not changed.
+        task: The task; it is not changed. A graph store stays on disk if the settings `batch_size`
+            or `fanout` are set, and is read into memory if not.
         method: Name of a method, or a subclass of :class:`Method`.
         backbone: Name of a backbone, or a :class:`Backbone`.
         settings: Settings of the method; None: its defaults.
@@ -96,7 +100,6 @@ class Trainer:
                 f"task is a {type(task).__name__}, not a ShiftTask: pass the result of "
                 "canet.load_task"
             )
-        self.task = task
         self.method_type = _method_type(method)
         self.backbone = get_backbone(backbone)
         settings_type = self.method_type.settings_type
@@ -108,13 +111,15 @@ class Trainer:
             )
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
+        self.task = task = task_to_train(task, self.settings)
         self.class_weight = class_weight
         if threads < 1:
             raise InputError(f"threads is {threads}, but must be 1 or more")
         self.threads = threads
         self.callbacks = tuple(callbacks)
         self.initial = initial
-        self.device = pick_device(device)
+        self.device = distributed.own_device(pick_device(device))
+        distributed.join(self.device)
         set_up_kernels(self.device)
         self._check_environments()
         if task.data.get("edge_weight") is not None and not self.method_type.uses_edge_weights:
@@ -122,12 +127,14 @@ class Trainer:
                 f"method '{self.method_type.name}' adds and removes edges and cannot use edge "
                 "weights: choose another method, or remove the weights"
             )
-        self._fanout = fanout_of(self.method_type, self.settings, task.train.numel())
+        self._fanout = fanout_of(self.method_type, self.settings, task)
         with torch.device("meta"):
             model = self._new_method().model
         if fields is None:
+            in_batches = self._fanout is not None
+            kind = LargeFields if in_batches and is_large(task, model.operators) else TaskFields
             how = self.settings.features
-            fields = TaskFields(task, model.operators, model.num_layers, self.device, how)
+            fields = kind(task, model.operators, model.num_layers, self.device, how)
         self.fields = fields
         self.metric = METRICS[task.metric]
 
@@ -178,7 +185,8 @@ class Trainer:
     @property
     def together(self) -> bool:
         """Whether training several runs side by side is faster than one after the other."""
-        return self.device.type == "cuda" and self.method_type.capturable
+        is_alone = distributed.world_size() == 1
+        return is_alone and self.device.type == "cuda" and self.method_type.capturable
 
     def run_together(
         self,
@@ -198,19 +206,19 @@ class Trainer:
         }
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        writes = distributed.rank() == 0
         for seed, run_folder in run_folders.items():
-            if run_folder:
+            if run_folder and writes:
                 run_folder.begin(self.config(seed, ood_curves), self.digest)
-        open_seeds = [
-            seed
-            for seed, run_folder in run_folders.items()
-            if not (run_folder and run_folder.finished)
-        ]
+        is_open = [not (folder and folder.finished) for folder in run_folders.values()]
+        is_open = distributed.broadcast(torch.tensor(is_open, device=self.device)).tolist()
+        open_seeds = list(compress(run_folders, is_open))
         finished: dict[int, Run] = {}
         batches = [open_seeds] if self.together else [[seed] for seed in open_seeds]
         for seeds in filter(None, batches):
             with deferred():  # a run after its last epoch is written before a signal takes effect
-                finished |= self._train({s: run_folders[s] for s in seeds}, ood_curves, on_progress)
+                folders_of = {seed: run_folders[seed] if writes else None for seed in seeds}
+                finished |= self._train(folders_of, ood_curves, on_progress)
         return [
             finished.get(seed) or self._read(seed, ood_curves, run_folders) for seed in run_folders
         ]
@@ -241,15 +249,16 @@ class Trainer:
             load_initial(method, self.initial)
         method.prepare(self.fields.view())
         curves = list(self.fields.nodes) if ood_curves else ["valid"]
-        report, batch, batches = self._epoch_report(seed), None, None
+        report, batch, train_epoch = self._epoch_report(seed), None, None
         if self._fanout is None:
             batch = self.fields.batch("train")
         else:
             sizes = self.settings.batch_size, self._fanout
-            batches = partial(self.fields.training_batches, *sizes, seed)
-        loop = Loop(method, self.settings, batch, self.score, curves, lane, report, batches)
+            train_epoch = epochs_of(self.fields, method, *sizes, seed)
+        loop = Loop(method, self.settings, batch, self.score, curves, lane, report, train_epoch)
         if run_folder:
             resume(loop, run_folder)
+        share_state(loop)
         return loop
 
     def _epoch_report(self, seed: int) -> EpochReport | None:
@@ -277,7 +286,7 @@ class Trainer:
             selection=BestValidation.name,
             selected_epoch=BestValidation.epoch(history) + 1,
             environments_seen=self._environments_seen(),
-            inferred_environments=inferred_environments(loop.method, self.fields),
+            inferred_environments=self._inferred_environments(loop.method),
             findings=loop.method.findings(),
             epochs=loop.epoch,
             seconds_per_epoch=loop.seconds / max(1, loop.epochs_here),
@@ -301,16 +310,26 @@ class Trainer:
         return method.eval()
 
     def scores(self, method: Method) -> dict[str, float]:
-        """Return the score of every split, by its name in `task.splits()`."""
+        """Return the score of every split, by its name in `task.splits()`.
+
+        The first of several processes computes them.
+        """
         method.eval()
-        with seeded(0, self.device, self.threads):
-            found = self.fields.logits(method)
-            return {split: float(self._scored(*pair)) for split, pair in found.items()}
+        values = torch.empty(len(self.fields.nodes), dtype=torch.double, device=self.device)
+        if distributed.rank() == 0:
+            with seeded(0, self.device, self.threads):
+                found = self.fields.logits(method)
+                for i, split in enumerate(self.fields.nodes):
+                    values[i] = self._scored(*found[split])
+        return dict(zip(self.fields.nodes, distributed.broadcast(values).tolist(), strict=True))
+
+    def _inferred_environments(self, method: Method) -> InferredEnvironments | None:
+        """Return statistics of inferred environments; None in all processes but the first."""
+        return None if distributed.rank() else inferred_environments(method, self.fields)
 
     def score(self, method: Method, split: str) -> Tensor:
         """Return the score of a split, a tensor on the device; NaN if a logit is not finite."""
-        batch = self.fields.batch(split)
-        return self._scored(method.predict(batch), batch.y)
+        return self._scored(*self.fields.predict(method, split)).to(self.device)
 
     def _scored(self, logits: Tensor, y: Tensor) -> Tensor:
         return torch.where(logits.isfinite().all(), self.metric(logits, y), torch.nan)
@@ -361,24 +380,6 @@ def _method_type(method: str | type[Method]) -> type[Method]:
     if method == Auto.name:
         raise InputError("method 'auto' trains several models: use canet.AutoTrainer")
     return get_method(method)
-
-
-def resume(loop: Loop, run_folder: RunFolder) -> None:
-    """Restore the newest usable checkpoint, with a warning about those that cannot be used."""
-    rejected: list[Path] = []
-    for path in run_folder.checkpoints:
-        try:
-            loop.restore(read_checkpoint(path))
-        except CanetError:
-            rejected.append(path)
-        else:
-            break
-    if rejected:
-        names = " and ".join(f"'{path}'" for path in rejected)
-        how = f"resumes after epoch {loop.epoch}" if loop.epoch else "starts over"
-        warn_user(
-            f"{names} cannot be used (checksum mismatch, or of another run), so the run {how}"
-        )
 
 
 def peak_memory_mb(device: torch.device) -> float:

@@ -76,6 +76,11 @@ def get_dataset(name: str) -> Dataset:
     return DATASETS[name]
 
 
+def is_store_path(name: str) -> bool:
+    """Whether a task is that of a graph store: its name is then the absolute path of the store."""
+    return Path(name).is_absolute()
+
+
 def load_task(
     name: str,
     data_root: str | Path | None = None,
@@ -88,7 +93,8 @@ def load_task(
     """Load a task of the catalogue; missing files are downloaded into the cache.
 
     Args:
-        name: Name of the task, such as `cora`.
+        name: Name of the task, such as `cora`, or the absolute path of a graph store, whose splits
+            are used.
         data_root: Folder with raw files, which is only read. Default: `CANET_DATA_ROOT`, then the
             cache.
         data_seed: Seed of the random choices in the data (spurious features and splits), from 0 to
@@ -108,6 +114,10 @@ def load_task(
         from canet.data.task_file import read_task  # needs torch
 
         return read_task(root)
+    if is_store_path(name):
+        from canet.data.store_task import load_store_task  # needs torch
+
+        return load_store_task(name, checked_seed(data_seed, "data_seed"))
     dataset = get_dataset(name)
     protocol = dataset.protocols[0] if protocol is None else protocol
     check_name(f"protocol for {name}", protocol, dataset.protocols)

@@ -1,4 +1,4 @@
-"""Read a user graph: a folder with two tables, a `.npz` or `.pt` file, or tables in memory."""
+"""Read a user graph: a folder with two tables, a file, a graph store, or tables in memory."""
 
 from __future__ import annotations
 
@@ -58,8 +58,9 @@ def read_graph(
     arrays with the names of PyG (`x`, `edge_index`, `y`, ...).
 
     Args:
-        source: Folder or file, a table of nodes (pandas, Arrow or polars), or a networkx graph,
-            whose node attributes are the columns.
+        source: Folder or file, a table of nodes (pandas, Arrow or polars), a networkx graph, whose
+            node attributes are the columns, or the path of a graph store, which must fit into
+            memory.
         edges: The table of edges, if `source` is a table of nodes.
         label: Column or array with the classes. Default for arrays: `y`.
         split: Column with `train`, `valid`, `test` or an empty cell. Default: `split`.
@@ -108,12 +109,24 @@ def read_graph(
 def read_columns(source: Any, options: ReadOptions, encoding: Encoding | None = None) -> GraphData:
     """Read a graph as `read_graph` does, without importing PyG."""
     place = graph_path(source) if isinstance(source, str | Path) else source
-    if isinstance(place, Path) and not place.is_dir():
-        graph = read_arrays(place, options, encoding)
-    else:
-        graph = read_folder(place, options, encoding)
+    graph = _load_store(place, options, encoding) if isinstance(place, Path) else None
+    if graph is None:
+        is_file = isinstance(place, Path) and not place.is_dir()
+        graph = (read_arrays if is_file else read_folder)(place, options, encoding)
     graph.source = GraphSource(place, options, graph.x)
     return graph
+
+
+def _load_store(path: Path, options: ReadOptions, encoding: Encoding | None) -> GraphData | None:
+    """Load a graph store into memory; None if the path is another graph."""
+    from canet.data.stored_graph import check_encoding, open_store  # needs torch
+
+    store = open_store(path, options)
+    if store is None:
+        return None
+    if encoding is not None:
+        check_encoding(store, encoding)
+    return store.load()
 
 
 def graph_path(path: Path | str) -> Path:

@@ -1,0 +1,256 @@
+"""Speed and memory on graphs of growing size: `python -m benchmarks scale`.
+
+Each size is measured in its own process, so that the peak memory is that of one size. On the CPU,
+the graph is a graph store on disk. On a GPU, the graph and its features are generated there.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.rmat import RMat
+from canet.data.graph_store import GraphStore, GraphStoreWriter
+from canet.data.store_task import store_task
+from canet.methods import BACKBONES, Method, get_method
+from canet.nn import LazyGraph, Neighbours
+from canet.training import Trainer
+from canet.training.device_batches import DeviceBatches, DeviceData
+from canet.training.epochs import epochs_of
+from canet.training.pieces import Pieces
+from canet.util.memory import keep_freed_memory
+
+BATCH = 1024
+FEATURES, DEGREE = 128, 15
+CPU_FANOUT, GPU_FANOUT = (15, 10), (15, 10, 5)
+CPU_HIDDEN, GPU_HIDDEN = 64, 256
+SEEDS = 2**17
+"""Training nodes of a graph on the CPU, unless the command has another number."""
+VALID = 1_000
+TIMED_BATCHES = 40
+PAPERS = {"nodes": 111_000_000, "edges": 1_600_000_000, "seeds": 1_200_000}
+"""Sizes of ogbn-papers100M."""
+PROGRAM = "import sys; from benchmarks.scale import main; main(*sys.argv[1:])"
+
+
+def measure_in_process(device: str, *arguments: Any) -> dict[str, Any]:
+    """Measure one size in a new process."""
+    command = [sys.executable, "-c", PROGRAM, device, json.dumps(arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main(device: str, arguments: str) -> None:
+    """Measure one size, and print the result as JSON."""
+    keep_freed_memory()
+    measure = measure_store if device == "cpu" else measure_on_gpu
+    print(json.dumps(measure(*json.loads(arguments))))
+
+
+def measure_store(num_nodes: int, num_seeds: int, threads: int, folder: str) -> dict[str, Any]:
+    """Convert, train and predict a graph of `num_nodes` nodes on disk."""
+    torch.set_num_threads(threads)
+    graph = RMat(num_nodes, DEGREE * num_nodes, FEATURES)
+    found: dict[str, Any] = {"nodes": num_nodes, "edges": graph.num_edges}
+    with tempfile.TemporaryDirectory(dir=folder) as place, PeakMemory() as peak:
+        path = Path(place) / "store"
+        found["convert s"] = convert(graph, path, num_seeds)
+        store = GraphStore(path)
+        found["store GB"] = store.size / 1e9
+        kind = get_method("erm")
+        fanout = ",".join(map(str, CPU_FANOUT))
+        sizes = {"hidden": CPU_HIDDEN, "batch_size": BATCH, "fanout": fanout}
+        settings = kind.settings_type(**sizes, epochs=1)
+        task = store_task(store).task
+        trainer = Trainer(task, "erm", "sage", settings, "cpu", threads=threads)
+        method = trainer._new_method()
+        optimizer = torch.optim.Adam(method.parameters(), lr=0.001)
+        fields = trainer.fields
+        found |= stages(fields, method, optimizer)
+        begin = time.perf_counter()
+        loss = epochs_of(fields, method, BATCH, CPU_FANOUT, 0)(method, optimizer, 1)
+        seconds = time.perf_counter() - begin
+        found |= {"seeds": task.train.numel(), "train s": seconds, "loss": float(loss)}
+        begin, predicted = time.perf_counter(), 0
+        method.eval()
+        lazy = fields._lazy_graph(False)
+        for ids, _ in Pieces(lazy, 2).predict(method.model, lambda ids: fields._rows(ids, False)):
+            predicted += ids.numel()
+        assert predicted == num_nodes
+        found["predict s"] = time.perf_counter() - begin
+    found["peak GB"] = peak.bytes / 1e9
+    found["copy GB/s"] = copy_bandwidth("cpu") / 1e9
+    return found
+
+
+def convert(graph: RMat, path: Path, num_seeds: int) -> float:
+    """Write the graph as a store, and return the seconds without those to generate it."""
+    generating, begin = Stopwatch(), time.perf_counter()
+    with GraphStoreWriter(path, graph.num_nodes) as writer:
+        for source, target in generating.over(graph.edges()):
+            writer.add_edges(source, target)
+        labels = graph.labels()
+        for rows in generating.over(graph.features(labels)):
+            writer.add_features(rows)
+        writer.set_labels(labels)
+        order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
+        train, valid = order[:num_seeds], order[num_seeds : num_seeds + VALID]
+        writer.set_split({"train": train, "valid": valid})
+    return time.perf_counter() - begin - generating.seconds
+
+
+def stages(fields: Any, method: Method, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+    """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
+    sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
+    lazy, order = fields._lazy_graph(False), fields.nodes["train"]
+    method.train()
+    moved = rows = 0
+    for number, nodes in enumerate(islice(order.split(BATCH), TIMED_BATCHES)):
+        with sample:
+            field = lazy.sampled_field(nodes, CPU_FANOUT, number)
+        with fetch:
+            x = fields._rows(field.nodes, False)
+        with train:
+            method.update(fields._training_batch(nodes, x, field.blocks), optimizer)
+        rows += x.shape[0]
+        entries = sum(m.pattern.nnz for b in field.blocks for m in b.matrices.values())
+        moved += 2 * x.numel() * x.element_size() + 12 * entries  # read and write; ids and values
+    count = number + 1
+    watches = {"sample": sample, "fetch": fetch, "train": train}
+    return {
+        **{f"{name} ms": 1000 * watch.seconds / count for name, watch in watches.items()},
+        "rows": rows / count,
+        "moved MB": moved / count / 1e6,
+    }
+
+
+def measure_on_gpu(method: str, precision: str, scale: float = 1.0) -> dict[str, Any]:
+    """Measure an epoch of three layers on a graph of the size of papers100M, times `scale`."""
+    torch.set_float32_matmul_precision(precision)
+    device = torch.device("cuda")
+    sizes = [int(scale * PAPERS[name]) for name in ("nodes", "edges")]
+    graph = RMat(*sizes, FEATURES, "cuda")
+    rowptr, source = graph.neighbours()
+    y = graph.labels()
+    x = torch.empty(graph.num_nodes, FEATURES, dtype=torch.half, device=device)
+    first = 0
+    for rows in graph.features(y, torch.half):
+        x[first : first + len(rows)] = rows
+        first += len(rows)
+    (connected,) = (rowptr.diff() > 0).nonzero(as_tuple=True)
+    order = torch.randperm(connected.numel(), generator=torch.Generator().manual_seed(0))
+    seeds = connected[order[: min(PAPERS["seeds"], connected.numel())].to(device)]
+    torch.manual_seed(0)
+    kind = get_method(method)
+    settings = kind.settings_type(hidden=GPU_HIDDEN, num_layers=3, dropout=0.0)
+    made = kind(settings, BACKBONES["sage"], FEATURES, graph.num_classes).to(device).train()
+    lazy = LazyGraph({"along": Neighbours(rowptr, source)}, made.model.operators)
+    optimizer = torch.optim.Adam(made.parameters(), lr=0.001, fused=True, capturable=True)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    epochs: list[float] = []
+    with torch.cuda.stream(stream):
+        batches = DeviceBatches(DeviceData(lazy, x, y), seeds, BATCH, GPU_FANOUT)
+        for epoch in range(4):  # the first one compiles and captures
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            loss = float(batches.train(made, optimizer, epoch))
+            epochs.append(time.perf_counter() - begin)
+    drawn = batches.largest()
+    limit = bytes_of_step(drawn) * seeds.numel() / BATCH / copy_bandwidth("cuda")
+    return {
+        "method": method,
+        "precision": precision,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "seeds": seeds.numel(),
+        "epoch s": sorted(epochs[1:])[1],
+        "loss": loss,
+        "rows": drawn[-1][0],
+        "limit s": limit,
+        "peak GB": torch.cuda.max_memory_allocated() / 1e9,
+        "copy GB/s": copy_bandwidth("cuda") / 1e9,
+    }
+
+
+def bytes_of_step(sizes: list[list[int]]) -> int:
+    """Count the bytes that a step of plain GraphSAGE must move, for the largest batch.
+
+    Each value is written once and read once by whatever needs it; products of matrices are assumed
+    to read their weights from a cache. `sizes` are the nodes and neighbours after each hop.
+    """
+    rows, state = sizes[-1][0], 4 * GPU_HIDDEN
+    features = rows * FEATURES * (2 + 4 + 4 + 4)  # half precision, a float copy, and its two uses
+    total = features + rows * state * 4  # first states and their gradients, written and read
+    for (num_dst, _), (_, entries) in zip(sizes[-2::-1], sizes[:0:-1], strict=True):
+        # The states of neighbours and own states are read, their sum and the result are written.
+        total += 2 * (entries * state + 4 * num_dst * state)  # forward and backward
+    return total
+
+
+def copy_bandwidth(device: str) -> float:
+    """Return the bytes per second, read and written, of a large copy."""
+    source = torch.ones(2**26 if device == "cpu" else 2**29, device=device)
+    target, best = torch.empty_like(source), float("inf")
+    for _ in range(5):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        target.copy_(source)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - begin)
+    return 2 * source.numel() * source.element_size() / best
+
+
+class Stopwatch:
+    """Adds up the seconds inside `with` blocks or inside an iterator."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begin
+
+    def over(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield items, and add the seconds to compute them."""
+        while True:
+            with self:
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+
+
+class PeakMemory:
+    """The largest resident memory of this process besides mapped files, inside a `with` block."""
+
+    def __enter__(self) -> PeakMemory:
+        self.bytes, self._stop = 0, threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.02):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            (used,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
+            self.bytes = max(self.bytes, 1024 * int(used))

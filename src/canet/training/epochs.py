@@ -1,0 +1,101 @@
+"""One epoch of training in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from canet.methods import Batch, Method
+from canet.training.device_batches import DeviceBatches
+from canet.util import distributed
+
+if TYPE_CHECKING:
+    from canet.training.fields import TaskFields
+    from canet.training.loop import TrainEpoch
+
+EPOCH_SEEDS = 1_000_003
+"""Factor between the seeds of the batches of two runs; larger than any number of epochs."""
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of the batches of an epoch."""
+    return (seed * EPOCH_SEEDS + epoch) % 2**63
+
+
+class BatchEpochs:
+    """Trains on batches; several processes train on a part of each batch.
+
+    Then each process draws its own dropout and pseudo-environments, which follow from the seed, the
+    epoch and its number.
+
+    Args:
+        batches: Returns the batches of an epoch, counted from 0; None for a batch of which this
+            process has no node.
+        seed: Seed of the run.
+    """
+
+    def __init__(self, batches: Callable[[int], Iterable[Batch | None]], seed: int) -> None:
+        self._batches, self._seed = batches, seed
+        self._num_nodes = 0  # of the present batch in this process
+
+    def __call__(self, method: Method, optimizer: torch.optim.Optimizer, epoch: int) -> Tensor:
+        """Train one epoch, and return the mean loss."""
+        total = torch.zeros(2, dtype=torch.double, device=method.model.phi_out.weight.device)
+        if distributed.world_size() == 1:
+            for batch in self._batches(epoch):
+                assert batch is not None
+                total += self._update(method, batch, optimizer)
+            return total[0] / total[1]
+        torch.manual_seed(epoch_seed(self._seed, epoch) + distributed.rank())
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        hook = optimizer.register_step_pre_hook(
+            lambda *_: distributed.average_gradients(parameters, self._num_nodes)
+        )
+        try:
+            for batch in self._batches(epoch):
+                if batch is not None:
+                    total += self._update(method, batch, optimizer)
+                else:
+                    self._num_nodes = 0
+                    optimizer.zero_grad(set_to_none=True)
+                    optimizer.step()
+        finally:
+            hook.remove()
+        total = distributed.add_up(total)
+        return total[0] / total[1]
+
+    def _update(self, method: Method, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
+        """Train on one batch, and return the sum of its losses and its number of nodes."""
+        self._num_nodes = batch.y.numel()
+        loss = method.update(batch, optimizer).double()
+        return torch.stack([self._num_nodes * loss, torch.full_like(loss, self._num_nodes)])
+
+
+def epochs_of(
+    fields: TaskFields, method: Method, size: int, fanout: Sequence[int], seed: int
+) -> TrainEpoch:
+    """Return the function that trains one epoch in batches.
+
+    On a GPU that holds the graph and its features, it replays a captured step.
+
+    Args:
+        fields: The batches of the task.
+        method: The method; another one of the same kind may be trained.
+        size: Number of nodes in a batch; 0: all.
+        fanout: As for `Graph.sampled_field`.
+        seed: Seed of the run.
+    """
+    nodes = fields.nodes["train"]
+    has_fixed_shapes = 0 < size <= nodes.numel() and min(fanout) > 0
+    if distributed.world_size() == 1 and method.capturable and has_fixed_shapes:
+        data = fields.device_data(fanout)
+        if data is not None:
+            steps = DeviceBatches(data, nodes.to(data.y.device), size, fanout)
+            return lambda method, optimizer, epoch: steps.train(
+                method, optimizer, epoch_seed(seed, epoch)
+            )
+    return BatchEpochs(partial(fields.training_batches, size, fanout, seed), seed)

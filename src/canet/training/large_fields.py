@@ -1,0 +1,167 @@
+"""Batches and scores of a large graph: on disk, or with very many edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from canet.data.graph_store import GraphStore
+from canet.data.task import ShiftTask
+from canet.methods import Method, TrainingView
+from canet.nn import Block, Features, LazyGraph, Neighbours, Operator, ReceptiveField
+from canet.training.feature_store import FeatureStore
+from canet.training.fields import TaskFields
+from canet.training.pieces import Pieces
+
+CPU = torch.device("cpu")
+MAX_EDGES = 2**24
+"""With more edges, the receptive field of a split may not fit on a GPU."""
+
+
+def is_large(task: ShiftTask, operators: Sequence[Operator]) -> bool:
+    """Whether a task that is trained in batches needs `LargeFields`."""
+    if task.on_disk:
+        return True
+    in_pieces = all(operator.kind != "graph" for operator in operators)
+    return in_pieces and task.data.edge_index.shape[1] > MAX_EDGES
+
+
+def store_graph(
+    store: GraphStore, operators: Sequence[Operator], device: torch.device = CPU
+) -> LazyGraph:
+    """Return the graph of a store; on the CPU its arrays stay on disk."""
+
+    def tensor(name: str) -> Tensor:
+        return torch.from_numpy(store.array(name)).to(device)
+
+    weight, loops = (tensor(name) if name in store else None for name in ("weight", "loops"))
+    neighbours = Neighbours(tensor("rowptr"), tensor("neighbours"), weight, loops, torch.float)
+    return LazyGraph({"along": neighbours}, operators)
+
+
+class LargeFields(TaskFields):
+    """The batches of a large graph, which is trained in batches and scored in pieces.
+
+    Scores are exact. The edges are on the device if they fit there, and else in memory, or on disk
+    for a graph store. Arguments as for `TaskFields`.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._store: GraphStore | None = self.task.data.store if self.task.on_disk else None
+        self._lazy: dict[tuple[bool, torch.device], LazyGraph] = {}
+        self._pieces: dict[tuple[str, ...], Pieces] = {}
+        self._rows_on_disk: FeatureStore | None = None
+        self._place: torch.device | None = None  # of the edges that neighbours are drawn from
+        if self._store is not None:
+            rowptr = torch.from_numpy(self._store.array("rowptr"))
+            self._rows_on_disk = FeatureStore(
+                self.task.data.x, self._device, self._preparation, rowptr.diff
+            )
+            self._lazy_graph(hidden=False)  # rejects models that need the whole graph
+
+    @torch.no_grad()
+    def logits(self, method: Method) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return logits $[n, C]$ and labels $[n]$ of every split, by its name, on the CPU."""
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for hidden in (True, False):
+            if splits := [split for split in self.nodes if self._hidden(split) == hidden]:
+                found |= self._predict(method, tuple(splits))
+        return {split: found[split] for split in self.nodes}
+
+    def predict(self, method: Method, split: str) -> tuple[Tensor, Tensor]:
+        """Return logits $[n, C]$ and labels $[n]$ of one split, on the CPU."""
+        return self._predict(method, (split,))[split]
+
+    def _predict(self, method: Method, splits: tuple[str, ...]) -> dict[str, tuple[Tensor, Tensor]]:
+        """Predict splits on the same graph; they share the states of their neighbours."""
+        nodes, hidden = torch.cat([self.nodes[s] for s in splits]), self._hidden(splits[0])
+        if splits not in self._pieces:
+            self._pieces[splits] = Pieces(self._lazy_graph(hidden), self._num_layers, nodes)
+        model, order, first = method.model, nodes.argsort(), 0
+        logits = torch.empty(nodes.numel(), model.phi_out.out_features)
+        for ids, found in self._pieces[splits].predict(model, partial(self._rows, hidden=hidden)):
+            logits[order[first : first + ids.numel()]] = found.logits.cpu()
+            first += ids.numel()
+        sizes = [self.nodes[split].numel() for split in splits]
+        parts = zip(splits, logits.split(sizes), strict=True)
+        return {split: (part, self.task.data.y[self.nodes[split]]) for split, part in parts}
+
+    def view(self) -> TrainingView:
+        """Return the part of the task that a method may use in training.
+
+        The features of a graph store are as stored, and its edges are left out: methods that need
+        them do not train in batches.
+        """
+        if self._store is None:
+            return super().view()
+        return TrainingView(
+            x=self.task.data.x,
+            edge_index=torch.empty(2, 0, dtype=torch.long),
+            observed=self.task.observed(),
+            train=self.task.train,
+            y=self.task.data.y[self.task.train],
+            read=lambda nodes: self._read(nodes, hidden=False),
+            field=lambda: self._field(self.task.train, hidden=False).nodes,
+            environment=self.task.data.environment if self.task.has_environments else None,
+        )
+
+    def _draw(
+        self, nodes: Tensor, fanout: Sequence[int], seed: int
+    ) -> tuple[Features, tuple[Block, ...]]:
+        hidden, place = self._hidden("train"), self._place_of_edges()
+        field = self._lazy_graph(hidden, place).sampled_field(nodes.to(place), fanout, seed)
+        return self._rows(field.nodes, hidden), field.to(self._device).blocks
+
+    def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
+        field = self._field(nodes, hidden)
+        return self._rows(field.nodes, hidden), field.to(self._device).blocks
+
+    def _rows(self, nodes: Tensor, hidden: bool) -> Features:
+        if self._rows_on_disk is None:
+            return super()._rows(nodes, hidden)
+        return self._rows_on_disk.rows(nodes)
+
+    def _place_of_edges(self) -> torch.device:
+        """Return the device, if the edges take at most half of its free memory, or else the CPU."""
+        if self._place is None:
+            edges = self._store.num_edges if self._store else self.task.data.edge_index.shape[1]
+            size = 8 * edges + 16 * self.task.num_nodes  # ids, weights, row pointers and positions
+            fits = self._device.type == "cpu"
+            if not fits:
+                fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
+            self._place = self._device if fits else CPU
+        return self._place
+
+    def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
+        place = self._place_of_edges()
+        return self._lazy_graph(hidden, place) if place == self._device else None
+
+    def _features_on_device(self, hidden: bool) -> Tensor | None:
+        if self._rows_on_disk is None:
+            return super()._features_on_device(hidden)
+        return self._rows_on_disk.on_gpu()
+
+    def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
+        return self._lazy_graph(hidden).receptive_field(nodes, self._num_layers)
+
+    def _lazy_graph(self, hidden: bool, device: torch.device = CPU) -> LazyGraph:
+        key = hidden, device
+        if key in self._lazy:
+            return self._lazy[key]
+        if self._store is not None:
+            self._lazy[key] = store_graph(self._store, self._operators, device)
+        else:
+            data = self.task.data
+            edges, weight = data.edge_index, data.get("edge_weight")
+            if hidden:
+                edges, weight = self.task.training_edges()
+            weight = None if weight is None else weight.to(device)
+            self._lazy[key] = LazyGraph.from_edges(
+                edges.to(device), self.task.num_nodes, self._operators, weight
+            )
+        return self._lazy[key]

@@ -1,0 +1,83 @@
+"""Predictions of a trained method on a graph store, in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from canet.data.graph_store import GraphStore
+from canet.data.stored_graph import StoredGraph
+from canet.methods import Method
+from canet.nn.model import Prediction
+from canet.training.feature_store import FeatureStore
+from canet.training.inference import GraphReader, Part, check_finite
+from canet.training.large_fields import store_graph
+from canet.training.pieces import Pieces
+from canet.training.prepared import PreparedGraph
+
+
+class PreparedStore:
+    """A graph store to predict, in place of a `PreparedGraph`."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self.user_graph = StoredGraph(store)
+
+
+class StoreReader:
+    """A trained method on a graph store, with the interface of `GraphReader`.
+
+    Args:
+        method: The method; its device is used.
+        prepared: The store.
+    """
+
+    def __init__(self, method: Method, prepared: PreparedStore) -> None:
+        self.method, self.user_graph, self.y = method, prepared.user_graph, None
+        self._graph = store_graph(prepared.user_graph.store, method.model.operators)
+        self._features = self._open(prepared.user_graph.store.x)
+
+    def _open(self, x: Tensor) -> FeatureStore:
+        device = self.method.model.phi_out.weight.device
+        return FeatureStore(x, device, self.method.settings.features)
+
+    def parts(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Iterator[Part]:
+        """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
+        model = self.method.model
+        features = self._features if x is None else self._open(x)
+        wanted, order = (None, None) if nodes is None else nodes.sort(stable=True)
+        ids = None if wanted is None else wanted.unique_consecutive()
+        pieces = Pieces(self._graph, model.num_layers, ids)
+        for part, found in pieces.predict(model, features.rows):
+            check_finite(found.logits)
+            logits, embedding = found.logits.cpu(), found.embedding.cpu()
+            if wanted is None or order is None:
+                yield part, Prediction(logits, embedding)
+                continue
+            ends = torch.stack([part[0], part[-1] + 1])
+            first, last = torch.searchsorted(wanted, ends).tolist()
+            chosen = torch.searchsorted(part, wanted[first:last])
+            yield order[first:last], Prediction(logits[chosen], embedding[chosen])
+
+    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
+        """Predict all nodes, or the nodes with ids $[n]$, without environments.
+
+        Arguments as for `GraphReader.read`.
+        """
+        count = self.user_graph.num_nodes if nodes is None else nodes.numel()
+        classes, width = self.method.model.phi_out.weight.shape
+        logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
+        for rows, found in self.parts(nodes, x):
+            logits[rows], embedding[rows] = found.logits, found.embedding
+        return Prediction(logits, embedding)
+
+
+def open_reader(
+    method: Method, prepared: PreparedGraph | PreparedStore, y: Any = None
+) -> GraphReader | StoreReader:
+    """Return the reader of a graph in memory with labels `y`, or of a graph store."""
+    if isinstance(prepared, PreparedStore):
+        return StoreReader(method, prepared)
+    return GraphReader(method, prepared, y)

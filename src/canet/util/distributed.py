@@ -1,0 +1,147 @@
+"""Several processes that train one model, started by torchrun, srun or Ray Train.
+
+The number of processes and the number of this one come from a process group that exists, as under
+Ray Train, or from the environment variables that torchrun and srun set.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from canet.errors import CanetError, InputError
+
+VARIABLES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+)
+"""Number of this process, number of processes, and number on this machine: torchrun and srun."""
+FIRST_PORT, NUM_PORTS = 20_000, 20_000
+"""Under srun, the port follows from the number of the job."""
+WAIT = timedelta(hours=2)
+"""Time that a process waits for the others, such as for the first one to score a large graph. A
+process that ends is noticed at once."""
+
+
+def rank() -> int:
+    """Return the number of this process; 0 if it is the only one."""
+    return dist.get_rank() if _is_joined() else _numbers()[0]
+
+
+def world_size() -> int:
+    """Return the number of processes; 1 if there is no other."""
+    return dist.get_world_size() if _is_joined() else _numbers()[1]
+
+
+def own_device(device: torch.device) -> torch.device:
+    """Return the GPU of this process, if several processes use the GPUs of a machine."""
+    if world_size() == 1 or device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", _numbers()[2] % torch.cuda.device_count())
+
+
+def _is_joined() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+def _numbers() -> tuple[int, int, int]:
+    for names in VARIABLES:
+        if all(name in os.environ for name in names[:2]):
+            try:
+                own, count, local = (int(os.environ.get(name, 0)) for name in names)
+            except ValueError as error:
+                raise InputError(
+                    f"the environment variables {', '.join(names)} must be integers"
+                ) from error
+            return own, count, local
+    return 0, 1, 0
+
+
+def join(device: torch.device) -> None:
+    """Connect the processes, if there are several and they are not connected yet."""
+    if world_size() == 1 or _is_joined():
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    if "MASTER_ADDR" not in os.environ and "SLURM_LAUNCH_NODE_IPADDR" in os.environ:
+        os.environ["MASTER_ADDR"] = os.environ["SLURM_LAUNCH_NODE_IPADDR"]
+        port = FIRST_PORT + int(os.environ.get("SLURM_JOB_ID", 0)) % NUM_PORTS
+        os.environ.setdefault("MASTER_PORT", str(port))
+    with others():
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            rank=rank(),
+            world_size=world_size(),
+            timeout=WAIT,
+        )
+    atexit.register(dist.destroy_process_group)
+
+
+@contextmanager
+def others() -> Iterator[None]:
+    """Explain the error if another process has ended."""
+    try:
+        yield
+    except (RuntimeError, ValueError) as error:
+        raise CanetError(
+            "the connection to another process of this run was lost, probably because it has "
+            "ended: read its messages, then start the same command again to resume from the last "
+            "checkpoint"
+        ) from error
+
+
+def broadcast(values: Tensor) -> Tensor:
+    """Return the values of the first process."""
+    if world_size() > 1:
+        with others():
+            dist.broadcast(values, 0)
+    return values
+
+
+def announce(number: int, device: torch.device) -> int:
+    """Return the number of the first process."""
+    return int(broadcast(torch.tensor([number], device=device)))
+
+
+def broadcast_bytes(content: bytes, device: torch.device) -> bytes:
+    """Return the bytes of the first process."""
+    if world_size() == 1:
+        return content
+    if not (size := announce(len(content), device)):
+        return b""
+    values = torch.empty(size, dtype=torch.uint8, device=device)
+    if rank() == 0:
+        values.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return bytes(broadcast(values).cpu().numpy())
+
+
+def add_up(values: Tensor) -> Tensor:
+    """Return the sum of the values of all processes."""
+    if world_size() > 1:
+        with others():
+            dist.all_reduce(values)
+    return values
+
+
+def average_gradients(parameters: Sequence[Tensor], num_nodes: int) -> None:
+    """Replace gradients by their mean over all processes, weighted by their numbers of nodes.
+
+    A parameter that has no gradient in any process keeps none.
+    """
+    first = parameters[0]
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    has_grad = first.new_tensor([p.grad is not None for p in parameters])
+    flat = torch.cat([grad.flatten() for grad in grads]) * num_nodes
+    total = add_up(torch.cat([flat, has_grad, first.new_tensor([num_nodes])]))
+    found, has_grad, count = total.split([flat.numel(), has_grad.numel(), 1])
+    parts = (found / count).split([p.numel() for p in parameters])
+    for parameter, part, used in zip(parameters, parts, has_grad.tolist(), strict=True):
+        if used:
+            parameter.grad = part.view_as(parameter)

@@ -1,0 +1,210 @@
+"""A classifier on graph stores: fit, predict, save, load and diagnose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import canet
+from canet import GraphStore, GraphStoreWriter, NodeClassifier
+from canet.data.graph_files import ReadOptions, Roles, read_columns
+from canet.errors import InputError
+from canet.training import pieces
+from tests.stores import NAMES, NUM_NODES, never_load, write_store
+from tests.user_tables import write_folder
+
+EDGES = "source,target\n1,2\n2,3\n3,1\n"
+BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidden": 8}
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 50)
+
+
+def fitted(data: Any, method: str = "erm", **settings: Any) -> NodeClassifier:
+    return NodeClassifier(method, "sage", device="cpu", **{**BATCHES, **settings}).fit(data)
+
+
+@pytest.mark.parametrize("method", ["erm", "canet"])
+@pytest.mark.parametrize("kind", ["dense", "half", "sparse"])
+def test_fit_and_predict_from_disk_are_those_in_memory(
+    tmp_path: Path, kind: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = write_store(tmp_path / "store", kind=kind, weighted=True)
+    graph = store.load()
+    expected = fitted(graph, method, undirected=True)
+    never_load(monkeypatch)
+    model = fitted(store, method, undirected=True)
+    assert model.classes_.tolist() == NAMES.tolist()
+    assert model.history_["loss"] == pytest.approx(expected.history_["loss"], abs=1e-5)
+    assert model.scores_ == pytest.approx(expected.scores_, abs=1e-6)
+    assert set(model.scores_) == {"train", "valid", "test"}
+    sample, other = model.reference(), expected.reference()
+    assert torch.equal(sample.degree, other.degree)
+    assert torch.equal(sample.node_ids, other.node_ids)
+    assert float(sample.homophily) == pytest.approx(float(other.homophily))
+    model.save(tmp_path / "model")
+    for data in (store, tmp_path / "store", str(tmp_path / "store")):
+        saved = canet.load(tmp_path / "model")
+        probabilities = saved.predict_proba(data)
+        assert probabilities == pytest.approx(model.predict_proba(graph), abs=1e-5)
+        assert (saved.predict(data) == model.predict(graph)).mean() > 0.98
+    assert model.score(store) == pytest.approx(model.score(graph))
+    assert model.calibration_.temperature == pytest.approx(
+        expected.calibration_.temperature, rel=1e-3
+    )
+
+
+def test_everything_that_a_prediction_offers_works_on_a_store(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", num_classes=2, node_id=True)
+    graph, model = store.load(), fitted(store)
+    reader = model.prepare(store)
+    for name in ("predict_proba", "decision_function", "embed", "novelty_score"):
+        found, expected = (getattr(model, name)(data) for data in (store, graph))
+        assert found == pytest.approx(expected, abs=1e-4), name
+        assert getattr(model, name)(reader) == pytest.approx(found)
+    assert model.recall_at_k(store, 20) == pytest.approx(model.recall_at_k(graph, 20))
+    assert model.predict(store, threshold="best").shape == (NUM_NODES,)
+    assert model.predict_proba(store, calibrated=True).sum(1) == pytest.approx(np.ones(NUM_NODES))
+    x = graph.x * 0.5
+    assert model.predictor(store)(x) == pytest.approx(model.predictor(graph)(x), abs=1e-5)
+    some = ["node 90", "node 4", "node 4"]
+    assert model.predict_proba(store, some) == pytest.approx(
+        model.predict_proba(store)[[90, 4, 4]], abs=1e-6
+    )
+    mask = np.arange(NUM_NODES) % 9 == 0
+    assert (model.predict(store, mask) == model.predict(store)[mask]).all()
+    assert model.predict(store, []).shape == (0,)
+    assert model.score(store, mask) == pytest.approx(model.score(graph, mask))
+
+
+def test_some_nodes_read_only_their_neighbourhood(tmp_path: Path) -> None:
+    with GraphStoreWriter(tmp_path / "path", 1000) as writer:
+        nodes = np.arange(999)
+        writer.add_edges(nodes, nodes + 1)
+        writer.add_features(np.random.default_rng(0).random((1000, 3)))
+        writer.set_labels(np.arange(1000) % 2)
+    store = GraphStore(tmp_path / "path")
+    model = fitted(store)
+    reader: Any = model.prepare(store)
+    read: list[int] = []
+    rows = reader._features.rows
+    reader._features.rows = lambda ids: read.extend(ids.tolist()) or rows(ids)
+    model.predict(reader, [500])
+    assert read == [498, 499, 500]
+
+
+def test_without_batches_a_store_is_a_graph_in_memory(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
+    settings: dict[str, Any] = {"batch_size": 0, "fanout": "all"}
+    found, expected = (fitted(data, **settings) for data in (store, store.load()))
+    assert found.history_ == expected.history_
+    quick = NodeClassifier(preset="fast", epochs=2, time_limit=0, device="cpu").fit(store)
+    assert quick.predict_proba(store) == pytest.approx(quick.predict_proba(store.load()), abs=1e-5)
+    with pytest.raises(InputError, match="environments"):
+        found.environments(store)
+
+
+def test_training_continues_on_another_store(tmp_path: Path) -> None:
+    model = fitted(write_store(tmp_path / "first"))
+    again = write_store(tmp_path / "second", kind="half")
+    before = model.method_.state_dict()
+    model.set_params(epochs=1, learning_rate=1e-9).fit(again, warm_start=model)
+    for name, weight in model.method_.state_dict().items():
+        assert torch.allclose(weight, before[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [{"label": "y"}, {"train": [1]}, {"environment": np.zeros(NUM_NODES)}, {"graph": [0]}],
+    ids=str,
+)
+@pytest.mark.parametrize("batch_size", [0, 16])
+def test_arguments_about_columns_are_rejected(
+    tmp_path: Path, argument: dict[str, Any], batch_size: int
+) -> None:
+    store = write_store(tmp_path / "store")
+    model = NodeClassifier("erm", batch_size=batch_size)
+    with pytest.raises(InputError, match=next(iter(argument))):
+        model.fit(store, **argument)
+
+
+def test_a_store_must_fit_to_the_model(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
+    model = fitted(store)
+    with GraphStoreWriter(tmp_path / "narrow", 3) as writer:
+        writer.add_features(np.ones((3, 2)))
+    narrow = GraphStore(tmp_path / "narrow")
+    with pytest.raises(InputError, match="2 features"):
+        model.predict(narrow)
+    with pytest.raises(InputError, match="graph"):
+        model.predict(store, graph=np.zeros(NUM_NODES))
+    both_ways = fitted(store, undirected=True)
+    with pytest.raises(InputError, match="undirected"):
+        both_ways.predict(write_store(tmp_path / "one way", undirected=False))
+    ranks = fitted(store.load(), features="quantile")
+    with pytest.raises(InputError, match="quantile"):
+        ranks.predict(store)
+    attends = NodeClassifier("erm", "transformer", epochs=2, device="cpu").fit(store)
+    with pytest.raises(InputError, match="backbone"):
+        attends.predict(store)
+
+
+def test_a_store_without_labels_is_predicted_but_not_scored(tmp_path: Path) -> None:
+    model = fitted(write_store(tmp_path / "store"))
+    with GraphStoreWriter(tmp_path / "new", 3) as writer:
+        writer.add_features(np.ones((3, 6)))
+    new = GraphStore(tmp_path / "new")
+    assert len(model.predict(new)) == 3
+    with pytest.raises(InputError, match="labels"):
+        model.score(new)
+    with pytest.raises(InputError, match="labels"):
+        fitted(new)
+
+
+def nodes(count: int) -> str:
+    rows = [f"{i},{i % 7},{('red', 'blue')[i % 2]},{'ab'[i % 2]}" for i in range(count)]
+    return "\n".join(["id,age,colour,kind", *rows])
+
+
+def write_tables(path: Path, encoding: Any = None) -> GraphStore:
+    data = read_columns(path, ReadOptions(Roles(label="kind")), encoding)
+    with GraphStoreWriter(path.with_suffix(".store"), len(data.node_id)) as writer:
+        writer.add_edges(*data.edge_index)
+        writer.add_features(data.x)
+        writer.set_labels(data.y)
+        writer.set_encoding(data.encoding)
+    return GraphStore(path.with_suffix(".store"))
+
+
+def test_a_store_with_another_encoding_is_rejected(tmp_path: Path) -> None:
+    first, second = (
+        write_folder(tmp_path / "a", nodes(60), EDGES),
+        write_folder(tmp_path / "b", nodes(40), EDGES),
+    )
+    store = write_tables(first)
+    model = fitted(store)
+    assert model.feature_names_in_.tolist() == list(store.encoding.names)
+    with pytest.raises(InputError, match="--like"):
+        model.predict(write_tables(second))
+    with pytest.raises(InputError, match="--like"):
+        canet.diagnose(model, new_data=GraphStore(second.with_suffix(".store")))
+    second.with_suffix(".store").rename(tmp_path / "old")
+    like = write_tables(second, store.encoding)
+    assert len(model.predict(like)) == like.num_nodes
+    assert (model.predict(like) == model.predict(second)).mean() > 0.95
+
+
+def test_a_store_is_diagnosed_as_the_graph_in_memory(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
+    model = fitted(store)
+    found, expected = (
+        canet.diagnose(model, data, repeats=2).to_json() for data in (store, store.load())
+    )
+    assert found["graphs"] == expected["graphs"]
+    assert found["reliance"] == expected["reliance"]

@@ -1,0 +1,135 @@
+"""Several processes that train one model."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canet.errors import InputError
+from canet.util import distributed
+from tests.training.test_trainer import make
+from tests.training.tiny import tiny_task
+
+SETTINGS: dict[str, Any] = {"dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+from canet.training import epochs, loop
+from canet.util import distributed
+from tests.training.test_trainer import make
+from tests.training.tiny import tiny_task
+
+folder, settings, pause = json.loads(sys.argv[1])
+loop.CHECKPOINT_SECONDS = -1  # after each epoch
+train = epochs.BatchEpochs.__call__
+
+def slowly(*arguments):
+    time.sleep(pause)
+    return train(*arguments)
+
+epochs.BatchEpochs.__call__ = slowly
+run = make(tiny_task(), "erm", **settings).run(0, folder)
+if distributed.rank() == 0:
+    print(json.dumps(run.history["loss"]))
+"""
+
+
+def start(rank: int, port: int, folder: Path, pause: float = 0.0, **settings: Any) -> Any:
+    """Start one of two processes."""
+    rest = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+    environment = os.environ | rest | {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    arguments = json.dumps([str(folder), SETTINGS | settings, pause])
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, arguments],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return int(found.getsockname()[1])
+
+
+def finished(processes: list[Any]) -> list[float]:
+    """Return the losses that the first process prints."""
+    found = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], found
+    assert not found[1][0]
+    losses: list[float] = json.loads(found[0][0])
+    return losses
+
+
+def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
+    assert tiny_task().train.numel() % SETTINGS["batch_size"] == 1  # one process has no node of it
+    port = free_port()
+    losses = finished([start(rank, port, tmp_path, epochs=6) for rank in range(2)])
+    alone = make(tiny_task(), "erm", epochs=6, **SETTINGS).run()
+    assert losses == pytest.approx(alone.history["loss"], abs=1e-5)
+    assert [path.name for path in tmp_path.iterdir()].count("config.json") == 1
+
+
+def test_a_killed_process_ends_the_other_which_resumes(tmp_path: Path) -> None:
+    port = free_port()
+    first, second = (start(rank, port, tmp_path, 0.2, epochs=60) for rank in range(2))
+    while not list(tmp_path.glob("checkpoint*")):
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.05)
+    second.kill()
+    second.communicate()
+    _, error = first.communicate(timeout=60)
+    assert "the connection to another process of this run was lost" in error
+    port = free_port()
+    losses = finished([start(rank, port, tmp_path, epochs=60) for rank in range(2)])
+    port = free_port()
+    whole = finished([start(rank, port, tmp_path / "whole", epochs=60) for rank in range(2)])
+    assert losses == whole
+
+
+def test_numbers_of_a_slurm_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert (distributed.rank(), distributed.world_size()) == (0, 1)
+    monkeypatch.setenv("SLURM_PROCID", "0")  # a batch script, not a step of it
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert distributed.world_size() == 1
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "4")
+    assert (distributed.rank(), distributed.world_size()) == (3, 4)
+    monkeypatch.setenv("SLURM_PROCID", "x")
+    with pytest.raises(InputError, match="SLURM_PROCID"):
+        distributed.rank()
+
+
+def test_a_method_that_needs_all_training_nodes_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "join", lambda device: None)
+    with pytest.raises(InputError, match="start a single process"):
+        make(tiny_task(), "mixup")
+
+
+def test_gradients_are_weighted_by_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other process has three nodes, and the gradient one in each entry."""
+    used, unused = torch.zeros(2, requires_grad=True), torch.zeros(3, requires_grad=True)
+    used.grad = torch.tensor([5.0, -3.0])
+    other = torch.tensor([3.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.0, 3.0])
+    monkeypatch.setattr(distributed, "add_up", lambda values: values + other)
+    distributed.average_gradients([used, unused], num_nodes=1)
+    assert used.grad is not None
+    assert used.grad.tolist() == [2.0, 0.0]
+    assert unused.grad is None

@@ -1,0 +1,66 @@
+"""Features that are read row by row."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from canet.errors import InputError
+from canet.methods.base import Preparation
+from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.training import feature_store
+from canet.training.feature_store import FeatureStore, RowCache
+from canet.training.features import prepare_features
+
+CPU = torch.device("cpu")
+
+
+def matrix(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    random = torch.Generator().manual_seed(0)
+    return torch.rand(40, 5, generator=random).mul_(4).sub_(2).relu_().to(dtype)
+
+
+@pytest.mark.parametrize("num_bytes", [0, 7 * 20, 10**6])
+def test_a_cache_returns_the_rows_wherever_they_are(num_bytes: int) -> None:
+    x, uses = matrix(), torch.arange(40) % 13
+    cache = RowCache(x, uses, num_bytes, CPU)
+    for nodes in (torch.tensor([39, 0, 12, 12, 25]), torch.arange(40), torch.tensor([], dtype=int)):
+        assert torch.equal(cache.rows(nodes), x[nodes])
+
+
+def test_a_cache_keeps_the_rows_with_the_most_uses_and_no_more_bytes() -> None:
+    x, uses = matrix() + 1, torch.arange(40) % 13
+    on_disk = x.clone()
+    cache = RowCache(on_disk, uses, 6 * 20 + 19, CPU)
+    on_disk.zero_()
+    kept = (cache.rows(torch.arange(40)) == x).all(dim=1)
+    assert kept.nonzero().squeeze(1).tolist() == [11, 12, 24, 25, 37, 38]
+
+
+@pytest.mark.parametrize("how", ["raw", "rows", "centred", "standardised"])
+@pytest.mark.parametrize("kind", ["float", "half", "sparse"])
+def test_rows_are_those_of_the_prepared_matrix(
+    how: Preparation, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feature_store, "ROWS_AT_ONCE", 7)
+    x = matrix(torch.float16 if kind == "half" else torch.float32)
+    x[:, 2] = 3  # a constant column
+    stored = x.to_sparse_csr() if kind == "sparse" else x
+    nodes = torch.tensor([3, 39, 0, 17])
+    found = FeatureStore(stored, CPU, how).rows(nodes)
+    expected = prepare_features(x.float(), None, how)
+    assert isinstance(expected, torch.Tensor)
+    assert isinstance(found, torch.Tensor) == (kind != "sparse")
+    assert dense(found).dtype == torch.float32
+    assert torch.allclose(dense(found), expected[nodes], atol=1e-6)
+
+
+def dense(x: Features) -> torch.Tensor:
+    if isinstance(x, ShiftedFeatures):
+        return dense(x.x) + dense(x.member) @ x.offset
+    return x.csr.to_dense() if isinstance(x, SparseMatrix) else x
+
+
+def test_ranks_of_all_nodes_are_rejected() -> None:
+    with pytest.raises(InputError, match="quantile"):
+        FeatureStore(matrix(), CPU, "quantile")
