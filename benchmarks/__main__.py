@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from benchmarks.harness import run_bench
+from benchmarks.scale import measure_in_process as measure_scale
+from benchmarks.scale_report import draw_scale, scale_table
 from benchmarks.user_graph import GRAPHS, STAGES, measure_in_process
 from canet.cli.main import main
 from canet.cli.options import DataRoot, Device, Quiet, names
 from canet.data import file_status
 from canet.errors import CanetError, check_name
+from canet.util.devices import pick_device
+from canet.util.files import write_json
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -86,6 +91,36 @@ def user_graph(
         found = measure_in_process(name, device, diagnosis)
         cells = [f"{found[stage]:.2f}" if stage in found else "–" for stage in STAGES]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+@app.command("scale")
+def scale(
+    sizes: Annotated[
+        str, typer.Option(help="Numbers of nodes of the graphs on the CPU, such as 1e5,1e6.")
+    ] = "1e5,1e6,1e7",
+    device: Device = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 2,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for the graphs, which take up to 6 GB.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="JSON file for the measurements; a picture is next to it.")
+    ] = Path("bench-scale.json"),
+) -> None:
+    """Speed and memory on R-MAT graphs of growing size: convert, train in batches and predict.
+
+    On a GPU, the graph has the size of ogbn-papers100M.
+    """
+    if pick_device(device).type == "cuda":
+        cases = [[m, p] for p in ("high", "highest") for m in ("erm", "canet")]
+        found = [measure_scale("cuda", *case) for case in cases]
+    else:
+        place = str(folder or tempfile.gettempdir())
+        counts = [int(float(size)) for size in names(sizes) or ()]
+        found = [measure_scale("cpu", count, threads, place) for count in counts]
+        draw_scale(found, out)
+    write_json(out, found)
+    print(scale_table(found))
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class RMat:
         shape = self.num_classes, self.num_features
         mean = torch.randn(shape, generator=means, device=self.device)
         first = 0
-        for size, random in self._pieces(self.num_nodes, EDGES_AT_ONCE // 8, seed=2):
+        for size, random in self._pieces(self.num_nodes, EDGES_AT_ONCE // 64, seed=2):
             noise = torch.randn(size, self.num_features, generator=random, device=self.device)
             yield noise.mul_(NOISE).add_(mean[labels[first : first + size]]).to(dtype)
             first += size

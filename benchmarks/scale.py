@@ -27,6 +27,7 @@ from canet.nn import LazyGraph, Neighbours
 from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
 from canet.training.epochs import epochs_of
+from canet.training.large_fields import LargeFields
 from canet.training.pieces import Pieces
 from canet.util.memory import keep_freed_memory
 
@@ -34,8 +35,8 @@ BATCH = 1024
 FEATURES, DEGREE = 128, 15
 CPU_FANOUT, GPU_FANOUT = (15, 10), (15, 10, 5)
 CPU_HIDDEN, GPU_HIDDEN = 64, 256
-SEEDS = 2**17
-"""Training nodes of a graph on the CPU, unless the command has another number."""
+NODES_PER_SEED = 10
+"""One of so many nodes on the CPU is a training node."""
 VALID = 1_000
 TIMED_BATCHES = 40
 PAPERS = {"nodes": 111_000_000, "edges": 1_600_000_000, "seeds": 1_200_000}
@@ -58,25 +59,25 @@ def main(device: str, arguments: str) -> None:
     print(json.dumps(measure(*json.loads(arguments))))
 
 
-def measure_store(num_nodes: int, num_seeds: int, threads: int, folder: str) -> dict[str, Any]:
+def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
     """Convert, train and predict a graph of `num_nodes` nodes on disk."""
     torch.set_num_threads(threads)
     graph = RMat(num_nodes, DEGREE * num_nodes, FEATURES)
     found: dict[str, Any] = {"nodes": num_nodes, "edges": graph.num_edges}
     with tempfile.TemporaryDirectory(dir=folder) as place, PeakMemory() as peak:
         path = Path(place) / "store"
-        found["convert s"] = convert(graph, path, num_seeds)
+        found["convert s"] = convert(graph, path)
         store = GraphStore(path)
         found["store GB"] = store.size / 1e9
         kind = get_method("erm")
         fanout = ",".join(map(str, CPU_FANOUT))
-        sizes = {"hidden": CPU_HIDDEN, "batch_size": BATCH, "fanout": fanout}
-        settings = kind.settings_type(**sizes, epochs=1)
+        settings = kind.settings_type(hidden=CPU_HIDDEN, batch_size=BATCH, fanout=fanout)
         task = store_task(store).task
         trainer = Trainer(task, "erm", "sage", settings, "cpu", threads=threads)
         method = trainer._new_method()
         optimizer = torch.optim.Adam(method.parameters(), lr=0.001)
         fields = trainer.fields
+        assert isinstance(fields, LargeFields)
         found |= stages(fields, method, optimizer)
         begin = time.perf_counter()
         loss = epochs_of(fields, method, BATCH, CPU_FANOUT, 0)(method, optimizer, 1)
@@ -94,7 +95,7 @@ def measure_store(num_nodes: int, num_seeds: int, threads: int, folder: str) -> 
     return found
 
 
-def convert(graph: RMat, path: Path, num_seeds: int) -> float:
+def convert(graph: RMat, path: Path) -> float:
     """Write the graph as a store, and return the seconds without those to generate it."""
     generating, begin = Stopwatch(), time.perf_counter()
     with GraphStoreWriter(path, graph.num_nodes) as writer:
@@ -105,12 +106,15 @@ def convert(graph: RMat, path: Path, num_seeds: int) -> float:
             writer.add_features(rows)
         writer.set_labels(labels)
         order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-        train, valid = order[:num_seeds], order[num_seeds : num_seeds + VALID]
+        num_seeds = graph.num_nodes // NODES_PER_SEED
+        train, valid, _ = order.split([num_seeds, VALID, graph.num_nodes - num_seeds - VALID])
         writer.set_split({"train": train, "valid": valid})
     return time.perf_counter() - begin - generating.seconds
 
 
-def stages(fields: Any, method: Method, optimizer: torch.optim.Optimizer) -> dict[str, float]:
+def stages(
+    fields: LargeFields, method: Method, optimizer: torch.optim.Optimizer
+) -> dict[str, float]:
     """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
     sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
     lazy, order = fields._lazy_graph(False), fields.nodes["train"]
@@ -121,6 +125,7 @@ def stages(fields: Any, method: Method, optimizer: torch.optim.Optimizer) -> dic
             field = lazy.sampled_field(nodes, CPU_FANOUT, number)
         with fetch:
             x = fields._rows(field.nodes, False)
+        assert isinstance(x, torch.Tensor)
         with train:
             method.update(fields._training_batch(nodes, x, field.blocks), optimizer)
         rows += x.shape[0]
@@ -139,8 +144,8 @@ def measure_on_gpu(method: str, precision: str, scale: float = 1.0) -> dict[str,
     """Measure an epoch of three layers on a graph of the size of papers100M, times `scale`."""
     torch.set_float32_matmul_precision(precision)
     device = torch.device("cuda")
-    sizes = [int(scale * PAPERS[name]) for name in ("nodes", "edges")]
-    graph = RMat(*sizes, FEATURES, "cuda")
+    num_nodes, num_edges = int(scale * PAPERS["nodes"]), int(scale * PAPERS["edges"])
+    graph = RMat(num_nodes, num_edges, FEATURES, "cuda")
     rowptr, source = graph.neighbours()
     y = graph.labels()
     x = torch.empty(graph.num_nodes, FEATURES, dtype=torch.half, device=device)

@@ -150,9 +150,13 @@ def test_a_store_must_fit_to_the_model(tmp_path: Path) -> None:
     ranks = fitted(store.load(), features="quantile")
     with pytest.raises(InputError, match="quantile"):
         ranks.predict(store)
+
+
+def test_attention_over_whole_graphs_is_exact_on_a_store(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
     attends = NodeClassifier("erm", "transformer", epochs=2, device="cpu").fit(store)
-    with pytest.raises(InputError, match="backbone"):
-        attends.predict(store)
+    found = [attends.predict_proba(graph) for graph in (store, store.load())]
+    assert np.allclose(*found, atol=1e-5)
 
 
 def test_a_store_without_labels_is_predicted_but_not_scored(tmp_path: Path) -> None:

@@ -107,12 +107,6 @@ def test_every_backbone_predicts_from_all_drawn_neighbours(method: str, backbone
     assert np.allclose(*[part.detach().numpy() for part in logits], atol=1e-12)
 
 
-def test_attention_over_whole_graphs_is_rejected() -> None:
-    model = get_method("erm")(get_method("erm").settings_type(), BACKBONES["transformer"], 4, 3, 0)
-    with pytest.raises(InputError, match="whole graphs"):
-        Graph(edges(), N, model.model.operators).sampled_field(torch.arange(2), (3, 3))
-
-
 @pytest.mark.parametrize("text", ["15", "15,10,5", "a,b", "0,3", "15,-2"])
 def test_an_invalid_fanout_is_rejected(text: str) -> None:
     with pytest.raises(InputError, match="fanout"):

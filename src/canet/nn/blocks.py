@@ -7,14 +7,14 @@ them in L hops) and a sample of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from canet.nn.graphs import Graphs
+from canet.nn.graphs import Graphs, GraphSums
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
 
 Kind = Literal["symmetric", "renormalised", "mean", "sum", "attention", "graph"]
@@ -52,7 +52,7 @@ class Block:
     num_src: int
     num_dst: int
     matrices: Mapping[Operator, SparseMatrix]
-    graphs: Graphs | None = None
+    graphs: Graphs | GraphSums | None = None
     is_weighted: bool = False
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Block:
@@ -97,6 +97,11 @@ class ReceptiveField:
 
     nodes: Tensor
     blocks: tuple[Block, ...]
+
+    def with_graphs(self, graphs: Iterable[GraphSums]) -> ReceptiveField:
+        """Return the field with sums over graphs, one for each block."""
+        pairs = zip(self.blocks, graphs, strict=True)
+        return replace(self, blocks=tuple(replace(block, graphs=sums) for block, sums in pairs))
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> ReceptiveField:
         moved: dict[int, Block] = {}

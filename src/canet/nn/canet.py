@@ -117,6 +117,10 @@ class CaNet(GraphModel):
             z = torch.cat([z, environments[-1].first(len(z)).sample], dim=1)
         return z
 
+    def graph_sums(self, layer: int, states: Tensor, number: Tensor, num_graphs: int) -> Tensor:
+        z = states[:, : self.hidden]
+        return self._branches()[layer].graph_sums(z, number, num_graphs)
+
     def last_prediction(self, states: Tensor) -> Prediction:
         z = states[:, : self.hidden]
         return Prediction(self.phi_out(self.drop(z)), z)

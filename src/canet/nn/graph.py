@@ -63,7 +63,7 @@ class Graph:
         # Other tensors with the same memory: `cached_graph` must notice the end of the caller's.
         weight = None if edge_weight is None or not is_weighted else edge_weight.data
         self._edges = edge_index.data, weight
-        self._dtype = dtype
+        self._operators, self._dtype = tuple(operators), dtype
         self._lazy_on: dict[torch.device, LazyGraph] = {}
 
     def whole(self, num_layers: int, device: torch.device | str = "cpu") -> ReceptiveField:
@@ -116,15 +116,11 @@ class Graph:
 
     def lazy(self, device: torch.device) -> LazyGraph:
         """Return the graph without normalised matrices; it is copied to each device only once."""
-        if self._graph is not None:
-            raise InputError(
-                "this backbone attends over whole graphs and cannot use sampled neighbours: leave "
-                "out fanout, or choose another backbone"
-            )
         if device not in self._lazy_on:
             edges, weight = self._edges
             weight = None if weight is None else weight.to(device)
-            arguments = self.num_nodes, tuple(self.block.matrices), weight, self._dtype
+            graph = None if self._graph is None else self._graph.to(device)
+            arguments = self.num_nodes, self._operators, weight, self._dtype, graph
             self._lazy_on[device] = LazyGraph.from_edges(edges.to(device), *arguments)
         return self._lazy_on[device]
 

@@ -59,6 +59,32 @@ class Graphs:
 
 
 @dataclass(frozen=True)
+class GraphSums:
+    r"""What a node reads from the other nodes of its graph, if these are not sources of a block.
+
+    Args:
+        dst: Number $[n_{dst}]$ of each destination's graph; -1 if the node is alone in its graph.
+        size: Number of nodes $[G]$ of each graph.
+        sums: $\sum_v k_v [z_v \| 1]^\top$ $[G, H, H + 1]$ over the nodes of each graph.
+    """
+
+    dst: Tensor
+    size: Tensor
+    sums: Tensor
+
+    def to(self, device: torch.device | str) -> GraphSums:
+        return GraphSums(self.dst.to(device), self.size.to(device), self.sums.to(device))
+
+    def select_destinations(self, nodes: Tensor) -> GraphSums:
+        """Keep the given destinations $[k]$, in this order."""
+        return GraphSums(self.dst[nodes], self.size, self.sums)
+
+    def with_copies(self, num_copies: int) -> GraphSums:
+        """Sources in front change nothing."""
+        return self
+
+
+@dataclass(frozen=True)
 class PaddedGraphs:
     """B graphs of similar size, padded with zeros to S sources and T destinations each.
 

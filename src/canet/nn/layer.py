@@ -117,6 +117,14 @@ class Branches(nn.Module):
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         raise NotImplementedError
 
+    def graph_sums(self, z: Tensor, number: Tensor, num_graphs: int) -> Tensor:
+        """Return the sums over graphs that `GraphSums` needs; only for the operator `graph`.
+
+        Shapes:
+            - states z $[n, H]$, number $[n]$ of each node's graph, -1 for none → $[G, ...]$
+        """
+        raise NotImplementedError
+
     def plain(self, z: Tensor, block: Block) -> Tensor:
         """Apply the layer with K = 1: z $[n_{src}, H]$ → $[n_{dst}, H]$."""
         return self(LayerInput(z, block, self), z.new_ones(block.num_dst, 1))

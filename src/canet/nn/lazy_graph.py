@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.nn.blocks import Block, Direction, Kind, Operator, ReceptiveField
+from canet.nn.membership import Membership, components
 from canet.nn.operations import fused
 from canet.nn.sampling import Draw, draw_neighbours, most_nodes, relabel
 from canet.nn.sparse_matrix import Pattern, SparseMatrix
@@ -130,28 +132,30 @@ class LazyGraph:
 
     Args:
         neighbours: The neighbours of all nodes, for each direction of the operators.
-        operators: The operators of the model.
+        operators: The operators of the model. For `graph`, the blocks still need sums over graphs.
+        graph: Graph number $[N]$ of each node, starting at 0, for models that attend over whole
+            graphs. By default each connected component is a graph.
     """
 
     def __init__(
-        self, neighbours: Mapping[Direction, Neighbours], operators: Sequence[Operator]
+        self,
+        neighbours: Mapping[Direction, Neighbours],
+        operators: Sequence[Operator],
+        graph: Tensor | None = None,
     ) -> None:
         first = next(iter(neighbours.values()))
         self.num_nodes = first.num_nodes
         self._is_weighted = any(one.weight is not None for one in neighbours.values())
-        for operator in operators:
-            if operator.kind == "graph":
-                raise InputError(
-                    "this backbone attends over whole graphs and cannot use sampled neighbours or "
-                    "a graph store: choose another backbone"
-                )
+        self._operators = tuple(op for op in operators if op.kind != "graph")
+        self.attends_over_graphs = len(self._operators) < len(operators)
+        for operator in self._operators:
             if operator.direction not in neighbours:
                 raise InputError(
                     "a graph store has only the incoming edges of each node: leave out "
                     "direction=against, or convert the reversed edges"
                 )
         self._neighbours = dict(neighbours)
-        self._operators = tuple(operators)
+        self._graph = graph
         self._position: Tensor | None = None
 
     @classmethod
@@ -162,16 +166,32 @@ class LazyGraph:
         operators: Sequence[Operator],
         edge_weight: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        graph: Tensor | None = None,
     ) -> LazyGraph:
         """Build from edges in memory; arguments as for `Graph`."""
         source, target = edge_index
         ends = {"along": (source, target), "against": (target, source)}
-        directions: list[Direction] = [op.direction for op in operators] or ["along"]
+        matrices = [operator for operator in operators if operator.kind != "graph"]
+        directions: list[Direction] = [op.direction for op in matrices] or ["along"]
         found = {
             direction: Neighbours.from_edges(*ends[direction], num_nodes, edge_weight, dtype=dtype)
             for direction in dict.fromkeys(directions)
         }
-        return cls(found, operators)
+        return cls(found, operators, graph)
+
+    @cached_property
+    def membership(self) -> Membership:
+        """The graph of each node."""
+        if self._graph is None:
+            pieces = partial(self.pieces, None, ENTRIES_AT_ONCE)
+            self._graph = components(self.num_nodes, pieces, self._edges)
+        return Membership.of(self._graph)
+
+    def _edges(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both ends of the edges of some nodes in one direction."""
+        one = next(iter(self._neighbours.values()))
+        drawn = draw_neighbours(one.rowptr, nodes, -1)
+        return nodes[drawn.row], one.col[drawn.entry].long()
 
     def neighbours(self, nodes: Tensor) -> Tensor:
         """Return the ids of all neighbours of `nodes`; an id may occur several times."""
@@ -281,9 +301,10 @@ class LazyGraph:
         return self.num_nodes < 2**31 and len(self._neighbours) == 1 and min(fanout) > 0
 
     def can_be_padded(self, fanout: Sequence[int]) -> bool:
-        """Whether `padded_field` works: weighted attention has no kernel that skips unused ones."""
+        """Whether `padded_field` can be used: not for attention that reads unused places."""
         is_attention = any(operator.kind == "attention" for operator in self._operators)
-        return self.has_kernel(fanout) and not (self._is_weighted and is_attention)
+        is_plain = not (self.attends_over_graphs or (self._is_weighted and is_attention))
+        return self.has_kernel(fanout) and is_plain
 
     def _positions(self, device: torch.device) -> Tensor:
         """Return an array over all nodes that contains -1."""

@@ -191,6 +191,10 @@ class GraphModel(nn.Module):
         """Return the prediction from the states after the last layer; without environments."""
         raise NotImplementedError
 
+    def graph_sums(self, layer: int, states: Tensor, number: Tensor, num_graphs: int) -> Tensor:
+        """Return the sums that a layer needs over graphs; see `Branches.graph_sums`."""
+        raise NotImplementedError
+
     def normalise(self, z: Tensor, layer: int) -> Tensor:
         """Normalise the hidden state z $[m, H]$ after a layer, if `norm` is `layer`."""
         return self.norms[layer](z) if len(self.norms) else z

@@ -46,6 +46,16 @@ class DeviceData:
         return Batch(x, field.blocks, self.y[nodes], environment, weight)
 
 
+def epoch_order(num_nodes: int, seed: int) -> tuple[Tensor, int]:
+    """Return the order of the training nodes in an epoch, and the seed of its first batch.
+
+    The seed of each following batch is larger by the number of layers.
+    """
+    random = torch.Generator().manual_seed(seed)
+    order = torch.randperm(num_nodes, generator=random)
+    return order, int(torch.randint(2**62, (1,), generator=random))
+
+
 class DeviceBatches:
     """Trains a method on batches of nodes with sampled neighbours.
 
@@ -98,7 +108,7 @@ class DeviceBatches:
                 self._graph.replay()
         if self._num_full * self._size < self._nodes.numel():
             nodes = self._order[self._num_full * self._size :]
-            field = self._data.graph.sampled_field(nodes, self._fanout, seed % 2**62)
+            field = self._data.graph.sampled_field(nodes, self._fanout, int(self._seed))
             loss = method.update(self._data.batch(nodes, field), optimizer)
             self._total += nodes.numel() * loss.double()
         sizes = [nodes for nodes, _ in self.largest()[1:]]
@@ -116,10 +126,9 @@ class DeviceBatches:
 
     def _begin(self, seed: int) -> None:
         """Choose the order of the nodes and the random numbers of an epoch."""
-        random = torch.Generator().manual_seed(seed)
-        order = torch.randperm(self._nodes.numel(), generator=random)
+        order, first = epoch_order(self._nodes.numel(), seed)
         self._order.copy_(self._nodes[order.to(self._nodes.device)])
-        self._seed.copy_(torch.randint(2**62, (1,), generator=random))
+        self._seed.fill_(first)
         self._first.zero_()
         self._total.zero_()
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from canet.methods import Batch, Method
+from canet.nn import GraphModel
 from canet.training.device_batches import DeviceBatches
 from canet.util import distributed
 
@@ -33,12 +34,14 @@ class BatchEpochs:
     epoch and its number.
 
     Args:
-        batches: Returns the batches of an epoch, counted from 0; None for a batch of which this
-            process has no node.
+        batches: Returns the batches of an epoch, counted from 0, for a model; None for a batch of
+            which this process has no node.
         seed: Seed of the run.
     """
 
-    def __init__(self, batches: Callable[[int], Iterable[Batch | None]], seed: int) -> None:
+    def __init__(
+        self, batches: Callable[[int, GraphModel], Iterable[Batch | None]], seed: int
+    ) -> None:
         self._batches, self._seed = batches, seed
         self._num_nodes = 0  # of the present batch in this process
 
@@ -46,7 +49,7 @@ class BatchEpochs:
         """Train one epoch, and return the mean loss."""
         total = torch.zeros(2, dtype=torch.double, device=method.model.phi_out.weight.device)
         if distributed.world_size() == 1:
-            for batch in self._batches(epoch):
+            for batch in self._batches(epoch, method.model):
                 assert batch is not None
                 total += self._update(method, batch, optimizer)
             return total[0] / total[1]
@@ -56,7 +59,7 @@ class BatchEpochs:
             lambda *_: distributed.average_gradients(parameters, self._num_nodes)
         )
         try:
-            for batch in self._batches(epoch):
+            for batch in self._batches(epoch, method.model):
                 if batch is not None:
                     total += self._update(method, batch, optimizer)
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,12 +12,13 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Preparation
-from canet.nn import Block, Features, Graph, LazyGraph, Operator
+from canet.nn import Block, Features, Graph, GraphModel, LazyGraph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
-from canet.training.device_batches import DeviceData
+from canet.training.device_batches import DeviceData, epoch_order
 from canet.training.epochs import epoch_seed
 from canet.training.features import prepare_features
+from canet.training.pieces import Pieces
 from canet.training.prefetch import prefetched
 from canet.util import distributed
 
@@ -65,7 +67,12 @@ class TaskFields:
         return self._batches[split]
 
     def training_batches(
-        self, size: int, fanout: Sequence[int], seed: int, epoch: int
+        self,
+        size: int,
+        fanout: Sequence[int],
+        seed: int,
+        epoch: int,
+        model: GraphModel | None = None,
     ) -> Iterator[Batch | None]:
         """Yield the training nodes of one epoch in batches, in random order.
 
@@ -76,32 +83,60 @@ class TaskFields:
             size: Number of nodes in a batch; 0: all.
             fanout: As for `Graph.sampled_field`.
             seed, epoch: Determine the order and the drawn neighbours.
+            model: The model, if it attends over whole graphs: its sums over all nodes are computed
+                once, with the present weights.
         """
-        return prefetched(self._training_batches(size, fanout, seed, epoch), self._device)
+        sums = self._sums(model) if self._needs_sums(fanout) and model is not None else []
+        return prefetched(self._training_batches(size, fanout, seed, epoch, sums), self._device)
+
+    def _needs_sums(self, fanout: Sequence[int]) -> bool:
+        """Whether batches do not contain all nodes that a model attends to."""
+        return self._attends_over_graphs and any(count > 0 for count in fanout)
+
+    @property
+    def _attends_over_graphs(self) -> bool:
+        return any(operator.kind == "graph" for operator in self._operators)
+
+    def _sums(self, model: GraphModel) -> list[Tensor]:
+        """Return the sums over graphs of each layer of a model, without dropout."""
+        hidden, was_training = self._hidden("train"), model.training
+        model.eval()
+        pieces = Pieces(self._on_cpu(hidden), self._num_layers)
+        found = pieces.sums(model, partial(self._rows, hidden=hidden))
+        model.train(was_training)
+        return found
+
+    def _on_cpu(self, hidden: bool) -> LazyGraph:
+        return self._graph(hidden).lazy(torch.device("cpu"))
 
     def _training_batches(
-        self, size: int, fanout: Sequence[int], seed: int, epoch: int
+        self,
+        size: int,
+        fanout: Sequence[int],
+        seed: int,
+        epoch: int,
+        sums: Sequence[Tensor],
     ) -> Iterator[Batch | None]:
         nodes = self.nodes["train"]
-        first = epoch_seed(seed, epoch)
-        order = torch.randperm(nodes.numel(), generator=torch.Generator().manual_seed(first))
-        seeds = torch.Generator().manual_seed(first)
-        for chosen in order.split(size or nodes.numel()):
-            own = int(torch.randint(2**31, (1,), generator=seeds))
+        order, first = epoch_order(nodes.numel(), epoch_seed(seed, epoch))
+        for number, chosen in enumerate(order.split(size or nodes.numel())):
+            own = first + number * len(fanout)
             part = nodes[chosen[distributed.rank() :: distributed.world_size()]]
             if part.numel():
-                yield self._training_batch(part, *self._draw(part, fanout, own))
+                yield self._training_batch(part, *self._draw(part, fanout, own, sums))
             else:
                 yield None
 
     def _draw(
-        self, nodes: Tensor, fanout: Sequence[int], seed: int
+        self, nodes: Tensor, fanout: Sequence[int], seed: int, sums: Sequence[Tensor]
     ) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of training nodes with some random neighbours."""
         hidden = self._hidden("train")
         if not any(count > 0 for count in fanout):
             return self._read(nodes, hidden)
         field = self._graph(hidden).sampled_field(nodes.to(self._device), fanout, seed)
+        if sums:
+            field = self._on_cpu(hidden).membership.with_sums(field, sums)
         return self._rows(field.nodes, hidden), field.blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:

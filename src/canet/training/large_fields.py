@@ -22,12 +22,11 @@ MAX_EDGES = 2**24
 """With more edges, the receptive field of a split may not fit on a GPU."""
 
 
-def is_large(task: ShiftTask, operators: Sequence[Operator]) -> bool:
+def is_large(task: ShiftTask) -> bool:
     """Whether a task that is trained in batches needs `LargeFields`."""
     if task.on_disk:
         return True
-    in_pieces = all(operator.kind != "graph" for operator in operators)
-    return in_pieces and task.data.edge_index.shape[1] > MAX_EDGES
+    return bool(task.data.edge_index.shape[1] > MAX_EDGES)
 
 
 def store_graph(
@@ -110,11 +109,19 @@ class LargeFields(TaskFields):
             environment=self.task.data.environment if self.task.has_environments else None,
         )
 
+    def _needs_sums(self, fanout: Sequence[int]) -> bool:
+        return self._attends_over_graphs
+
+    def _on_cpu(self, hidden: bool) -> LazyGraph:
+        return self._lazy_graph(hidden)
+
     def _draw(
-        self, nodes: Tensor, fanout: Sequence[int], seed: int
+        self, nodes: Tensor, fanout: Sequence[int], seed: int, sums: Sequence[Tensor]
     ) -> tuple[Features, tuple[Block, ...]]:
         hidden, place = self._hidden("train"), self._place_of_edges()
         field = self._lazy_graph(hidden, place).sampled_field(nodes.to(place), fanout, seed)
+        if sums:
+            field = self._on_cpu(hidden).membership.with_sums(field, sums)
         return self._rows(field.nodes, hidden), field.to(self._device).blocks
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
@@ -162,6 +169,10 @@ class LargeFields(TaskFields):
                 edges, weight = self.task.training_edges()
             weight = None if weight is None else weight.to(device)
             self._lazy[key] = LazyGraph.from_edges(
-                edges.to(device), self.task.num_nodes, self._operators, weight
+                edges.to(device),
+                self.task.num_nodes,
+                self._operators,
+                weight,
+                graph=self._numbers(hidden),
             )
         return self._lazy[key]

@@ -9,13 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from canet.errors import InputError
 from canet.nn import Features, GraphModel, LazyGraph
 from canet.nn.model import Prediction
+
+Rows = Callable[[Tensor], Features]
 
 ROWS_AT_ONCE = 2**16
 """Nodes whose features are read at once."""
 EDGES_AT_ONCE = 2**19
 """Edges that one piece of a layer reads, unless a single node has more."""
+MAX_SUMS = 2**28
+"""Most numbers in the sums over graphs of a layer."""
 BYTES_IN_MEMORY = 2**28
 """Larger states are in a temporary file, so that the system can move them out of memory."""
 
@@ -41,7 +46,7 @@ class Pieces:
 
     def _sources(self, nodes: Tensor | None) -> Tensor | None:
         """Return the nodes that some nodes read in one layer, ascending; None: all nodes."""
-        if nodes is None:
+        if nodes is None or self._graph.attends_over_graphs:
             return None
         is_read = torch.zeros(self._graph.num_nodes, dtype=torch.bool)
         is_read[nodes] = True
@@ -50,30 +55,66 @@ class Pieces:
         return is_read.nonzero().squeeze(1)
 
     @torch.no_grad()
-    def predict(
-        self, model: GraphModel, rows: Callable[[Tensor], Features]
-    ) -> Iterator[tuple[Tensor, Prediction]]:
+    def predict(self, model: GraphModel, rows: Rows) -> Iterator[tuple[Tensor, Prediction]]:
         """Yield the ids of nodes, in ascending order, and their prediction without environments.
 
         Args:
             model: The model, in evaluation mode.
             rows: Function from node ids to their prepared features on the device of the model.
         """
-        device, count = model.phi_out.weight.device, self._graph.num_nodes
-        states = _States(self._needed[0], count)
+        for states, _ in self._inputs(model, rows):
+            last = states
+        layer = model.num_layers - 1
+        for ids, found in self._outputs(model, layer, last, self._sums(model, layer, last)):
+            yield ids, model.last_prediction(found)
+
+    @torch.no_grad()
+    def sums(self, model: GraphModel, rows: Rows) -> list[Tensor]:
+        """Return the sums over graphs of each layer; arguments as for `predict`."""
+        found = [self._sums(model, layer, states) for states, layer in self._inputs(model, rows)]
+        return [one for one in found if one is not None]
+
+    def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, int]]:
+        """Yield the states that each layer reads, and the number of the layer."""
+        states = _States(self._needed[0], self._graph.num_nodes)
         for ids in states.ids().split(ROWS_AT_ONCE):
             states.write(ids, model.first_states(rows(ids)))
-        for layer, nodes in enumerate(self._needed[1:]):
-            following = _States(nodes, count)
-            for ids in self._graph.pieces(nodes, EDGES_AT_ONCE):
-                field = self._graph.receptive_field(ids, 1)
-                read = states.read(field.nodes).to(device)
-                found = model.next_states(layer, read, field.blocks[0].to(device))
-                if layer < model.num_layers - 1:
-                    following.write(ids, found)
-                else:
-                    yield ids, model.last_prediction(found)
+        yield states, 0
+        for layer, nodes in enumerate(self._needed[1:-1]):
+            following = _States(nodes, self._graph.num_nodes)
+            for ids, found in self._outputs(model, layer, states, self._sums(model, layer, states)):
+                following.write(ids, found)
             states = following
+            yield states, layer + 1
+
+    def _outputs(
+        self, model: GraphModel, layer: int, states: _States, sums: Tensor | None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the ids of nodes and their states after a layer."""
+        device = model.phi_out.weight.device
+        for ids in self._graph.pieces(self._needed[layer + 1], EDGES_AT_ONCE):
+            field = self._graph.receptive_field(ids, 1)
+            read = states.read(field.nodes).to(device)
+            if sums is not None:
+                field = self._graph.membership.with_sums(field, [sums])
+            yield ids, model.next_states(layer, read, field.blocks[0].to(device))
+
+    def _sums(self, model: GraphModel, layer: int, states: _States) -> Tensor | None:
+        """Return the sums over graphs that a layer needs, or None."""
+        if not self._graph.attends_over_graphs:
+            return None
+        device, total = model.phi_out.weight.device, None
+        number, size = self._graph.membership.number, self._graph.membership.size
+        if len(size) * model.hidden**2 > MAX_SUMS:
+            raise InputError(
+                f"the graph has {len(size):,} connected parts, and this backbone needs hidden² "
+                "numbers for each of them: choose another backbone, or a smaller hidden"
+            )
+        for ids in states.ids().split(ROWS_AT_ONCE):
+            of_nodes = number[ids].to(device)
+            part = model.graph_sums(layer, states.read(ids).to(device), of_nodes, len(size))
+            total = part if total is None else total + part
+        return total
 
 
 class _States:

@@ -132,7 +132,7 @@ class Trainer:
             model = self._new_method().model
         if fields is None:
             in_batches = self._fanout is not None
-            kind = LargeFields if in_batches and is_large(task, model.operators) else TaskFields
+            kind = LargeFields if in_batches and is_large(task) else TaskFields
             how = self.settings.features
             fields = kind(task, model.operators, model.num_layers, self.device, how)
         self.fields = fields

@@ -80,6 +80,9 @@ class ResidualModel(PlainModel):
     ) -> Tensor:
         return self.normalise(self._layers()[layer].plain(mix(self.drop(states)), block), layer)
 
+    def graph_sums(self, layer: int, states: Tensor, number: Tensor, num_graphs: int) -> Tensor:
+        return self._layers()[layer].graph_sums(states, number, num_graphs)
+
     def last_prediction(self, states: Tensor, mix: Exchange = lambda z: z) -> Prediction:
         z = mix(states)
         return Prediction(self.phi_out(self.drop(z)), z)

@@ -12,7 +12,7 @@ from canet.errors import InputError
 from canet.nn.backbones.backbone import Backbone
 from canet.nn.blocks import Operator
 from canet.nn.layer import Branches, LayerInput
-from canet.nn.operations import Gathered, attend_globally, mix_joined
+from canet.nn.operations import Gathered, attend_globally, mix_joined, sum_graphs
 from canet.util.colour import Colour
 
 
@@ -49,6 +49,9 @@ class TransformerBranches(Branches):
     def projection(self) -> Tensor:
         """$[W_Q \\| W_K]$, $[H, 2H]$."""
         return torch.cat([self.query.weight, self.key.weight]).t()
+
+    def graph_sums(self, z: Tensor, number: Tensor, num_graphs: int) -> Tensor:
+        return sum_graphs(F.normalize(self.key(z)), z, number, num_graphs)
 
     def forward(self, states: LayerInput, e: Tensor) -> Tensor:
         query, key = states.projected(self).chunk(2, dim=1)

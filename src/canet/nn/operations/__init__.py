@@ -6,7 +6,7 @@ Kernels are imported only when they run, so Triton is optional.
 """
 
 from canet.nn.operations.attention import attend, mix_attention
-from canet.nn.operations.global_attention import attend_globally
+from canet.nn.operations.global_attention import attend_globally, sum_graphs
 from canet.nn.operations.mixtures import mix_each, mix_joined, mix_shared
 from canet.nn.operations.posterior import infer, sample
 from canet.nn.operations.products import Gathered, gather, multiply
@@ -26,4 +26,5 @@ __all__ = [
     "multiply",
     "sample",
     "select_rows",
+    "sum_graphs",
 ]
