@@ -217,7 +217,7 @@ def test_a_gpu_reads_edges_and_features_wherever_they_are(
         trainer = Trainer(stored, "erm", "sage", settings, device=device)
         torch.manual_seed(0)
         method = trainer._new_method().to(device).eval()
-        drawn = trainer.fields._draw(stored.train[:9], (4, 3), 5)
+        drawn = trainer.fields._draw(stored.train[:9], (4, 3), 5, [])
         batch = trainer.fields._training_batch(stored.train[:9], *drawn)
         losses.append(float(method.loss(batch).detach()))
         logits.append(trainer.fields.logits(method)["valid"][0])
