@@ -179,3 +179,9 @@ def test_verify_counts_stores_and_names_changed_files(work: Path, canet: Canet) 
         assert f"{name}'" in line
         assert count == "0 finished run(s), 2 graph store(s): 1 problem(s)"
         path.write_bytes(raw)
+
+
+def test_a_store_is_inspected_before_it_is_converted(work: Path, canet: Canet) -> None:
+    write_folder(work / "graph")
+    assert canet("convert", "graph", *COLUMNS, "--out", "store").code == 0
+    assert "is a graph store" in canet("inspect", "store").complaint

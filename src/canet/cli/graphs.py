@@ -37,8 +37,14 @@ def inspect(
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
     from canet.data.graph_files import inspect_graph
+    from canet.data.graph_store import is_graph_store
     from canet.util.console import print_table, print_text
 
+    if is_graph_store(graph):
+        raise CanetError(
+            f"'{graph}' is a graph store, whose columns were chosen by canet convert: inspect the "
+            "graph that it was converted from, or check its files with canet verify"
+        )
     found = inspect_graph(
         graph,
         label=label,

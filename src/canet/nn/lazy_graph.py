@@ -20,8 +20,8 @@ from canet.nn.sparse_matrix import Pattern, SparseMatrix
 if TYPE_CHECKING:
     from canet.nn.kernels.sampling import Hop
 
-ENTRIES_AT_ONCE = 2**24
-"""Entries of an array on disk that are summed at once."""
+ENTRIES_AT_ONCE = 2**21
+"""Entries of arrays on disk that are read at once."""
 
 
 class Neighbours:
