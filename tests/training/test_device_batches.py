@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 import torch
 
 from canet.methods import METHODS
+from canet.nn.operations import fused
 from canet.training import Trainer, device_batches
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order
-from canet.training.epochs import BatchEpochs
+from canet.training.epochs import BatchEpochs, epoch_seed
 from tests.training.tiny import tiny_task
 
 SETTINGS: dict[str, Any] = {"epochs": 6, "dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
@@ -37,6 +39,26 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         monkeypatch.setattr(kind, name, record)
     return found
+
+
+@pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
+def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a GPU, nothing is captured, and Triton's interpreter runs the kernels."""
+    trainer = make("erm", "cpu")
+    nodes, optimizers = trainer.fields.nodes["train"], []
+    for _ in range(2):
+        torch.manual_seed(0)
+        method = trainer._new_method()
+        optimizers.append((method, torch.optim.Adam(method.parameters(), lr=0.02)))
+    batches = partial(trainer.fields.training_batches, 5, (3, 2), 0)
+    expected = [float(BatchEpochs(batches, 0)(*optimizers[0], epoch)) for epoch in range(2)]
+    monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
+    monkeypatch.setattr(device_batches, "STEPS_BEFORE_CAPTURE", 10**9)
+    graph = trainer.fields._graph(hidden=False).lazy(torch.device("cpu"))
+    data = DeviceData(graph, trainer.task.data.x, trainer.task.data.y)
+    steps = DeviceBatches(data, nodes, 5, (3, 2))
+    found = [float(steps.train(*optimizers[1], epoch_seed(0, epoch))) for epoch in range(2)]
+    assert found == pytest.approx(expected, abs=1e-5)
 
 
 @needs_gpu
