@@ -636,3 +636,14 @@ def test_a_store_without_features_has_none(tmp_path: Path) -> None:
     assert store.num_features == 0
     with pytest.raises(InputError, match="features"):
         store.load()
+
+
+def test_a_writer_outside_of_its_block_is_rejected(tmp_path: Path) -> None:
+    writer = GraphStoreWriter(tmp_path / "store", 3)
+    for use in (lambda: writer.add_edges([0], [1]), lambda: writer.set_labels([0, 1, 0])):
+        with pytest.raises(InputError, match="with GraphStoreWriter"):
+            use()
+    with writer:
+        writer.add_edges([0], [1])
+    with pytest.raises(InputError, match="with GraphStoreWriter"):
+        writer.add_edges([0], [1])

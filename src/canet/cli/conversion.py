@@ -77,13 +77,14 @@ def convert(
         _convert_graph(graph, out, chosen, undirected, half, model)
     store = GraphStore(out)
     size = (store.num_nodes, store.num_edges + store.num_loops, store.num_features)
-    command = shlex.join(
-        ["canet", "fit", str(out), "--set", "batch_size=1024", "--set", "fanout=15,10"]
-    )
-    print(
-        "{:,} nodes, {:,} edges, {:,} features, {:,.1f} MB. ".format(*size, store.size / 1e6)
-        + f"To train: {command} --out MODEL"
-    )
+    print("{:,} nodes, {:,} edges, {:,} features, {:,.1f} MB".format(*size, store.size / 1e6))
+    if store.splits:
+        counts = (f"{split} {len(store.nodes(split)):,}" for split in store.splits)
+        print(f"Splits: {', '.join(counts)} nodes")
+    if "labels" in store:
+        how = ["--method", "erm", "--backbone", "sage", "--set", "batch_size=1024"]
+        command = ["canet", "fit", str(out), *how, "--set", "fanout=15,10", "--out", "MODEL"]
+        print(f"To train: {shlex.join(command)}")
 
 
 def _convert_graph(

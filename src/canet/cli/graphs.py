@@ -158,7 +158,11 @@ def fit(
     from canet.data.graph_files import ReadOptions, Roles, read_columns
     from canet.data.stored_graph import open_store
     from canet.estimator.classifier import NodeClassifier, load
+    from canet.util import distributed
     from canet.util.devices import pick_device
+
+    if distributed.world_size() > 1:
+        raise CanetError("canet fit uses one process: start it without torchrun or srun")
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 

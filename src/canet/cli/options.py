@@ -42,7 +42,7 @@ def _task_name(name: str) -> str:
     from canet.data import DATASETS
 
     path = Path(name)
-    if name.lower() in DATASETS or not (path.is_absolute() or os.path.exists(name)):
+    if name.lower() in DATASETS or not (os.sep in name or os.path.exists(name)):
         return name.lower()
     from canet.data.graph_store import is_graph_store
 

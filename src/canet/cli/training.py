@@ -68,8 +68,9 @@ def train(
 ) -> None:
     """Train a method on a benchmark task or a graph store, and score it.
 
-    The settings of a task are the published ones, or those found by a search. To train on your
-    graph, use `canet fit`.
+    The settings of a task are the published ones, or those found by a search. The runs are for
+    comparison: `canet fit` trains a model for `canet predict`. Several processes, started by
+    torchrun or srun, train one model.
     """
     from canet.presets import preset
     from canet.settings import override

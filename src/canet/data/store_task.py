@@ -37,7 +37,8 @@ def store_task(
     """
     if "labels" not in store:
         raise InputError(
-            f"'{store.path}' has no labels: convert the graph again with --label COLUMN"
+            f"'{store.path}' has no labels: convert the graph again with --label "
+            "COLUMN or y.npy, or write it with set_labels"
         )
     names, number = np.unique(np.array(store.classes), return_inverse=True)  # in ascending order
     values = np.append(number, -1)[store.array("labels")]

@@ -89,7 +89,8 @@ class StoredGraph:
         """Return class ids $[N]$ and a mask $[N]$ of the known labels, as `match_classes` does."""
         if "labels" not in self.store:
             raise InputError(
-                f"'{self.store.path}' has no labels: convert the graph again with --label COLUMN"
+                f"'{self.store.path}' has no labels: convert the graph again with --label "
+                "COLUMN or y.npy, or write it with set_labels"
             )
         names, labels = np.array(self.store.classes), self.store.array("labels")
         ids, _ = match_classes(names, len(names), classes)

@@ -126,7 +126,8 @@ def parse_fanout(text: str, num_layers: int) -> tuple[int, ...]:
         counts = tuple(int(part) for part in text.split(","))
     if len(counts) != num_layers:
         raise InputError(
-            f"fanout is {str(text)[:40]!r}: write all, or one number for each of the {num_layers} "
-            f"layers, such as {','.join(['15', '10', '5'][:num_layers])}; -1 means all neighbours"
+            f"fanout is {str(text)[:40]!r}: write 'all', or one number for each of the "
+            f"{num_layers} layers, such as '{','.join(['15', '10', '5'][:num_layers])}'; -1 means "
+            "all neighbours"
         )
     return counts

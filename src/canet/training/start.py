@@ -42,9 +42,12 @@ def fanout_of(
     if not (draws or task.on_disk or is_divided):
         return None
     if not method_type.trains_in_batches:
+        how = "leave out batch_size and fanout"
+        if distributed.world_size() > 1:
+            how = "start a single process without batch_size and fanout"
         raise InputError(
-            f"method '{method_type.name}' needs all training nodes at once: leave out batch_size "
-            "and fanout, start a single process, or choose another method"
+            f"method '{method_type.name}' needs all training nodes at once: {how}, or choose "
+            "another method"
         )
     if getattr(settings, "interventions", "none") != "none":
         raise InputError(

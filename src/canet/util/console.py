@@ -65,6 +65,7 @@ def summary_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     splits = [name for name in ("train", "valid", "test_id") if name in scores]
     rows = [(name, spread_text(scores[name])) for name in splits]
     rows += [(f"test_ood {name}", spread_text(s)) for name, s in scores["test_ood"].items()]
-    rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
+    if scores["test_ood"]:
+        rows.append(("test_ood mean", spread_text(scores["test_ood_mean"])))
     left_out = scores.get("left_out", {})
     return rows + [(f"left out {name}", spread_text(s)) for name, s in left_out.items()]

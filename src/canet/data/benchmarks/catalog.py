@@ -78,7 +78,7 @@ def get_dataset(name: str) -> Dataset:
 
 def is_store_path(name: str) -> bool:
     """Whether a task is that of a graph store: its name is then the absolute path of the store."""
-    return Path(name).is_absolute()
+    return isinstance(name, str) and Path(name).is_absolute()
 
 
 def load_task(

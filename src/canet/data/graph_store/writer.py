@@ -75,12 +75,14 @@ class GraphStoreWriter:
         self._feature_rowptr: list[np.ndarray] = [np.zeros(1, dtype=np.int64)]
         self._loops: np.ndarray | None = None
         self._weighted: bool | None = None
+        self._is_open = False
 
     def __enter__(self) -> GraphStoreWriter:
         with write_errors(self.path):
             self._folder = temporary_folder(self.path)
         self._open_files = ExitStack()
         self._edges = EdgeSort(self._folder, self.num_nodes, self.memory)
+        self._is_open = True
         return self
 
     def __exit__(
@@ -94,10 +96,12 @@ class GraphStoreWriter:
                 if kind is None:
                     self._finish()
         finally:
+            self._is_open = False
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
         """Add edges $[n]$ from source to target, with weights ≥ 0 in all calls or in none."""
+        self._check_open()
         ends = [_integers(source, "source"), _integers(target, "target")]
         weights = None if weight is None else as_array(weight, "weight")
         lengths = [len(array) for array in (*ends, *([] if weights is None else [weights]))]
@@ -289,7 +293,15 @@ class GraphStoreWriter:
                 "nodes: pass one entry for each node"
             )
 
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InputError(
+                "GraphStoreWriter was used outside of its block: write `with "
+                "GraphStoreWriter(...) as writer:` and add the graph inside"
+            )
+
     def _open(self, name: str, dtype: str) -> ArrayFile:
+        self._check_open()
         path = self._folder / f"{name}.npy"
         file = self._open_files.enter_context(path.open("wb", buffering=0))
         return ArrayFile(path, file, np.dtype(dtype))
