@@ -195,7 +195,9 @@ class SparseMatrix:
         return SparseMatrix(pattern, self.value[entry])
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> SparseMatrix:
-        """Return the matrix on a device, with values of type `dtype`."""
+        """Return the matrix on a device, with values of type `dtype`; itself if nothing changes."""
+        if self.value.device == torch.device(device) and dtype in (None, self.value.dtype):
+            return self
         rowptr, col = self.pattern.rowptr.to(device), self.pattern.col.to(device)
         value = self.value.to(device, dtype or self.value.dtype)
         return SparseMatrix(Pattern(rowptr, col, self.shape[1]), value)

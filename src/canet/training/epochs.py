@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,17 +49,9 @@ class BatchEpochs:
     def __call__(self, method: Method, optimizer: torch.optim.Optimizer, epoch: int) -> Tensor:
         """Train one epoch, and return the mean loss."""
         total = torch.zeros(2, dtype=torch.double, device=method.model.phi_out.weight.device)
-        if distributed.world_size() == 1:
-            for batch in self._batches(epoch, method.model):
-                assert batch is not None
-                total += self._update(method, batch, optimizer)
-            return total[0] / total[1]
-        torch.manual_seed(epoch_seed(self._seed, epoch) + distributed.rank())
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        hook = optimizer.register_step_pre_hook(
-            lambda *_: distributed.average_gradients(parameters, self._num_nodes)
-        )
-        try:
+        if distributed.world_size() > 1:
+            torch.manual_seed(epoch_seed(self._seed, epoch) + distributed.rank())
+        with self._averaged_gradients(optimizer):
             for batch in self._batches(epoch, method.model):
                 if batch is not None:
                     total += self._update(method, batch, optimizer)
@@ -66,10 +59,23 @@ class BatchEpochs:
                     self._num_nodes = 0
                     optimizer.zero_grad(set_to_none=True)
                     optimizer.step()
-        finally:
-            hook.remove()
         total = distributed.add_up(total)
         return total[0] / total[1]
+
+    @contextmanager
+    def _averaged_gradients(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """Average the gradients of several processes before each step inside the block."""
+        if distributed.world_size() == 1:
+            yield
+            return
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        hook = optimizer.register_step_pre_hook(
+            lambda *_: distributed.average_gradients(parameters, self._num_nodes)
+        )
+        try:
+            yield
+        finally:
+            hook.remove()
 
     def _update(self, method: Method, batch: Batch, optimizer: torch.optim.Optimizer) -> Tensor:
         """Train on one batch, and return the sum of its losses and its number of nodes."""

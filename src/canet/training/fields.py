@@ -267,14 +267,16 @@ class TaskFields:
 
     def _graph(self, hidden: bool) -> Graph:
         if hidden not in self._graphs:
-            data = self.task.data
-            edges, weight = data.edge_index, data.get("edge_weight")
-            if hidden:
-                edges, weight = self.task.training_edges()
+            edges, weight = self._edges(hidden)
             self._graphs[hidden] = Graph(
                 edges, self.task.num_nodes, self._operators, self._numbers(hidden), weight
             )
         return self._graphs[hidden]
+
+    def _edges(self, hidden: bool) -> tuple[Tensor, Tensor | None]:
+        """Return edges $[2, E]$ and their weights $[E]$ or None."""
+        data = self.task.data
+        return self.task.training_edges() if hidden else (data.edge_index, data.get("edge_weight"))
 
     def _prepared(self, hidden: bool) -> Features:
         """Return prepared features of all nodes; hidden nodes do not influence the others."""

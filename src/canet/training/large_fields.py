@@ -163,10 +163,7 @@ class LargeFields(TaskFields):
         if self._store is not None:
             self._lazy[key] = store_graph(self._store, self._operators, device)
         else:
-            data = self.task.data
-            edges, weight = data.edge_index, data.get("edge_weight")
-            if hidden:
-                edges, weight = self.task.training_edges()
+            edges, weight = self._edges(hidden)
             weight = None if weight is None else weight.to(device)
             self._lazy[key] = LazyGraph.from_edges(
                 edges.to(device),
