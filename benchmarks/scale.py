@@ -12,7 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from canet.data.graph_store import GraphStore, GraphStoreWriter
 from canet.data.store_task import store_task
 from canet.methods import BACKBONES, Method, get_method
 from canet.nn import LazyGraph, Neighbours
+from canet.nn.operations import select_rows
 from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
 from canet.training.epochs import epochs_of
+from canet.training.feature_store import RowCache
 from canet.training.large_fields import LargeFields
 from canet.training.pieces import Pieces
 from canet.util.memory import keep_freed_memory
@@ -140,15 +143,22 @@ def stages(
     }
 
 
-def measure_on_gpu(method: str, precision: str, scale: float = 1.0) -> dict[str, Any]:
-    """Measure an epoch of three layers on a graph of the size of papers100M, times `scale`."""
+def measure_on_gpu(
+    method: str, precision: str, kept: float = 1.0, scale: float = 1.0
+) -> dict[str, Any]:
+    """Measure an epoch of three layers on a graph of the size of papers100M, times `scale`.
+
+    The GPU holds the features of the share `kept` of all nodes and reads the others from pinned
+    memory.
+    """
     torch.set_float32_matmul_precision(precision)
     device = torch.device("cuda")
     num_nodes, num_edges = int(scale * PAPERS["nodes"]), int(scale * PAPERS["edges"])
     graph = RMat(num_nodes, num_edges, FEATURES, "cuda")
     rowptr, source = graph.neighbours()
     y = graph.labels()
-    x = torch.empty(graph.num_nodes, FEATURES, dtype=torch.half, device=device)
+    place: dict[str, Any] = {"device": device} if kept == 1 else {"pin_memory": True}
+    x = torch.empty(graph.num_nodes, FEATURES, dtype=torch.half, **place)
     first = 0
     for rows in graph.features(y, torch.half):
         x[first : first + len(rows)] = rows
@@ -161,12 +171,16 @@ def measure_on_gpu(method: str, precision: str, scale: float = 1.0) -> dict[str,
     settings = kind.settings_type(hidden=GPU_HIDDEN, num_layers=3, dropout=0.0)
     made = kind(settings, BACKBONES["sage"], FEATURES, graph.num_classes).to(device).train()
     lazy = LazyGraph({"along": Neighbours(rowptr, source)}, made.model.operators)
+    read: Callable[[torch.Tensor], torch.Tensor] = partial(select_rows, x)
+    if kept < 1:
+        num_bytes = int(kept * x.numel() * x.element_size())
+        read = RowCache(x, lazy.num_readers(), num_bytes, device).rows
     optimizer = torch.optim.Adam(made.parameters(), lr=0.001, fused=True, capturable=True)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     epochs: list[float] = []
     with torch.cuda.stream(stream):
-        batches = DeviceBatches(DeviceData(lazy, x, y), seeds, BATCH, GPU_FANOUT)
+        batches = DeviceBatches(DeviceData(lazy, read, y), seeds, BATCH, GPU_FANOUT)
         for epoch in range(4):  # the first one compiles and captures
             torch.cuda.synchronize()
             begin = time.perf_counter()
@@ -177,6 +191,7 @@ def measure_on_gpu(method: str, precision: str, scale: float = 1.0) -> dict[str,
     return {
         "method": method,
         "precision": precision,
+        "features on GPU": kept,
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         "seeds": seeds.numel(),

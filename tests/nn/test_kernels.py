@@ -394,3 +394,16 @@ def test_selected_rows_are_in_single_precision(dtype: torch.dtype) -> None:
     x = torch.randn(ROWS, 37).to(DEVICE, dtype)
     rows = torch.tensor([5, 0, 5, ROWS - 1], device=DEVICE)
     assert torch.equal(select_rows(x, rows), x[rows].float())
+
+
+@pytest.mark.parametrize("place", ["device", pytest.param("pinned", marks=gpu_only)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_rows_with_a_copy_are_read_from_it(dtype: torch.dtype, place: str) -> None:
+    x = torch.randn(ROWS, 300, dtype=dtype)
+    kept, slot = x[[3, 5]] + 1, torch.full((ROWS,), -1, dtype=torch.int32)
+    slot[[3, 5]] = torch.tensor([0, 1], dtype=torch.int32)
+    rows = torch.tensor([5, 0, 5, ROWS - 1, 3] * 5)
+    expected = torch.where((slot[rows] >= 0).unsqueeze(1), kept[slot[rows]], x[rows]).float()
+    matrix = x.pin_memory() if place == "pinned" else x.to(DEVICE)
+    found = select_rows(matrix, rows.to(DEVICE), kept.to(DEVICE), slot.to(DEVICE))
+    assert torch.equal(found.cpu(), expected)

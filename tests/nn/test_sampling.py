@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, LazyGraph, Operator
+from canet.nn import Graph, LazyGraph, Operator, lazy_graph
 from canet.nn.operations import fused
 from canet.nn.sampling import parse_fanout
 
@@ -228,3 +228,17 @@ def test_neighbours_do_not_depend_on_the_other_nodes() -> None:
         )
     assert read[0] == read[1]
     assert len(read[0]) == 6  # five neighbours, and the place of a self-loop
+
+
+def test_readers_of_a_node_are_the_targets_of_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lazy_graph, "ENTRIES_AT_ONCE", 7)
+    source, target = edges()
+    is_edge = source != target  # no self-loop
+    expected = torch.bincount(source[is_edge], minlength=N)
+    found = LazyGraph.from_edges(edges(), N, [Operator("mean")]).num_readers()
+    assert torch.equal(found.long(), expected)
+    both = [Operator("mean"), Operator("mean", "against")]
+    around = LazyGraph.from_edges(edges(), N, both).num_readers()
+    assert torch.equal(
+        around.long(), expected + torch.bincount(target[source != target], minlength=N)
+    )

@@ -11,7 +11,7 @@ import torch
 
 from canet.methods import METHODS
 from canet.nn.operations import fused
-from canet.training import Trainer, device_batches
+from canet.training import Trainer, device_batches, feature_store
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order
 from canet.training.epochs import BatchEpochs, epoch_seed
 from tests.training.tiny import tiny_task
@@ -56,7 +56,7 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     monkeypatch.setattr(device_batches, "STEPS_BEFORE_CAPTURE", 10**9)
     graph = trainer.fields._graph(hidden=False).lazy(torch.device("cpu"))
-    data = DeviceData(graph, trainer.task.data.x, trainer.task.data.y)
+    data = DeviceData(graph, trainer.fields._reader(False).rows, trainer.task.data.y)
     steps = DeviceBatches(data, nodes, 5, (3, 2))
     found = [float(steps.train(*optimizers[1], epoch_seed(0, epoch))) for epoch in range(2)]
     assert found == pytest.approx(expected, abs=1e-5)
@@ -71,6 +71,21 @@ def test_captured_steps_have_the_losses_of_the_cpu(method: str, steps: list[str]
     assert np.allclose(cpu.history["loss"], gpu.history["loss"], atol=1e-3)
     again = make(method, "cuda", **settings).run()
     assert again.history == gpu.history
+
+
+@needs_gpu
+@pytest.mark.parametrize("features", ["raw", "standardised"])
+def test_captured_steps_read_pinned_memory(
+    features: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = make("erm", "cuda", features=features).run()
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 300))
+    monkeypatch.setattr(feature_store, "free_memory", lambda: 2**30)
+    trainer = make("erm", "cuda", features=features)
+    assert trainer.fields._reader(False).is_read_by_gpu
+    found = trainer.run()
+    assert steps[-1] == "DeviceBatches"
+    assert found.history == expected.history
 
 
 @needs_gpu

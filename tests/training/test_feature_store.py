@@ -9,10 +9,11 @@ from canet.errors import InputError
 from canet.methods.base import Preparation
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training import feature_store
-from canet.training.feature_store import FeatureStore, RowCache
+from canet.training.feature_store import FeatureStore, RowCache, RowReader
 from canet.training.features import prepare_features
 
 CPU = torch.device("cpu")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def matrix(dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -35,6 +36,27 @@ def test_a_cache_keeps_the_rows_with_the_most_uses_and_no_more_bytes() -> None:
     on_disk.zero_()
     kept = (cache.rows(torch.arange(40)) == x).all(dim=1)
     assert kept.nonzero().squeeze(1).tolist() == [11, 12, 24, 25, 37, 38]
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    ("on_gpu", "in_memory", "by_gpu"), [(2**30, 0, True), (1000, 2**30, True), (1000, 1000, False)]
+)
+def test_a_gpu_reads_from_its_memory_or_pinned_memory_by_itself(
+    on_gpu: int, in_memory: int, by_gpu: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (on_gpu, on_gpu))
+    monkeypatch.setattr(feature_store, "free_memory", lambda: in_memory)
+    x = matrix(dtype).repeat(5, 1)
+    reader = RowReader(x, torch.device("cuda"), lambda: torch.arange(len(x)))
+    assert reader.is_read_by_gpu == by_gpu
+    nodes = torch.randint(len(x), (100,))
+    for place in ("cpu", "cuda"):
+        found = reader.rows(nodes.to(place))
+        assert isinstance(found, torch.Tensor)
+        assert found.is_cuda
+        assert torch.equal(found.cpu(), x[nodes].float())
 
 
 @pytest.mark.parametrize("how", ["raw", "rows", "centred", "standardised"])

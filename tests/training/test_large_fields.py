@@ -15,7 +15,7 @@ from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import SparseMatrix
-from canet.training import Trainer, large_fields, pieces
+from canet.training import Trainer, feature_store, large_fields, pieces
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields
 from tests.stores import never_load, write_store
@@ -203,15 +203,25 @@ def test_another_process_opens_the_same_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("free", [2**30, 2_800, 100], ids=["all", "cache", "disk"])
+@pytest.mark.parametrize(
+    ("free", "in_memory"),
+    [(2**30, 0), (2_800, 2**30), (2_800, 0), (100, 0)],
+    ids=["all", "pinned", "cache", "disk"],
+)
 @pytest.mark.parametrize("kind", ["dense", "half", "sparse"])
 @pytest.mark.parametrize("features", ["raw", "standardised"])
 def test_a_gpu_reads_edges_and_features_wherever_they_are(
-    tmp_path: Path, features: str, kind: str, free: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    features: str,
+    kind: str,
+    free: int,
+    in_memory: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stored, _ = both(tmp_path, kind=kind, weighted=True)
     settings = get_method("erm").settings_type(hidden=8, features=features, **SAMPLED)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
+    monkeypatch.setattr(feature_store, "free_memory", lambda: in_memory)
     losses, logits = [], []
     for device in ("cpu", "cuda"):
         trainer = Trainer(stored, "erm", "sage", settings, device=device)

@@ -201,6 +201,15 @@ class LazyGraph:
         ]
         return torch.cat(found)
 
+    def num_readers(self) -> Tensor:
+        """Return the number $[N]$ of nodes that read each node, in one pass over the edges."""
+        device = next(iter(self._neighbours.values())).col.device
+        count = torch.zeros(self.num_nodes, dtype=torch.int32, device=device)
+        for one in self._neighbours.values():
+            for read in one.col.split(ENTRIES_AT_ONCE):
+                count.index_add_(0, read.long(), count.new_ones(read.numel()))
+        return count
+
     def pieces(self, nodes: Tensor | None, num_edges: int) -> Iterator[Tensor]:
         """Cut `nodes`, or all nodes, into pieces that have about `num_edges` edges.
 

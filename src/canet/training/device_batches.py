@@ -8,15 +8,14 @@ largest number of nodes of some trial fields, and some more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from canet.methods import Batch, Method
-from canet.nn import LazyGraph, ReceptiveField
-from canet.nn.operations import select_rows
+from canet.nn import Features, LazyGraph, ReceptiveField
 from canet.nn.sampling import most_nodes
 
 STEPS_BEFORE_CAPTURE = 3  # they fill caches and create the state of the optimizer
@@ -29,10 +28,13 @@ MULTIPLE = 128
 
 @dataclass(frozen=True)
 class DeviceData:
-    """A graph on a GPU, with features $[N, D]$, labels $[N]$ and optional columns of all nodes."""
+    """A graph on a GPU, with labels $[N]$ and optional columns of all nodes.
+
+    `rows` returns the features of nodes on the GPU, without the CPU.
+    """
 
     graph: LazyGraph
-    x: Tensor
+    rows: Callable[[Tensor], Features]
     y: Tensor
     environment: Tensor | None = None
     weight: Tensor | None = None
@@ -42,8 +44,7 @@ class DeviceData:
         environment, weight = (
             None if column is None else column[nodes] for column in (self.environment, self.weight)
         )
-        x = select_rows(self.x, field.nodes)
-        return Batch(x, field.blocks, self.y[nodes], environment, weight)
+        return Batch(self.rows(field.nodes), field.blocks, self.y[nodes], environment, weight)
 
 
 def epoch_order(num_nodes: int, seed: int) -> tuple[Tensor, int]:

@@ -1,4 +1,4 @@
-"""Features that are read row by row, from memory-mapped files or from memory."""
+"""Features that are read row by row, from a device, from memory or from memory-mapped files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods.base import Preparation
-from canet.nn import Features, SparseMatrix
+from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.nn.model import rows_of
+from canet.nn.operations import fused, select_rows
 from canet.nn.sampling import draw_neighbours
 from canet.nn.sparse_matrix import Pattern
 from canet.training.features import column_scale, prepare_features, shift_and_scale
+from canet.util.memory import free_memory
 
+CPU = torch.device("cpu")
 ROWS_AT_ONCE = 2**16
 
 
@@ -22,7 +26,8 @@ class RowCache:
     """Rows of a matrix, of which the most used ones are on a device and the others on the CPU.
 
     Args:
-        x: Dense matrix $[N, D]$ on the CPU, which may be a memory map.
+        x: Dense matrix $[N, D]$ on the CPU, which may be a memory map. A GPU reads pinned memory
+            by itself.
         uses: How often each row is probably read $[N]$.
         num_bytes: Bytes for rows on the device.
         device: The device.
@@ -32,37 +37,94 @@ class RowCache:
         self._x, self._device = x, device
         row_bytes = max(1, x.shape[1] * x.element_size())
         count = min(x.shape[0], num_bytes // row_bytes)
-        nodes = uses.topk(count).indices.sort().values
+        nodes = uses.to(device).topk(count).indices.sort().values
         self._slot = torch.full((x.shape[0],), -1, device=device, dtype=torch.int32)
-        self._slot[nodes.to(device)] = torch.arange(count, device=device, dtype=torch.int32)
-        self._rows = torch.empty(count, x.shape[1], device=device, dtype=x.dtype)
+        self._slot[nodes] = torch.arange(count, device=device, dtype=torch.int32)
+        self._kept = torch.empty(count, x.shape[1], device=device, dtype=x.dtype)
         for first in range(0, count, ROWS_AT_ONCE):
-            part = nodes[first : first + ROWS_AT_ONCE]
-            self._rows[first : first + part.numel()] = x[part].to(device)
+            part = nodes[first : first + ROWS_AT_ONCE].cpu()
+            self._kept[first : first + part.numel()] = x[part].to(device)
+        self.is_read_by_gpu = fused.on_gpu(self._slot) and x.is_pinned()
 
     def rows(self, nodes: Tensor) -> Tensor:
         """Return the rows of nodes $[n]$, on the device."""
+        if self.is_read_by_gpu:
+            return select_rows(self._x, nodes.to(self._device), self._kept, self._slot)
         slot = self._slot[nodes.to(self._device)]
-        is_cached = slot >= 0
-        found = self._rows.new_empty(nodes.numel(), self._rows.shape[1])
-        found[is_cached] = self._rows[slot[is_cached].long()]
-        others = nodes[(~is_cached).to(nodes.device)].cpu()
-        found[~is_cached] = _moved(self._x[others], self._device)
-        return found
+        is_kept = slot >= 0
+        found = self._kept.new_empty(nodes.numel(), self._kept.shape[1])
+        found[is_kept] = self._kept[slot[is_kept].long()]
+        others = nodes[(~is_kept).to(nodes.device)].cpu()
+        found[~is_kept] = _moved(self._x[others], self._device)
+        return found.float()
 
 
-class FeatureStore:
-    """Prepared features of some nodes at a time.
+class RowReader:
+    """Rows of a matrix, some at a time, on a device.
 
-    Features that are read many times are kept on a GPU if they take at most half of its free
-    memory. If not, up to a quarter of it has the rows of the nodes with the highest degrees, which
-    are read most.
+    A GPU keeps rows that are read many times, if the matrix takes at most half of its free memory.
+    If a dense matrix takes more, the GPU keeps the most used rows in a quarter of that memory. The
+    others are in pinned memory, which the GPU reads by itself, if they take at most half of the
+    free memory of the machine, and else where they are.
+
+    Args:
+        x: Matrix $[N, D]$. A tensor, dense or sparse CSR, may have memory maps.
+        device: Device of the result.
+        uses: Function that returns how often each row $[N]$ is probably read; None: seldom.
+    """
+
+    def __init__(
+        self, x: Features, device: torch.device, uses: Callable[[], Tensor] | None = None
+    ) -> None:
+        self._x, self._device, self._uses = x, device, uses
+
+    @cached_property
+    def _source(self) -> Features | RowCache:
+        """Where the rows are read."""
+        x = self._x
+        if self._uses is None or self._device.type != "cuda":
+            return x
+        size, free = _num_bytes(x), torch.cuda.mem_get_info(self._device)[0]
+        if size < free / 2:
+            return x.to(self._device)
+        if not isinstance(x, Tensor) or x.is_sparse_csr:
+            return x
+        if size < (free_memory() or 0) / 2:
+            x = x.pin_memory()
+        return RowCache(x, self._uses(), free // 4, self._device)
+
+    @property
+    def is_read_by_gpu(self) -> bool:
+        """Whether a GPU reads dense rows without the CPU."""
+        source = self._source
+        if isinstance(source, RowCache):
+            return source.is_read_by_gpu
+        return isinstance(source, Tensor) and source.is_cuda and not source.is_sparse_csr
+
+    def rows(self, nodes: Tensor) -> Features:
+        """Return the rows of nodes $[n]$, on the device."""
+        source = self._source
+        if isinstance(source, RowCache):
+            return source.rows(nodes)
+        if not isinstance(source, Tensor):
+            place = CPU if source is self._x else self._device
+            return rows_of(source, nodes.to(place)).to(self._device)
+        nodes = nodes.to(source.device)
+        if source.is_sparse_csr:
+            return _sparse_rows(source, nodes).to(self._device)
+        if source.is_cuda:
+            return select_rows(source, nodes)
+        return _moved(source[nodes], self._device).float()
+
+
+class FeatureStore(RowReader):
+    """Prepared features of a graph store, some nodes at a time.
 
     Args:
         x: Features $[N, D]$, dense or sparse CSR, which may be memory maps.
         device: Device of the result.
         how: Preparation. Means and standard deviations are computed once, in two passes.
-        degree: Function that returns the degree $[N]$ of each node; None: nothing is kept.
+        uses: As for `RowReader`.
     """
 
     def __init__(
@@ -70,7 +132,7 @@ class FeatureStore:
         x: Tensor,
         device: torch.device,
         how: Preparation,
-        degree: Callable[[], Tensor] | None = None,
+        uses: Callable[[], Tensor] | None = None,
     ) -> None:
         if how == "quantile":
             raise InputError(
@@ -78,25 +140,8 @@ class FeatureStore:
                 "parts: choose features=standardised, or pass the graph in memory, "
                 "GraphStore(path).load()"
             )
-        self._x, self._device, self._how = x, device, how
-        self._is_sparse = x.layout == torch.sparse_csr
-        self._cache: RowCache | None = None
-        self._degree = degree if device.type == "cuda" else None
-
-    def _keep_on_device(self, degree: Callable[[], Tensor]) -> None:
-        self._degree = None
-        x, free = self._x, torch.cuda.mem_get_info(self._device)[0]
-        size = 8 * x.values().numel() if self._is_sparse else x.numel() * x.element_size()
-        if size < free / 2:
-            self._x = x.to(self._device)
-        elif not self._is_sparse:
-            self._cache = RowCache(x, degree(), free // 4, self._device)
-
-    def on_gpu(self) -> Tensor | None:
-        """Return all features $[N, D]$ if they are unprepared, dense and on a GPU."""
-        if self._degree is not None:
-            self._keep_on_device(self._degree)
-        return self._x if self._how == "raw" and self._x.is_cuda and not self._is_sparse else None
+        super().__init__(x, device, uses)
+        self._how = how
 
     def rows(self, nodes: Tensor) -> Features:
         """Return the prepared features of nodes $[n]$, on the device."""
@@ -107,13 +152,9 @@ class FeatureStore:
         return shift_and_scale(rows, graph, *self._mean_and_scale)
 
     def _stored_rows(self, nodes: Tensor) -> Tensor | SparseMatrix:
-        if self._degree is not None:
-            self._keep_on_device(self._degree)
-        if self._cache is not None:
-            return self._cache.rows(nodes).float()
-        if self._is_sparse:
-            return self._sparse_rows(nodes).to(self._device)
-        return _moved(self._x[nodes.to(self._x.device)], self._device).float()
+        rows = super().rows(nodes)
+        assert not isinstance(rows, ShiftedFeatures)
+        return rows
 
     @cached_property
     def _mean_and_scale(self) -> tuple[Tensor, Tensor]:
@@ -139,11 +180,21 @@ class FeatureStore:
             total += torch.bincount(column, values, minlength=width) + zeros * (-mean).pow(power)
         return total
 
-    def _sparse_rows(self, nodes: Tensor) -> SparseMatrix:
-        x = self._x
-        drawn = draw_neighbours(x.crow_indices(), nodes.to(x.device), -1)
-        pattern = Pattern(drawn.rowptr, x.col_indices()[drawn.entry], x.shape[1])
-        return SparseMatrix(pattern, x.values()[drawn.entry])
+
+def _num_bytes(x: Features) -> int:
+    """Return the bytes of the numbers of a matrix, with their columns if it is sparse."""
+    if isinstance(x, ShiftedFeatures):
+        return _num_bytes(x.x) + _num_bytes(x.member)
+    if isinstance(x, SparseMatrix):
+        return 8 * x.value.numel()
+    return 8 * x.values().numel() if x.is_sparse_csr else x.numel() * x.element_size()
+
+
+def _sparse_rows(x: Tensor, nodes: Tensor) -> SparseMatrix:
+    """Return rows of a sparse CSR tensor, which may have more entries than 32-bit numbers."""
+    drawn = draw_neighbours(x.crow_indices(), nodes, -1)
+    pattern = Pattern(drawn.rowptr, x.col_indices()[drawn.entry], x.shape[1])
+    return SparseMatrix(pattern, x.values()[drawn.entry])
 
 
 def _moved(rows: Tensor, device: torch.device) -> Tensor:

@@ -17,6 +17,7 @@ from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.device_batches import DeviceData, epoch_order
 from canet.training.epochs import epoch_seed
+from canet.training.feature_store import RowReader
 from canet.training.features import prepare_features
 from canet.training.pieces import Pieces
 from canet.training.prefetch import prefetched
@@ -54,7 +55,7 @@ class TaskFields:
         self._num_layers = num_layers
         self._device = device
         self._graphs: dict[bool, Graph] = {}
-        self._resident: dict[bool, tuple[Features, torch.device]] = {}  # features, their device
+        self._readers: dict[bool, RowReader] = {}
         self._batches: dict[str, Batch] = {}
         self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
         self._preparation = features
@@ -144,35 +145,28 @@ class TaskFields:
         if self._device.type != "cuda":
             return None
         hidden = self._hidden("train")
-        graph, x = self._graph_on_device(hidden), self._features_on_device(hidden)
-        if graph is None or x is None or not graph.can_be_padded(fanout):
+        graph, reader = self._graph_on_device(hidden), self._reader(hidden)
+        if graph is None or not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))
-        return DeviceData(graph, x, *columns)
+        return DeviceData(graph, reader.rows, *columns)
 
     def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
         return self._graph(hidden).lazy(self._device)
 
-    def _features_on_device(self, hidden: bool) -> Tensor | None:
-        """Return dense features on the device; None if they are elsewhere or sparse."""
-        self._rows(torch.empty(0, dtype=torch.long), hidden)
-        features, place = self._resident[hidden]
-        return features if isinstance(features, Tensor) and place.type == "cuda" else None
-
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:
-        """Return features of some nodes $[n]$ on the device.
+        """Return features of some nodes $[n]$ on the device."""
+        return self._reader(hidden).rows(nodes)
 
-        All features are kept there if they take at most half of its free memory.
-        """
-        if hidden not in self._resident:
-            x, place = self.task.data.x, torch.device("cpu")
-            size = 12 * x.values().numel() if x.is_sparse_csr else 4 * x.numel()
-            if self._device.type == "cuda":
-                fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
-                place = self._device if fits else place
-            self._resident[hidden] = self._prepared(hidden).to(place), place
-        features, place = self._resident[hidden]
-        return rows_of(features, nodes.to(place)).to(self._device)
+    def _reader(self, hidden: bool) -> RowReader:
+        if hidden not in self._readers:
+            uses = partial(self._num_readers, hidden)
+            self._readers[hidden] = RowReader(self._prepared(hidden), self._device, uses)
+        return self._readers[hidden]
+
+    def _num_readers(self, hidden: bool) -> Tensor:
+        """Return the number $[N]$ of nodes that read each node."""
+        return (self._graph_on_device(hidden) or self._on_cpu(hidden)).num_readers()
 
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
         """Return batches that contain all splits, and the rows of each split in its batch.

@@ -54,13 +54,11 @@ class LargeFields(TaskFields):
         self._store: GraphStore | None = self.task.data.store if self.task.on_disk else None
         self._lazy: dict[tuple[bool, torch.device], LazyGraph] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
-        self._rows_on_disk: FeatureStore | None = None
         self._place: torch.device | None = None  # of the edges that neighbours are drawn from
         if self._store is not None:
-            rowptr = torch.from_numpy(self._store.array("rowptr"))
-            self._rows_on_disk = FeatureStore(
-                self.task.data.x, self._device, self._preparation, rowptr.diff
-            )
+            uses = partial(self._num_readers, False)
+            x, how = self.task.data.x, self._preparation
+            self._readers[False] = FeatureStore(x, self._device, how, uses)
             self._lazy_graph(hidden=False)  # rejects models that need the whole graph
 
     @torch.no_grad()
@@ -128,11 +126,6 @@ class LargeFields(TaskFields):
         field = self._field(nodes, hidden)
         return self._rows(field.nodes, hidden), field.to(self._device).blocks
 
-    def _rows(self, nodes: Tensor, hidden: bool) -> Features:
-        if self._rows_on_disk is None:
-            return super()._rows(nodes, hidden)
-        return self._rows_on_disk.rows(nodes)
-
     def _place_of_edges(self) -> torch.device:
         """Return the device, if the edges take at most half of its free memory, or else the CPU."""
         if self._place is None:
@@ -147,11 +140,6 @@ class LargeFields(TaskFields):
     def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
         place = self._place_of_edges()
         return self._lazy_graph(hidden, place) if place == self._device else None
-
-    def _features_on_device(self, hidden: bool) -> Tensor | None:
-        if self._rows_on_disk is None:
-            return super()._features_on_device(hidden)
-        return self._rows_on_disk.on_gpu()
 
     def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
         return self._lazy_graph(hidden).receptive_field(nodes, self._num_layers)

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from canet.errors import InputError
@@ -19,6 +20,7 @@ except ModuleNotFoundError:  # on Windows
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # parameters of glibc's mallopt
 _MAX_KEPT_BYTES = 2**31 - 1
 _GROWTH_BYTES = 2**28
+PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> None:
@@ -47,14 +49,30 @@ def peak_resident_mb() -> float:
 
 
 def free_memory() -> int | None:
-    """Return the free memory in bytes, or else the total memory; None if both are unknown."""
+    """Return the free memory in bytes, or else the total memory; None if both are unknown.
+
+    On Linux, it is what the machine and the limits of Slurm, Docker or Kubernetes leave.
+    """
     try:
-        available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        available = re.search(r"MemAvailable:\s+(\d+) kB", (PROC / "meminfo").read_text())
         if available:
-            return int(available[1]) * 1024
+            return min([int(available[1]) * 1024, *_left_by_limits()])
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def _left_by_limits() -> Iterator[int]:
+    """Yield the bytes that each control group of this process (version 2) can still use."""
+    group = re.search(r"^0::/(.*)$", (PROC / "self/cgroup").read_text(), re.MULTILINE)
+    folder = GROUPS / (group[1] if group else "")
+    for place in (folder, *folder.parents):
+        limit = place / "memory.max"
+        if limit.exists() and (most := limit.read_text().strip()) != "max":
+            stat = (place / "memory.stat").read_text()
+            files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)
+            used = int((place / "memory.current").read_text()) - (int(files[1]) if files else 0)
+            yield max(0, int(most) - used)
 
 
 def check_memory(size: int, what: str) -> None:

@@ -47,14 +47,15 @@ class FusedBiasReLU(torch.autograd.Function):
         return grad_z, sum_parts(part)
 
 
-def select_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Return the given rows $[n]$ of x $[N, D]$ in single precision."""
+def select_rows(x: Tensor, rows: Tensor, kept: Tensor | None, slot: Tensor | None) -> Tensor:
+    """As `canet.nn.operations.select_rows`."""
     width = x.shape[1]
-    out = torch.empty(rows.numel(), width, device=x.device)
+    out = torch.empty(rows.numel(), width, device=rows.device)
     block = _columns(width)
     launch(_select, (triton.cdiv(rows.numel(), ROWS), triton.cdiv(width, block)))(
-        x, rows, out, rows.numel(), width, BLOCK_R=ROWS, BLOCK_H=block
-    )
+        x, rows, kept, slot, out, rows.numel(), width,
+        HAS_KEPT=slot is not None, BLOCK_R=ROWS, BLOCK_H=block,
+    )  # fmt: skip
     return out
 
 
@@ -91,10 +92,20 @@ def _backward(
 
 
 @triton.jit
-def _select(x, rows, out, n, width, BLOCK_R: tl.constexpr, BLOCK_H: tl.constexpr):
+def _select(
+    x, rows, kept, slot, out, n, width,
+    HAS_KEPT: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_H: tl.constexpr,
+):  # fmt: skip
     r = tl.program_id(0) * BLOCK_R + tl.arange(0, BLOCK_R)
     h = tl.program_id(1) * BLOCK_H + tl.arange(0, BLOCK_H)
     inside = (r < n)[:, None] & (h < width)[None, :]
     row = tl.load(rows + r, mask=r < n, other=0)
-    read = tl.load(x + row[:, None] * width + h[None, :], mask=inside)
+    if HAS_KEPT:
+        at = tl.load(slot + row, mask=r < n, other=0).to(tl.int64)
+        is_kept = (at >= 0)[:, None]
+        of_kept = tl.load(kept + at[:, None] * width + h[None, :], mask=inside & is_kept)
+        of_x = tl.load(x + row[:, None] * width + h[None, :], mask=inside & ~is_kept)
+        read = tl.where(is_kept, of_kept, of_x)
+    else:
+        read = tl.load(x + row[:, None] * width + h[None, :], mask=inside)
     tl.store(out + r[:, None].to(tl.int64) * width + h[None, :], read.to(tl.float32), mask=inside)
