@@ -13,6 +13,7 @@ from canet.report.figures import MARKERS, new_figure, save_figure, tidy
 
 GPU_ROWS = {
     "precision of products": lambda f: {"high": "TF32", "highest": "fp32"}[f["precision"]],
+    "nodes whose features are on the GPU": lambda f: f"{100 * f['features on GPU']:.0f} %",
     "nodes": lambda f: f"{f['nodes']:,}",
     "edges": lambda f: f"{f['edges']:,}",
     "training nodes of an epoch": lambda f: f"{f['seeds']:,}",

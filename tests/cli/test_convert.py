@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from canet import GraphStore
+from canet.cli.conversion import STEPS
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns, write_npz
+from canet.util import progress
 from tests.cli.commands import Canet
 from tests.user_graphs import small_user_graph
 from tests.user_tables import NODES, ROLES, write_folder
@@ -50,6 +52,16 @@ def test_tables_become_a_store_with_their_encoding(work: Path, canet: Canet) -> 
     store = GraphStore(work / "store")
     assert store.encoding is not None
     assert_same(store, read_columns(work / "graph", ReadOptions(Roles(**ROLES))))
+
+
+def test_a_long_conversion_shows_its_steps(
+    work: Path, canet: Canet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", -1)
+    write_folder(work / "graph")
+    lines = canet("convert", "graph", *COLUMNS, "--out", "store").err.splitlines()
+    assert lines[-1].startswith("2/3 steps")
+    assert [line.rpartition("; ")[2] for line in dict.fromkeys(lines)] == list(STEPS)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

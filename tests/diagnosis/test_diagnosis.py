@@ -15,7 +15,7 @@ from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.diagnosis import QUANTITIES
 from canet.diagnosis.estimate import Estimate
 from canet.errors import InputError, InputWarning
-from canet.estimator import NodeClassifier
+from canet.estimator import NodeClassifier, reference
 from tests.user_graphs import small_user_graph
 
 from .planted import Planted, planted, random_graph, sign_of
@@ -242,6 +242,15 @@ def test_training_nodes_in_the_new_graph_give_a_warning() -> None:
     later = data.clone()  # the same ids, but other features for most nodes
     later.x[5:] += 1
     diagnose(model, None, later, repeats=1)
+
+
+def test_training_nodes_in_a_sample_are_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "MAX_NODES", 12)
+    data = small_user_graph()
+    data.node_id = np.array([f"n{i}" for i in range(data.num_nodes)])
+    model = NodeClassifier("erm", epochs=2, undirected=True).fit(data, train=np.arange(30))
+    with pytest.warns(InputWarning, match=r"at least 12 of the .* labelled nodes"):
+        diagnose(model, None, data, repeats=1)
 
 
 def test_shifted_degrees_are_advice_if_the_model_relies_on_edges(complete: Diagnosis) -> None:

@@ -117,3 +117,8 @@ def test_training_in_batches_learns() -> None:
 def test_a_wrong_fanout_is_rejected_before_training() -> None:
     with pytest.raises(InputError, match="one number for each of the 2 layers"):
         Trainer(tiny_task(), "erm", settings=canet.METHODS["erm"].settings_type(fanout="5"))
+
+
+@pytest.mark.parametrize("fanout", [[5, -1], (5, -1)])
+def test_a_fanout_may_be_a_list(fanout: Any) -> None:
+    assert canet.METHODS["erm"].settings_type(fanout=fanout).fanout == "5,-1"

@@ -12,6 +12,7 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.errors import InputError, first_line, warn_user
+from canet.util.progress import Display
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,6 +26,7 @@ MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 MAX_HALF = 65504
 """Largest number in float16."""
 ROWS_AT_ONCE = 2**16
+STEPS = ("reading edges", "writing features", "sorting edges")
 
 
 @app.command()
@@ -71,10 +73,11 @@ def convert(
     roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
     chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
     model = None if like is None else GraphStore(like)
-    if (graph / f"{EDGES}.npy").is_file():
-        _convert_arrays(graph, out, chosen, bool(undirected), half, model)
-    else:
-        _convert_graph(graph, out, chosen, undirected, half, model)
+    with Display(len(STEPS), unit="steps") as display:
+        if (graph / f"{EDGES}.npy").is_file():
+            _convert_arrays(graph, out, chosen, bool(undirected), half, model, display)
+        else:
+            _convert_graph(graph, out, chosen, undirected, half, model, display)
     store = GraphStore(out)
     size = (store.num_nodes, store.num_edges + store.num_loops, store.num_features)
     print("{:,} nodes, {:,} edges, {:,} features, {:,.1f} MB".format(*size, store.size / 1e6))
@@ -94,12 +97,14 @@ def _convert_graph(
     undirected: bool | None,
     half: bool,
     like: GraphStore | None,
+    display: Display,
 ) -> None:
     """Write a graph that is read into memory."""
     from canet.data.graph_files import read_columns
     from canet.data.graph_store import GraphStoreWriter
     from canet.data.user_graph import warn_one_way
 
+    display.update(0, text=STEPS[0])
     data = read_columns(path, chosen, None if like is None else like.encoding)
     encoding = data.get("encoding")
     if like is not None and encoding != like.encoding:
@@ -112,12 +117,9 @@ def _convert_graph(
     if data.get("batch") is not None:
         warn_user(f"'{path}': a store is one graph, so batch is left out")
     with GraphStoreWriter(out, len(data.node_id), undirected=bool(undirected)) as writer:
-        source, target = data.edge_index
-        writer.add_edges(source, target, data.get("edge_weight"))
-        _add_features(writer, data.x, half, like)
+        _write(writer, data, half, like, display)
         if encoding is not None:
             writer.set_encoding(encoding)
-        _set_columns(writer, data)
 
 
 def _convert_arrays(
@@ -127,6 +129,7 @@ def _convert_arrays(
     undirected: bool,
     half: bool,
     like: GraphStore | None,
+    display: Display,
 ) -> None:
     """Write the graph in a folder of `.npy` files, which are memory-mapped and read in pieces."""
     import numpy as np
@@ -165,13 +168,10 @@ def _convert_arrays(
     columns = [data[name] for name in ("x", "y", "split", "node_id") if name in data]
     num_nodes = len(columns[0]) if columns else int(edges.max(initial=0)) + 1
     with GraphStoreWriter(out, num_nodes, undirected=undirected) as writer:
-        writer.add_edges(edges[0], edges[1], data.get("edge_weight"))
-        if "x" in data:
-            _add_features(writer, data.x, half, like)
         for name in ("y", "environment"):
             if name in data and data[name].dtype.kind == "U":
                 data[name] = np.where(data[name] == "", None, data[name])
-        _set_columns(writer, data)
+        _write(writer, data, half, like, display)
 
 
 def _open(path: Path) -> np.ndarray:
@@ -185,6 +185,20 @@ def _open(path: Path) -> np.ndarray:
         raise InputError(
             f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.save"
         ) from error
+
+
+def _write(
+    writer: GraphStoreWriter, data: GraphData, half: bool, like: GraphStore | None, display: Display
+) -> None:
+    """Write the columns of a graph."""
+    display.update(0, text=STEPS[0])
+    source, target = data.edge_index
+    writer.add_edges(source, target, data.get("edge_weight"))
+    display.update(1, text=STEPS[1])
+    if "x" in data:
+        _add_features(writer, data.x, half, like)
+    _set_columns(writer, data)
+    display.update(2, text=STEPS[2])
 
 
 def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore | None) -> None:

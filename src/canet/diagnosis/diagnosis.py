@@ -290,10 +290,13 @@ def diagnose(
 
 
 def _warn_about_training_nodes(model: NodeClassifier, graph: DiagnosedGraph) -> None:
-    seen = int((seen_in_training(graph, model.reference()) & graph.scored).sum())
+    reference = model.reference()
+    seen = int((seen_in_training(graph, reference) & graph.scored).sum())
     if seen:
+        is_sample = len(reference.y) < int(reference.train_label_counts.sum())
+        number = f"at least {seen:,}" if is_sample else f"{seen:,}"
         warn_user(
-            f"{seen:,} of the {int(graph.scored.sum()):,} labelled nodes of the new graph were "
+            f"{number} of the {int(graph.scored.sum()):,} labelled nodes of the new graph were "
             "training nodes, so the measured score is too good: choose the other nodes with nodes "
             "(--nodes)"
         )

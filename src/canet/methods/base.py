@@ -86,6 +86,8 @@ class Settings:
     )
 
     def __post_init__(self) -> None:
+        if isinstance(self.fanout, list | tuple):  # as PyG's loaders take it
+            object.__setattr__(self, "fanout", ",".join(map(str, self.fanout)))
         check(self)
         parse_fanout(self.fanout, self.num_layers)
 

@@ -129,8 +129,11 @@ class LargeFields(TaskFields):
     def _place_of_edges(self) -> torch.device:
         """Return the device, if the edges take at most half of its free memory, or else the CPU."""
         if self._place is None:
-            edges = self._store.num_edges if self._store else self.task.data.edge_index.shape[1]
-            size = 8 * edges + 16 * self.task.num_nodes  # ids, weights, row pointers and positions
+            size = 16 * self.task.num_nodes  # row pointers and positions
+            if self._store is None:
+                size += 64 * self.task.data.edge_index.shape[1]  # they are sorted there
+            else:
+                size += (4 + 4 * ("weight" in self._store)) * self._store.num_edges
             fits = self._device.type == "cpu"
             if not fits:
                 fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
