@@ -86,3 +86,35 @@ def dense(x: Features) -> torch.Tensor:
 def test_ranks_of_all_nodes_are_rejected() -> None:
     with pytest.raises(InputError, match="quantile"):
         FeatureStore(matrix(), CPU, "quantile")
+
+
+@pytest.mark.parametrize(
+    ("free", "processes", "error", "expected"),
+    [
+        (2000, 1, None, True),
+        (2000, 2, None, False),
+        (4000, 2, None, True),
+        (1000, 1, None, False),
+        (None, 1, None, False),
+        (2000, 1, RuntimeError("CUDA error: out of memory"), False),
+    ],
+)
+def test_memory_is_pinned_if_it_suffices_for_all_processes(
+    free: int | None,
+    processes: int,
+    error: Exception | None,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copy, x = torch.ones(1), matrix()  # of 800 bytes
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        if error is not None:
+            raise error
+        return copy
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    monkeypatch.setattr(feature_store, "free_memory", lambda: free)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(feature_store.distributed, "world_size", lambda: processes)
+    assert feature_store._pinned(x) is (copy if expected else x)

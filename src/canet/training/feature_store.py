@@ -16,6 +16,7 @@ from canet.nn.operations import fused, select_rows
 from canet.nn.sampling import draw_neighbours
 from canet.nn.sparse_matrix import Pattern
 from canet.training.features import column_scale, prepare_features, shift_and_scale
+from canet.util import distributed
 from canet.util.memory import free_memory
 
 CPU = torch.device("cpu")
@@ -63,9 +64,9 @@ class RowReader:
     """Rows of a matrix, some at a time, on a device.
 
     A GPU keeps rows that are read many times, if the matrix takes at most half of its free memory.
-    If a dense matrix takes more, the GPU keeps the most used rows in a quarter of that memory. The
-    others are in pinned memory, which the GPU reads by itself, if they take at most half of the
-    free memory of the machine, and else where they are.
+    If a dense matrix takes more, the GPU keeps the most used rows in a quarter of that memory. It
+    reads the others from pinned memory by itself if the matrix takes at most half of the free
+    memory of the machine, for all processes there, and else where they are.
 
     Args:
         x: Matrix $[N, D]$. A tensor, dense or sparse CSR, may have memory maps.
@@ -89,9 +90,7 @@ class RowReader:
             return x.to(self._device)
         if not isinstance(x, Tensor) or x.is_sparse_csr:
             return x
-        if size < (free_memory() or 0) / 2:
-            x = x.pin_memory()
-        return RowCache(x, self._uses(), free // 4, self._device)
+        return RowCache(_pinned(x), self._uses(), free // 4, self._device)
 
     @property
     def is_read_by_gpu(self) -> bool:
@@ -188,6 +187,17 @@ def _num_bytes(x: Features) -> int:
     if isinstance(x, SparseMatrix):
         return 8 * x.value.numel()
     return 8 * x.values().numel() if x.is_sparse_csr else x.numel() * x.element_size()
+
+
+def _pinned(x: Tensor) -> Tensor:
+    """Return a dense matrix in pinned memory; itself if there is too little of it."""
+    processes = min(distributed.world_size(), torch.cuda.device_count())  # of this machine
+    if processes * _num_bytes(x) >= (free_memory() or 0) / 2:
+        return x
+    try:
+        return x.pin_memory()
+    except RuntimeError:  # the system limits it, as WSL does
+        return x
 
 
 def _sparse_rows(x: Tensor, nodes: Tensor) -> SparseMatrix:
