@@ -22,7 +22,7 @@ SAGE = ("--method", "erm", "--backbone", "sage", *BATCHES, *QUICK)
 
 @pytest.fixture
 def store(work: Path, monkeypatch: pytest.MonkeyPatch) -> GraphStore:
-    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 100)
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 100, "cuda": 100})
     return write_store(work / "Users", node_id=True)
 
 
@@ -134,7 +134,7 @@ def test_some_nodes_of_a_store_are_predicted(store: GraphStore, model: Path, can
 def test_scores_of_two_classes_are_those_in_memory(work: Path, canet: Canet, metric: str) -> None:
     store = write_store(work / "two", num_classes=2)
     canet("fit", "two", *SAGE, "--metric", metric, "--out", "model", "--json").content  # noqa: B018
-    arguments = ("--out", "p.csv", "--recall-at", 20, "--json")
+    arguments = ("--out", "p.csv", "--recall-at", 20, "--device", "cpu", "--json")
     found = canet("predict", "model", "two", *arguments).content
     saved: Any = load(work / "model")
     assert found["score"] == pytest.approx(saved.score(store.load()))

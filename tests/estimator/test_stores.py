@@ -23,7 +23,7 @@ BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidd
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 50)
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 50, "cuda": 50})
 
 
 def fitted(data: Any, method: str = "erm", **settings: Any) -> NodeClassifier:

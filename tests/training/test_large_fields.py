@@ -28,7 +28,7 @@ KINDS = [("dense", False), ("half", True), ("sparse", True)]
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 50)
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 50, "cuda": 50})
     monkeypatch.setattr(pieces, "ROWS_AT_ONCE", 16)
 
 

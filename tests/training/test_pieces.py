@@ -20,7 +20,7 @@ N = 60
 
 @pytest.fixture(autouse=True)
 def double(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", 37)
+    monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 37, "cuda": 37})
     monkeypatch.setattr(pieces, "ROWS_AT_ONCE", 7)
     torch.set_default_dtype(torch.double)
     yield

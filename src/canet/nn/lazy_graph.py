@@ -201,10 +201,13 @@ class LazyGraph:
         ]
         return torch.cat(found)
 
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self._neighbours.values())).rowptr.device
+
     def num_readers(self) -> Tensor:
         """Return the number $[N]$ of nodes that read each node, in one pass over the edges."""
-        device = next(iter(self._neighbours.values())).col.device
-        count = torch.zeros(self.num_nodes, dtype=torch.int32, device=device)
+        count = torch.zeros(self.num_nodes, dtype=torch.int32, device=self.device)
         for one in self._neighbours.values():
             for read in one.col.split(ENTRIES_AT_ONCE):
                 count.index_add_(0, read.long(), count.new_ones(read.numel()))
@@ -215,7 +218,7 @@ class LazyGraph:
 
         A node counts like an edge.
         """
-        ids = torch.arange(self.num_nodes) if nodes is None else nodes
+        ids = torch.arange(self.num_nodes, device=self.device) if nodes is None else nodes
         cost = sum((one.rowptr[ids + 1] - one.rowptr[ids] for one in self._neighbours.values()), 1)
         total = torch.as_tensor(cost).cumsum(0)
         first = 0

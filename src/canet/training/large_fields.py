@@ -20,6 +20,9 @@ from canet.training.pieces import Pieces
 CPU = torch.device("cpu")
 MAX_EDGES = 2**24
 """With more edges, the receptive field of a split may not fit on a GPU."""
+BYTES_PER_NODE = 16  # row pointers and positions
+BYTES_TO_SORT = 64
+"""Bytes for each edge that is sorted on a GPU."""
 
 
 def is_large(task: ShiftTask) -> bool:
@@ -27,6 +30,18 @@ def is_large(task: ShiftTask) -> bool:
     if task.on_disk:
         return True
     return bool(task.data.edge_index.shape[1] > MAX_EDGES)
+
+
+def has_room(num_bytes: int, device: torch.device) -> bool:
+    """Whether a device can keep so much: at most half of the free memory of a GPU."""
+    return device.type == "cpu" or num_bytes < torch.cuda.mem_get_info(device)[0] / 2
+
+
+def place_of_edges(store: GraphStore, device: torch.device) -> torch.device:
+    """Return the device if it has room for the edges of a store, or else the CPU."""
+    per_edge = 4 + 4 * ("weight" in store)
+    size = BYTES_PER_NODE * store.num_nodes + per_edge * store.num_edges
+    return device if has_room(size, device) else CPU
 
 
 def store_graph(
@@ -78,7 +93,10 @@ class LargeFields(TaskFields):
         """Predict splits on the same graph; they share the states of their neighbours."""
         nodes, hidden = torch.cat([self.nodes[s] for s in splits]), self._hidden(splits[0])
         if splits not in self._pieces:
-            self._pieces[splits] = Pieces(self._lazy_graph(hidden), self._num_layers, nodes)
+            graph = self._on_cpu(hidden)
+            if not graph.attends_over_graphs:
+                graph = self._graph_on_device(hidden) or graph
+            self._pieces[splits] = Pieces(graph, self._num_layers, nodes)
         model, order, first = method.model, nodes.argsort(), 0
         logits = torch.empty(nodes.numel(), model.phi_out.out_features)
         for ids, found in self._pieces[splits].predict(model, partial(self._rows, hidden=hidden)):
@@ -128,16 +146,11 @@ class LargeFields(TaskFields):
 
     def _place_of_edges(self) -> torch.device:
         """Return the device, if the edges take at most half of its free memory, or else the CPU."""
+        if self._place is None and self._store is not None:
+            self._place = place_of_edges(self._store, self._device)
         if self._place is None:
-            size = 16 * self.task.num_nodes  # row pointers and positions
-            if self._store is None:
-                size += 64 * self.task.data.edge_index.shape[1]  # they are sorted there
-            else:
-                size += (4 + 4 * ("weight" in self._store)) * self._store.num_edges
-            fits = self._device.type == "cpu"
-            if not fits:
-                fits = size < torch.cuda.mem_get_info(self._device)[0] / 2
-            self._place = self._device if fits else CPU
+            size = BYTES_TO_SORT * self.task.data.edge_index.shape[1]
+            self._place = self._device if has_room(size, self._device) else CPU
         return self._place
 
     def _graph_on_device(self, hidden: bool) -> LazyGraph | None:

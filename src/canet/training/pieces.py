@@ -17,7 +17,7 @@ Rows = Callable[[Tensor], Features]
 
 ROWS_AT_ONCE = 2**16
 """Nodes whose features are read at once."""
-EDGES_AT_ONCE = 2**19
+EDGES_AT_ONCE = {"cpu": 2**19, "cuda": 2**21}
 """Edges that one piece of a layer reads, unless a single node has more."""
 MAX_SUMS = 2**28
 """Most numbers in the sums over graphs of a layer."""
@@ -32,14 +32,15 @@ class Pieces:
     that of the whole graph.
 
     Args:
-        graph: The graph, on the CPU.
+        graph: The graph, on the CPU or on the device of the models.
         num_layers: Number of layers of the models.
         nodes: Different node ids; None: all nodes.
     """
 
     def __init__(self, graph: LazyGraph, num_layers: int, nodes: Tensor | None = None) -> None:
         self._graph = graph
-        self._needed = [None if nodes is None else nodes.sort().values]
+        self._num_edges = EDGES_AT_ONCE[graph.device.type]
+        self._needed = [None if nodes is None else nodes.to(graph.device).sort().values]
         for _ in range(num_layers):
             self._needed.append(self._sources(self._needed[-1]))
         self._needed.reverse()  # the nodes whose states each layer reads, then the predicted nodes
@@ -48,9 +49,9 @@ class Pieces:
         """Return the nodes that some nodes read in one layer, ascending; None: all nodes."""
         if nodes is None or self._graph.attends_over_graphs:
             return None
-        is_read = torch.zeros(self._graph.num_nodes, dtype=torch.bool)
+        is_read = torch.zeros(self._graph.num_nodes, dtype=torch.bool, device=nodes.device)
         is_read[nodes] = True
-        for ids in self._graph.pieces(nodes, EDGES_AT_ONCE):
+        for ids in self._graph.pieces(nodes, self._num_edges):
             is_read[self._graph.neighbours(ids)] = True
         return is_read.nonzero().squeeze(1)
 
@@ -76,12 +77,12 @@ class Pieces:
 
     def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, int]]:
         """Yield the states that each layer reads, and the number of the layer."""
-        states = _States(self._needed[0], self._graph.num_nodes)
+        states = _States(self._needed[0], self._graph)
         for ids in states.ids().split(ROWS_AT_ONCE):
             states.write(ids, model.first_states(rows(ids)))
         yield states, 0
         for layer, nodes in enumerate(self._needed[1:-1]):
-            following = _States(nodes, self._graph.num_nodes)
+            following = _States(nodes, self._graph)
             for ids, found in self._outputs(model, layer, states, self._sums(model, layer, states)):
                 following.write(ids, found)
             states = following
@@ -92,7 +93,7 @@ class Pieces:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the ids of nodes and their states after a layer."""
         device = model.phi_out.weight.device
-        for ids in self._graph.pieces(self._needed[layer + 1], EDGES_AT_ONCE):
+        for ids in self._graph.pieces(self._needed[layer + 1], self._num_edges):
             field = self._graph.receptive_field(ids, 1)
             read = states.read(field.nodes).to(device)
             if sums is not None:
@@ -118,40 +119,46 @@ class Pieces:
 
 
 class _States:
-    """States of some nodes, in memory or in a temporary file.
+    """States of some nodes, on a GPU with the graph, in memory or in a temporary file.
 
     Args:
         nodes: Ascending node ids; None: all nodes.
-        num_nodes: Number of all nodes.
+        graph: The graph.
     """
 
-    def __init__(self, nodes: Tensor | None, num_nodes: int) -> None:
-        self._nodes = nodes
-        self._count = num_nodes if nodes is None else nodes.numel()
+    def __init__(self, nodes: Tensor | None, graph: LazyGraph) -> None:
+        self._nodes, self._device = nodes, graph.device
+        self._count = graph.num_nodes if nodes is None else nodes.numel()
         self._states: Tensor | None = None
 
     def ids(self) -> Tensor:
-        return torch.arange(self._count) if self._nodes is None else self._nodes
+        if self._nodes is None:
+            return torch.arange(self._count, device=self._device)
+        return self._nodes
 
     def write(self, ids: Tensor, states: Tensor) -> None:
         """Store the states $[n, s]$ of nodes."""
         if self._states is None:
-            self._states = _array(self._count, states)
-        self._states[self._rows(ids)] = states.cpu()
+            self._states = _array(self._count, states, self._device)
+        place = self._states.device
+        self._states[self._rows(ids).to(place)] = states.to(place)
 
     def read(self, ids: Tensor) -> Tensor:
         """Return the states of nodes."""
         assert self._states is not None
-        return self._states[self._rows(ids)]
+        return self._states[self._rows(ids).to(self._states.device)]
 
     def _rows(self, ids: Tensor) -> Tensor:
         return ids if self._nodes is None else torch.searchsorted(self._nodes, ids)
 
 
-def _array(rows: int, like: Tensor) -> Tensor:
-    """Return an array with the given number of rows, in memory or in a file without a name."""
-    shape = rows, like.shape[1]
-    if rows * like.shape[1] * like.element_size() <= BYTES_IN_MEMORY:
+def _array(rows: int, like: Tensor, device: torch.device) -> Tensor:
+    """Return an array with the given number of rows: on a GPU if a quarter of its free memory is
+    enough, else in memory, or in a file without a name."""
+    shape, size = (rows, like.shape[1]), rows * like.shape[1] * like.element_size()
+    if device.type == "cuda" and size < torch.cuda.mem_get_info(device)[0] / 4:
+        return torch.empty(shape, dtype=like.dtype, device=device)
+    if size <= BYTES_IN_MEMORY:
         return torch.empty(shape, dtype=like.dtype)
     with tempfile.TemporaryFile() as file:
         kind = torch.empty(0, dtype=like.dtype).numpy().dtype

@@ -14,7 +14,7 @@ from canet.methods import Method
 from canet.nn.model import Prediction
 from canet.training.feature_store import FeatureStore
 from canet.training.inference import GraphReader, Part, check_finite
-from canet.training.large_fields import store_graph
+from canet.training.large_fields import place_of_edges, store_graph
 from canet.training.pieces import Pieces
 from canet.training.prepared import PreparedGraph
 
@@ -36,12 +36,15 @@ class StoreReader:
 
     def __init__(self, method: Method, prepared: PreparedStore) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, None
-        self._graph = store_graph(prepared.user_graph.store, method.model.operators)
-        self._features = self._open(prepared.user_graph.store.x)
+        store, operators = prepared.user_graph.store, method.model.operators
+        self._device = method.model.phi_out.weight.device
+        self._graph = store_graph(store, operators)
+        if not self._graph.attends_over_graphs:
+            self._graph = store_graph(store, operators, place_of_edges(store, self._device))
+        self._features = self._open(store.x)
 
     def _open(self, x: Tensor) -> FeatureStore:
-        device = self.method.model.phi_out.weight.device
-        return FeatureStore(x, device, self.method.settings.features)
+        return FeatureStore(x, self._device, self.method.settings.features)
 
     def parts(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
@@ -52,6 +55,7 @@ class StoreReader:
         pieces = Pieces(self._graph, model.num_layers, ids)
         for part, found in pieces.predict(model, features.rows):
             check_finite(found.logits)
+            part = part.cpu()
             logits, embedding = found.logits.cpu(), found.embedding.cpu()
             if wanted is None or order is None:
                 yield part, Prediction(logits, embedding)
