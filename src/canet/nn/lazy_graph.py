@@ -219,8 +219,11 @@ class LazyGraph:
         A node counts like an edge.
         """
         ids = torch.arange(self.num_nodes, device=self.device) if nodes is None else nodes
-        cost = sum((one.rowptr[ids + 1] - one.rowptr[ids] for one in self._neighbours.values()), 1)
-        total = torch.as_tensor(cost).cumsum(0)
+        total = torch.ones_like(ids)
+        for one in self._neighbours.values():
+            rowptr = one.rowptr
+            total += rowptr.diff() if nodes is None else rowptr[nodes + 1] - rowptr[nodes]
+        total = total.cumsum_(0)
         first = 0
         while first < ids.numel():
             limit = num_edges + (int(total[first - 1]) if first else 0)

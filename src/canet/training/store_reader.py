@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,12 +12,16 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.stored_graph import StoredGraph
 from canet.methods import Method
+from canet.nn import LazyGraph
 from canet.nn.model import Prediction
 from canet.training.feature_store import FeatureStore
 from canet.training.inference import GraphReader, Part, check_finite
 from canet.training.large_fields import place_of_edges, store_graph
 from canet.training.pieces import Pieces
 from canet.training.prepared import PreparedGraph
+
+SMALL_SHARE = 0.01
+"""For fewer of all nodes, only their neighbourhood is read from disk."""
 
 
 class PreparedStore:
@@ -36,15 +41,21 @@ class StoreReader:
 
     def __init__(self, method: Method, prepared: PreparedStore) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, None
-        store, operators = prepared.user_graph.store, method.model.operators
         self._device = method.model.phi_out.weight.device
-        self._graph = store_graph(store, operators)
-        if not self._graph.attends_over_graphs:
-            self._graph = store_graph(store, operators, place_of_edges(store, self._device))
-        self._features = self._open(store.x)
+        self._graph = store_graph(prepared.user_graph.store, method.model.operators)
+        self._features = self._open(prepared.user_graph.store.x)
 
     def _open(self, x: Tensor) -> FeatureStore:
         return FeatureStore(x, self._device, self.method.settings.features)
+
+    @cached_property
+    def _graph_for_many(self) -> LazyGraph:
+        """The graph, on the device if it has room for the edges."""
+        store = self.user_graph.store
+        place = place_of_edges(store, self._device)
+        if place.type == "cpu" or self._graph.attends_over_graphs:
+            return self._graph
+        return store_graph(store, self.method.model.operators, place)
 
     def parts(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
@@ -52,7 +63,9 @@ class StoreReader:
         features = self._features if x is None else self._open(x)
         wanted, order = (None, None) if nodes is None else nodes.sort(stable=True)
         ids = None if wanted is None else wanted.unique_consecutive()
-        pieces = Pieces(self._graph, model.num_layers, ids)
+        are_few = ids is not None and ids.numel() < SMALL_SHARE * self._graph.num_nodes
+        graph = self._graph if are_few else self._graph_for_many
+        pieces = Pieces(graph, model.num_layers, ids)
         for part, found in pieces.predict(model, features.rows):
             check_finite(found.logits)
             part = part.cpu()
