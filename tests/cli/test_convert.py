@@ -138,6 +138,31 @@ def test_a_folder_of_arrays_is_converted(work: Path, canet: Canet) -> None:
     assert GraphStore(work / "store").splits == ["train", "valid", "2024"]
 
 
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_weights_of_edges_may_have_another_name(work: Path, canet: Canet, kind: str) -> None:
+    arrays: dict[str, Any] = {"edge_index": [[0, 1], [1, 2]], "x": np.eye(3), "y": [0, 1, 0]}
+    arrays["strength"] = [0.5, 2.0]
+    if kind == "folder":
+        write_arrays(work / "graph", **arrays)
+    else:
+        np.savez(work / "graph.npz", **arrays)
+    path = "graph" if kind == "folder" else "graph.npz"
+    answer = canet("convert", path, "--weight", "strength", "--undirected", "--out", "store")
+    assert (answer.code, answer.err) == (0, "")
+    assert set(GraphStore(work / "store").load().edge_weight.tolist()) == {0.5, 2.0}
+    wrong = canet("convert", path, "--weight", "strenght", "--out", "other")
+    assert "did you mean 'strength'?" in wrong.complaint
+    wrong = canet("convert", path, "--source", "from", "--out", "other")
+    assert "edge_index" in wrong.complaint
+
+
+@pytest.mark.filterwarnings("default:.*batch is left out")
+def test_a_graph_number_of_nodes_is_left_out(work: Path, canet: Canet) -> None:
+    write_arrays(work / "graph", edge_index=[[0], [1]], x=np.eye(2), batch=[0, 0])
+    answer = canet("convert", "graph", "--out", "store")
+    assert (answer.code, "batch is left out" in answer.err) == (0, True)
+
+
 def test_a_graph_without_splits_and_labels_gets_none(work: Path, canet: Canet) -> None:
     write_arrays(work / "graph", edge_index=[[0, 1], [1, 5]])
     assert canet("convert", "graph", "--out", "store").code == 0

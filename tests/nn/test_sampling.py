@@ -242,3 +242,11 @@ def test_readers_of_a_node_are_the_targets_of_its_edges(monkeypatch: pytest.Monk
     assert torch.equal(
         around.long(), expected + torch.bincount(target[source != target], minlength=N)
     )
+
+
+def test_only_a_graph_on_a_gpu_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy = LazyGraph.from_edges(edges(), N, [Operator("mean")])
+    for on_gpu in (False, True):
+        monkeypatch.setattr(fused, "on_gpu", lambda tensor, found=on_gpu: found)
+        assert lazy.has_kernel((3, 2)) == lazy.can_be_padded((3, 2)) == on_gpu
+        assert not lazy.has_kernel((3, -1))

@@ -76,9 +76,11 @@ class Browser:
         )
 
     def prefer(self, scheme: str) -> None:
-        """Set the colour scheme of the system: light or dark."""
+        """Set the colour scheme of the system, light or dark, and wait until the page knows it."""
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
+        frame = "new Promise(done => requestAnimationFrame(() => done()))"
+        self.call("Runtime.evaluate", expression=frame, awaitPromise=True)
 
     def press(self, key: str) -> None:
         text = {"Enter": "\r"}.get(key, "")

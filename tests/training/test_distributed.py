@@ -114,6 +114,41 @@ def test_numbers_of_a_slurm_step(monkeypatch: pytest.MonkeyPatch) -> None:
         distributed.rank()
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, 8),
+        ({"LOCAL_WORLD_SIZE": "4"}, 4),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x4)"}, 2),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x1),3(x2)"}, 3),
+    ],
+)
+def test_processes_of_this_machine_are_counted(
+    variables: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOCAL_WORLD_SIZE", "SLURM_STEP_TASKS_PER_NODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(distributed, "world_size", lambda: 8)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert distributed.processes_here() == expected
+    monkeypatch.setattr(distributed, "world_size", lambda: 1)
+    assert distributed.processes_here() == 1
+
+
+@pytest.mark.parametrize(
+    ("hosts", "first"),
+    [
+        ("alone", "alone"),
+        ("a.site,b.site", "a.site"),
+        ("gpu[03-05,9],login", "gpu03"),
+        ("gpu[7,9]-ib,login", "gpu7-ib"),
+    ],
+)
+def test_the_first_machine_of_a_slurm_step_connects_the_processes(hosts: str, first: str) -> None:
+    assert distributed.first_host(hosts) == first
+
+
 def test_a_method_that_needs_all_training_nodes_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -115,6 +115,5 @@ def test_memory_is_pinned_if_it_suffices_for_all_processes(
 
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     monkeypatch.setattr(feature_store, "free_memory", lambda: free)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(feature_store.distributed, "world_size", lambda: processes)
+    monkeypatch.setattr(feature_store.distributed, "processes_here", lambda: processes)
     assert feature_store._pinned(x) is (copy if expected else x)

@@ -14,10 +14,11 @@ from canet.data.store_task import store_task
 from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import Batch, get_method
-from canet.nn import SparseMatrix
+from canet.nn import Operator, SparseMatrix
 from canet.training import Trainer, feature_store, large_fields, pieces
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields
+from canet.training.store_reader import PreparedStore
 from tests.stores import never_load, write_store
 from tests.training.test_trainer import make, run_until, same_run
 from tests.training.tiny import tiny_task
@@ -193,6 +194,12 @@ def test_a_method_that_needs_all_edges_is_rejected(tmp_path: Path) -> None:
     stored, _ = both(tmp_path)
     with pytest.raises(InputError, match="mixup"):
         Trainer(stored, "mixup", settings=get_method("mixup").settings_type(batch_size=7))
+
+
+def test_models_share_the_edges_of_a_store(tmp_path: Path) -> None:
+    prepared = PreparedStore(write_store(tmp_path / "store"))
+    graphs = [prepared.graph([Operator(kind)], torch.device("cpu")) for kind in ("mean", "graph")]
+    assert graphs[0]._neighbours["along"] is graphs[1]._neighbours["along"]
 
 
 def test_another_process_opens_the_same_store(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import tempfile
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from canet.methods import BACKBONES, get_method
 from canet.nn import Graph, LazyGraph
 from canet.training import pieces
 from canet.training.pieces import Pieces
+from canet.util.files import WriteError
 from canet.util.sparse import components
 
 N = 60
@@ -113,5 +117,17 @@ def test_too_many_parts_for_sums_are_rejected(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pieces, "MAX_SUMS", 64)
     model, x = model_of("erm", "transformer"), torch.randn(N, 4)
     lazy = LazyGraph.from_edges(edges(), N, model.operators)
-    with pytest.raises(InputError, match="2 connected parts"):
+    with pytest.raises(InputError, match="2 connected components"):
         list(Pieces(lazy, 2).predict(model, lambda ids: x[ids]))
+
+
+def test_a_full_disk_for_states_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pieces, "BYTES_IN_MEMORY", 0)
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    model, x = model_of("erm", "gcn"), torch.randn(N, 4)
+    lazy = LazyGraph.from_edges(edges(), N, model.operators)
+    with pytest.raises(WriteError, match=tempfile.gettempdir()):
+        list(Pieces(lazy, model.num_layers).predict(model, lambda ids: x[ids]))

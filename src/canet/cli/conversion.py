@@ -115,7 +115,7 @@ def _convert_graph(
     if undirected is None:
         warn_one_way(data.edge_index)
     if data.get("batch") is not None:
-        warn_user(f"'{path}': a store is one graph, so batch is left out")
+        _warn_about_batch(path)
     with GraphStoreWriter(out, len(data.node_id), undirected=bool(undirected)) as writer:
         _write(writer, data, half, like, display)
         if encoding is not None:
@@ -135,7 +135,7 @@ def _convert_arrays(
     import numpy as np
 
     from canet.data.graph_data import GraphData
-    from canet.data.graph_files.arrays import DEFAULT_NAMES
+    from canet.data.graph_files.arrays import array_roles
     from canet.data.graph_store import GraphStoreWriter
 
     if chosen.without:
@@ -146,7 +146,7 @@ def _convert_arrays(
             "table: pass a folder with nodes.csv and edges.csv"
         )
     available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
-    roles = chosen.roles.resolve(available, DEFAULT_NAMES, folder, "array")
+    roles = array_roles(chosen.roles, available, folder)
     named = {
         "y": roles.label,
         "split": roles.split,
@@ -154,11 +154,14 @@ def _convert_arrays(
         "time": roles.time,
         "sample_weight": roles.sample_weight,
         "node_id": roles.id,
-        **{name: name for name in ("x", EDGES, "edge_weight", *MASKS.values())},
+        "edge_weight": roles.weight,
+        **{name: name for name in ("x", EDGES, *MASKS.values())},
     }
     data = GraphData(
         **{role: _open(available[name]) for role, name in named.items() if name in available}
     )
+    if "batch" in available:
+        _warn_about_batch(folder)
     edges = data.edge_index
     if edges.ndim != 2 or len(edges) != 2:
         raise InputError(
@@ -172,6 +175,10 @@ def _convert_arrays(
             if name in data and data[name].dtype.kind == "U":
                 data[name] = np.where(data[name] == "", None, data[name])
         _write(writer, data, half, like, display)
+
+
+def _warn_about_batch(path: Path) -> None:
+    warn_user(f"'{path}': a store is one graph, so batch is left out")
 
 
 def _open(path: Path) -> np.ndarray:

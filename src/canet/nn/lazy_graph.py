@@ -247,7 +247,7 @@ class LazyGraph:
                 -1: all neighbours.
             seed: Determines the drawn neighbours; hops use successive seeds.
         """
-        if self.has_kernel(fanout) and fused.on_gpu(nodes):
+        if self.has_kernel(fanout):
             return self._exact_size(nodes, fanout, seed)
         position = self._positions(nodes.device)
         blocks: list[Block] = []
@@ -312,8 +312,10 @@ class LazyGraph:
         return ReceptiveField(nodes, tuple(reversed(blocks)))
 
     def has_kernel(self, fanout: Sequence[int]) -> bool:
-        """Whether a kernel can draw these numbers of neighbours on a GPU."""
-        return self.num_nodes < 2**31 and len(self._neighbours) == 1 and min(fanout) > 0
+        """Whether the graph is on a GPU with a kernel for these numbers of neighbours."""
+        (one, *others) = self._neighbours.values()
+        is_small = self.num_nodes < 2**31 and not others
+        return fused.on_gpu(one.rowptr) and is_small and min(fanout) > 0
 
     def can_be_padded(self, fanout: Sequence[int]) -> bool:
         """Whether `padded_field` can be used: not for attention that reads unused places."""

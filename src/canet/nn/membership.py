@@ -49,8 +49,9 @@ def components(
 ) -> Tensor:
     """Return the number $[N]$ of each node's connected component, with arrays over nodes only.
 
-    Each pass over the edges gives both ends of an edge, and their labels, the smallest label of
-    both; labels of labels are then followed to their end.
+    A label is the number of a node. Each pass over the edges gives both ends of an edge, and the
+    nodes of their labels, the smaller label of both. Then each label is replaced by the label of
+    its node, until nothing changes.
 
     Args:
         num_nodes: N.

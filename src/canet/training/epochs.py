@@ -93,7 +93,7 @@ def epochs_of(
 
     Args:
         fields: The batches of the task.
-        method: The method; another one of the same kind may be trained.
+        method: The method to train; pass it, and its optimizer, in every epoch.
         size: Number of nodes in a batch; 0: all.
         fanout: As for `Graph.sampled_field`.
         seed: Seed of the run.

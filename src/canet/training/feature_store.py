@@ -166,13 +166,14 @@ class FeatureStore(RowReader):
 
     def _sum(self, mean: Tensor, power: int) -> Tensor:
         r"""Return $\sum_v (x_{vj} - m_j)^p$ $[1, D]$ for means m $[1, D]$."""
-        total = torch.zeros_like(mean)
-        for first in range(0, self._x.shape[0], ROWS_AT_ONCE):
-            nodes = torch.arange(first, min(first + ROWS_AT_ONCE, self._x.shape[0]))
-            rows = self._stored_rows(nodes).to("cpu")
-            if isinstance(rows, Tensor):
-                total += (rows - mean).pow(power).sum(dim=0)
+        total, x = torch.zeros_like(mean), self._x
+        assert isinstance(x, Tensor)
+        for first in range(0, x.shape[0], ROWS_AT_ONCE):
+            nodes = torch.arange(first, min(first + ROWS_AT_ONCE, x.shape[0]))
+            if not x.is_sparse_csr:
+                total += (x[nodes].float() - mean).pow(power).sum(dim=0)
                 continue
+            rows = _sparse_rows(x, nodes)
             column, width = rows.pattern.col.long(), mean.shape[1]
             values = (rows.value - mean[0, column]).pow(power)
             zeros = nodes.numel() - torch.bincount(column, minlength=width)
@@ -191,8 +192,7 @@ def _num_bytes(x: Features) -> int:
 
 def _pinned(x: Tensor) -> Tensor:
     """Return a dense matrix in pinned memory; itself if there is too little of it."""
-    processes = min(distributed.world_size(), torch.cuda.device_count())  # of this machine
-    if processes * _num_bytes(x) >= (free_memory() or 0) / 2:
+    if distributed.processes_here() * _num_bytes(x) >= (free_memory() or 0) / 2:
         return x
     try:
         return x.pin_memory()

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.methods import Method, TrainingView
-from canet.nn import Block, Features, LazyGraph, Neighbours, Operator, ReceptiveField
+from canet.nn import Block, Features, LazyGraph, Neighbours, ReceptiveField
 from canet.training.feature_store import FeatureStore
 from canet.training.fields import TaskFields
 from canet.training.pieces import Pieces
@@ -44,17 +44,14 @@ def place_of_edges(store: GraphStore, device: torch.device) -> torch.device:
     return device if has_room(size, device) else CPU
 
 
-def store_graph(
-    store: GraphStore, operators: Sequence[Operator], device: torch.device = CPU
-) -> LazyGraph:
-    """Return the graph of a store; on the CPU its arrays stay on disk."""
+def neighbours_in(store: GraphStore, device: torch.device = CPU) -> Neighbours:
+    """Return the neighbours of all nodes of a store; on the CPU their arrays stay on disk."""
 
     def tensor(name: str) -> Tensor:
         return torch.from_numpy(store.array(name)).to(device)
 
     weight, loops = (tensor(name) if name in store else None for name in ("weight", "loops"))
-    neighbours = Neighbours(tensor("rowptr"), tensor("neighbours"), weight, loops, torch.float)
-    return LazyGraph({"along": neighbours}, operators)
+    return Neighbours(tensor("rowptr"), tensor("neighbours"), weight, loops, torch.float)
 
 
 class LargeFields(TaskFields):
@@ -165,7 +162,8 @@ class LargeFields(TaskFields):
         if key in self._lazy:
             return self._lazy[key]
         if self._store is not None:
-            self._lazy[key] = store_graph(self._store, self._operators, device)
+            neighbours = neighbours_in(self._store, device)
+            self._lazy[key] = LazyGraph({"along": neighbours}, self._operators)
         else:
             edges, weight = self._edges(hidden)
             weight = None if weight is None else weight.to(device)

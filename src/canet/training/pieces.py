@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,13 +15,14 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.nn import Features, GraphModel, LazyGraph
 from canet.nn.model import Prediction
+from canet.util.files import write_errors
 
 Rows = Callable[[Tensor], Features]
 
 ROWS_AT_ONCE = 2**16
 """Nodes whose features are read at once."""
 EDGES_AT_ONCE = {"cpu": 2**19, "cuda": 2**21}
-"""Edges that one piece of a layer reads, unless a single node has more."""
+"""Edges that one piece of a layer reads, unless a single node has more; by device of the model."""
 MAX_SUMS = 2**28
 """Most numbers in the sums over graphs of a layer."""
 BYTES_IN_MEMORY = 2**28
@@ -39,7 +43,6 @@ class Pieces:
 
     def __init__(self, graph: LazyGraph, num_layers: int, nodes: Tensor | None = None) -> None:
         self._graph = graph
-        self._num_edges = EDGES_AT_ONCE[graph.device.type]
         self._needed = [None if nodes is None else nodes.to(graph.device).sort().values]
         for _ in range(num_layers):
             self._needed.append(self._sources(self._needed[-1]))
@@ -51,7 +54,7 @@ class Pieces:
             return None
         is_read = torch.zeros(self._graph.num_nodes, dtype=torch.bool, device=nodes.device)
         is_read[nodes] = True
-        for ids in self._graph.pieces(nodes, self._num_edges):
+        for ids in self._graph.pieces(nodes, EDGES_AT_ONCE[nodes.device.type]):
             is_read[self._graph.neighbours(ids)] = True
         return is_read.nonzero().squeeze(1)
 
@@ -63,37 +66,36 @@ class Pieces:
             model: The model, in evaluation mode.
             rows: Function from node ids to their prepared features on the device of the model.
         """
-        for states, _ in self._inputs(model, rows):
-            last = states
-        layer = model.num_layers - 1
-        for ids, found in self._outputs(model, layer, last, self._sums(model, layer, last)):
+        (last,) = deque(self._inputs(model, rows), maxlen=1)
+        for ids, found in self._outputs(model, model.num_layers - 1, *last):
             yield ids, model.last_prediction(found)
 
     @torch.no_grad()
     def sums(self, model: GraphModel, rows: Rows) -> list[Tensor]:
         """Return the sums over graphs of each layer; arguments as for `predict`."""
-        found = [self._sums(model, layer, states) for states, layer in self._inputs(model, rows)]
-        return [one for one in found if one is not None]
+        return [sums for _, sums in self._inputs(model, rows) if sums is not None]
 
-    def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, int]]:
-        """Yield the states that each layer reads, and the number of the layer."""
+    def _inputs(self, model: GraphModel, rows: Rows) -> Iterator[tuple[_States, Tensor | None]]:
+        """Yield the states that each layer reads, and their sums over graphs if it needs them."""
         states = _States(self._needed[0], self._graph)
         for ids in states.ids().split(ROWS_AT_ONCE):
             states.write(ids, model.first_states(rows(ids)))
-        yield states, 0
+        sums = self._sums(model, 0, states)
+        yield states, sums
         for layer, nodes in enumerate(self._needed[1:-1]):
             following = _States(nodes, self._graph)
-            for ids, found in self._outputs(model, layer, states, self._sums(model, layer, states)):
+            for ids, found in self._outputs(model, layer, states, sums):
                 following.write(ids, found)
-            states = following
-            yield states, layer + 1
+            states, sums = following, self._sums(model, layer + 1, following)
+            yield states, sums
 
     def _outputs(
         self, model: GraphModel, layer: int, states: _States, sums: Tensor | None
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the ids of nodes and their states after a layer."""
         device = model.phi_out.weight.device
-        for ids in self._graph.pieces(self._needed[layer + 1], self._num_edges):
+        num_edges = EDGES_AT_ONCE[device.type]
+        for ids in self._graph.pieces(self._needed[layer + 1], num_edges):
             field = self._graph.receptive_field(ids, 1)
             read = states.read(field.nodes).to(device)
             if sums is not None:
@@ -108,8 +110,8 @@ class Pieces:
         number, size = self._graph.membership.number, self._graph.membership.size
         if len(size) * model.hidden**2 > MAX_SUMS:
             raise InputError(
-                f"the graph has {len(size):,} connected parts, and this backbone needs hidden² "
-                "numbers for each of them: choose another backbone, or a smaller hidden"
+                f"the graph has {len(size):,} connected components of several nodes, and this "
+                "backbone needs hidden² numbers for each: choose another one, or a smaller hidden"
             )
         for ids in states.ids().split(ROWS_AT_ONCE):
             of_nodes = number[ids].to(device)
@@ -160,6 +162,9 @@ def _array(rows: int, like: Tensor, device: torch.device) -> Tensor:
         return torch.empty(shape, dtype=like.dtype, device=device)
     if size <= BYTES_IN_MEMORY:
         return torch.empty(shape, dtype=like.dtype)
-    with tempfile.TemporaryFile() as file:
+    place = Path(tempfile.gettempdir())
+    with tempfile.TemporaryFile(dir=place) as file, write_errors(place):
+        if hasattr(os, "posix_fallocate"):  # on a full disk, writing to the map would end Python
+            os.posix_fallocate(file.fileno(), 0, size)
         kind = torch.empty(0, dtype=like.dtype).numpy().dtype
         return torch.from_numpy(np.memmap(file, kind, "w+", shape=shape))

@@ -69,3 +69,5 @@ def prefetched(items: Iterator[T], device: torch.device) -> Iterator[T]:
             while not ready.empty():
                 ready.get_nowait()
             thread.join(0.01)
+        if stream:  # the next items may be for another stream
+            stream.wait_stream(torch.cuda.current_stream(device))

@@ -69,6 +69,8 @@ def load_initial(method: Method, weights: Mapping[str, Tensor]) -> None:
 
 def share_state(loop: Loop) -> None:
     """Give all processes the state of the first one, if that has resumed a run."""
+    if distributed.world_size() == 1:
+        return
     content = save(loop.tensors()) if distributed.rank() == 0 and loop.epoch else b""
     content = distributed.broadcast_bytes(content, loop.device)
     if content and distributed.rank():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,11 +11,11 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.stored_graph import StoredGraph
 from canet.methods import Method
-from canet.nn import LazyGraph
+from canet.nn import LazyGraph, Neighbours, Operator
 from canet.nn.model import Prediction
 from canet.training.feature_store import FeatureStore
 from canet.training.inference import GraphReader, Part, check_finite
-from canet.training.large_fields import place_of_edges, store_graph
+from canet.training.large_fields import CPU, neighbours_in, place_of_edges
 from canet.training.pieces import Pieces
 from canet.training.prepared import PreparedGraph
 
@@ -25,10 +24,27 @@ SMALL_SHARE = 0.01
 
 
 class PreparedStore:
-    """A graph store to predict, in place of a `PreparedGraph`."""
+    """A graph store to predict, in place of a `PreparedGraph`; its readers share the edges."""
 
     def __init__(self, store: GraphStore) -> None:
         self.user_graph = StoredGraph(store)
+        self._places: dict[torch.device, torch.device] = {}
+        self._neighbours: dict[torch.device, Neighbours] = {}
+
+    def graph(self, operators: Sequence[Operator], device: torch.device) -> LazyGraph:
+        """Return the graph for a model, on the device if it has room for the edges.
+
+        Sums over whole graphs need the graph on the CPU.
+        """
+        store = self.user_graph.store
+        if device not in self._places:
+            self._places[device] = place_of_edges(store, device)
+        place = self._places[device]
+        if any(operator.kind == "graph" for operator in operators):
+            place = CPU
+        if place not in self._neighbours:
+            self._neighbours[place] = neighbours_in(store, place)
+        return LazyGraph({"along": self._neighbours[place]}, operators)
 
 
 class StoreReader:
@@ -41,21 +57,17 @@ class StoreReader:
 
     def __init__(self, method: Method, prepared: PreparedStore) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, None
+        self._prepared = prepared
         self._device = method.model.phi_out.weight.device
-        self._graph = store_graph(prepared.user_graph.store, method.model.operators)
         self._features = self._open(prepared.user_graph.store.x)
+        self._graph(few=True)  # rejects models that need the whole graph
 
     def _open(self, x: Tensor) -> FeatureStore:
         return FeatureStore(x, self._device, self.method.settings.features)
 
-    @cached_property
-    def _graph_for_many(self) -> LazyGraph:
-        """The graph, on the device if it has room for the edges."""
-        store = self.user_graph.store
-        place = place_of_edges(store, self._device)
-        if place.type == "cpu" or self._graph.attends_over_graphs:
-            return self._graph
-        return store_graph(store, self.method.model.operators, place)
+    def _graph(self, few: bool) -> LazyGraph:
+        """Return the graph: for few nodes on disk."""
+        return self._prepared.graph(self.method.model.operators, CPU if few else self._device)
 
     def parts(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
@@ -63,9 +75,8 @@ class StoreReader:
         features = self._features if x is None else self._open(x)
         wanted, order = (None, None) if nodes is None else nodes.sort(stable=True)
         ids = None if wanted is None else wanted.unique_consecutive()
-        are_few = ids is not None and ids.numel() < SMALL_SHARE * self._graph.num_nodes
-        graph = self._graph if are_few else self._graph_for_many
-        pieces = Pieces(graph, model.num_layers, ids)
+        few = ids is not None and ids.numel() < SMALL_SHARE * self.user_graph.num_nodes
+        pieces = Pieces(self._graph(few), model.num_layers, ids)
         for part, found in pieces.predict(model, features.rows):
             check_finite(found.logits)
             part = part.cpu()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -40,6 +41,13 @@ def world_size() -> int:
     return dist.get_world_size() if _is_joined() else _numbers()[1]
 
 
+def processes_here() -> int:
+    """Return the number of processes on this machine, or on all of them if it is not known."""
+    text = os.environ.get("LOCAL_WORLD_SIZE") or os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    counts = re.findall(r"(?:^|,)(\d+)", text)  # srun writes it as 4(x2),3
+    return max(map(int, counts)) if counts and world_size() > 1 else world_size()
+
+
 def own_device(device: torch.device) -> torch.device:
     """Return the GPU of this process, if several processes use the GPUs of a machine."""
     if world_size() == 1 or device.type != "cuda" or device.index is not None:
@@ -70,8 +78,8 @@ def join(device: torch.device) -> None:
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if "MASTER_ADDR" not in os.environ and "SLURM_LAUNCH_NODE_IPADDR" in os.environ:
-        os.environ["MASTER_ADDR"] = os.environ["SLURM_LAUNCH_NODE_IPADDR"]
+    if "MASTER_ADDR" not in os.environ and "SLURM_STEP_NODELIST" in os.environ:
+        os.environ["MASTER_ADDR"] = first_host(os.environ["SLURM_STEP_NODELIST"])
         port = FIRST_PORT + int(os.environ.get("SLURM_JOB_ID", 0)) % NUM_PORTS
         os.environ.setdefault("MASTER_PORT", str(port))
     with others():
@@ -82,6 +90,12 @@ def join(device: torch.device) -> None:
             timeout=WAIT,
         )
     atexit.register(dist.destroy_process_group)
+
+
+def first_host(hosts: str) -> str:
+    """Return the first machine of a list of Slurm: `gpu[03-05,9],login` → `gpu03`."""
+    found = re.match(r"([^,\[]*)(?:\[(\w+)[^\]]*\]([^,]*))?", hosts)
+    return "".join(part or "" for part in found.groups()) if found else hosts
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from canet.data.arrays import as_array
 from canet.data.checks import check_edge_weights, check_edges, check_features, check_nodes
 from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.graph_files.array_files import open_arrays
-from canet.data.graph_files.encoding import Encoding, ReadOptions
+from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import (
     ProblemHandler,
@@ -40,10 +41,10 @@ DEFAULT_NAMES = {
     "environment": ("environment",),
     "time": ("time",),
     "sample_weight": ("sample_weight",),
+    "weight": ("edge_weight",),
 }
 OTHER_ARRAYS = {
     "edge_index",
-    "edge_weight",
     "x",
     "batch",
     "metric",
@@ -52,6 +53,21 @@ OTHER_ARRAYS = {
     *MASKS,
     *SPARSE,
 }
+
+
+def array_roles(roles: Roles, available: Collection[str], path: Path) -> Roles:
+    """Return the names of the arrays of a graph; masks are used instead of `split` by default."""
+    if roles.source is not None or roles.target is not None:
+        raise InputError(
+            f"'{path}' has no columns for the ends of edges: leave out their names, and save the "
+            "edges as edge_index [2, E]"
+        )
+    if roles.weight is not None:
+        check_present([roles.weight], available, path, "array")
+    defaults = dict(DEFAULT_NAMES)
+    if any(mask in available for mask in MASKS):
+        del defaults["split"]
+    return roles.resolve(available, defaults, path, "array")
 
 
 class ArrayGraph:
@@ -65,22 +81,20 @@ class ArrayGraph:
     def __init__(self, path: Path, requested: ReadOptions) -> None:
         self.path, self.has_dates = path, False
         self.arrays = open_arrays(path)
-        defaults = dict(DEFAULT_NAMES)
-        if any(mask in self.arrays for mask in MASKS):
-            del defaults["split"]
         if requested.without:
             raise InputError(
                 f"'{path}' contains a feature matrix without column names: remove the columns "
                 f"{listed(requested.without)} from x, or pass a folder with nodes.csv"
             )
-        self.roles = requested.roles.resolve(self.arrays, defaults, path, "array")
+        self.roles = array_roles(requested.roles, self.arrays, path)
         check_present(["edge_index"], self.arrays, path, "array")
         if not set(SPARSE) <= set(self.arrays):
             check_present(["x"], self.arrays, path, "array")
 
     def ignored(self) -> list[str]:
         """Return a message about unused arrays, if there are any."""
-        extra = [name for name in self.arrays if name not in {*OTHER_ARRAYS, *self.roles.names()}]
+        used = {*OTHER_ARRAYS, *self.roles.names(), self.roles.weight}
+        extra = [name for name in self.arrays if name not in used]
         return [f"'{self.path}': these arrays are ignored: {listed(extra)}"] if extra else []
 
     def features(self) -> Any:
@@ -116,9 +130,9 @@ class ArrayGraph:
         """Return the graph without features; parts with a problem are left out."""
         roles, graph = self.roles, GraphData(num_nodes=num_nodes)
         graph.edge_index = torch.from_numpy(self._edges(num_nodes, report_problem))
-        if "edge_weight" in self.arrays:
+        if roles.weight is not None:
             try:
-                stored, count = self.arrays["edge_weight"], graph.edge_index.shape[1]
+                stored, count = self.arrays[roles.weight], graph.edge_index.shape[1]
                 graph.edge_weight = check_edge_weights(stored, count)
             except InputError as error:
                 report_problem(f"'{self.path}': {error}")

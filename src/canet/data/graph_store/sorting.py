@@ -61,6 +61,7 @@ class EdgeSort:
         self._folder, self._numbers = folder, count()
         self._shift = np.uint64(max(1, (num_nodes - 1).bit_length()))
         self._waiting: list[_Edges] = []
+        self._num_waiting = 0
         self._ranges = self._divide(0, num_nodes << int(self._shift))
 
     def add(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
@@ -69,7 +70,8 @@ class EdgeSort:
         key <<= self._shift
         key |= source.astype(np.uint64, copy=False)
         self._waiting.append(_Edges(key, weight))
-        if sum(len(edges.key) for edges in self._waiting) >= self.max_edges // 2:
+        self._num_waiting += len(key)
+        if self._num_waiting >= self.max_edges // 2:
             self._write_waiting()
 
     def parts(self) -> Iterator[SortedEdges]:
@@ -83,6 +85,7 @@ class EdgeSort:
         if self._waiting:
             edges = _joined(self._waiting)
             self._waiting.clear()
+            self._num_waiting = 0
             _write(edges, self._ranges)
 
     def _divide(self, low: int, high: int) -> list[_Range]:

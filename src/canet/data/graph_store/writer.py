@@ -44,8 +44,9 @@ class GraphStoreWriter:
     """Writes a graph that need not fit into memory; use it in a `with` block.
 
     The store appears at `path` when the block ends. If the block fails, nothing remains. Edges are
-    sorted on disk: this takes 8 bytes of temporary space for each edge, 12 with weights. Of
-    duplicate edges, the largest weight is kept. The order of edges makes no difference.
+    sorted on disk: this takes 8 bytes of temporary space for each edge, 12 with weights, and twice
+    that with `undirected`. Of duplicate edges, the largest weight is kept. The order of edges makes
+    no difference.
 
     Args:
         path: New folder for the store.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -19,8 +19,7 @@ _pool = ThreadPoolExecutor()
 def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
     """Return `kernel[grid]`, to be called with the kernel's arguments."""
     if _jobs is None:
-        run: Callable[..., Any] = kernel[grid]
-        return run
+        return partial(_run, kernel[grid])
     device, jobs = torch.cuda.current_device(), _jobs
 
     def compile_once(*args: Any, **options: Any) -> None:
@@ -31,6 +30,16 @@ def launch(kernel: Any, grid: tuple[int, ...]) -> Callable[..., Any]:
             jobs[key] = _pool.submit(_build, kernel, grid, device, args, options)
 
     return compile_once
+
+
+def _run(kernel: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Run a kernel on the GPU of its arguments; Triton would use the current one."""
+    index = next((a.get_device() for a in args if isinstance(a, Tensor) and a.is_cuda), None)
+    if index is None or index == torch.cuda.current_device():
+        kernel(*args, **options)
+        return
+    with torch.cuda.device(index):
+        kernel(*args, **options)
 
 
 @cache

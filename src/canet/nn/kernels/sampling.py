@@ -29,7 +29,7 @@ class Hop(NamedTuple):
     `rowptr` $[n + 1]$ is where the neighbours of each node begin; nodes beyond the true number have
     none. For each neighbour: `col` $[m]$ is its position among the `num_src` nodes of the next hop,
     `row` that of its node, `entry` its index in the graph and `node` its id. Unused entries at the
-    end have the first `col` and `row` that are no position, and zeros.
+    end have `num_src` as `col`, n as `row`, and zeros.
     """
 
     fanout: int
