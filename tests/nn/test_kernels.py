@@ -5,8 +5,10 @@ On a machine without a GPU, Triton's interpreter runs the kernels; see tests/con
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
+from typing import Any
 
 import pytest
 import torch
@@ -407,3 +409,34 @@ def test_rows_with_a_copy_are_read_from_it(dtype: torch.dtype, place: str) -> No
     matrix = x.pin_memory() if place == "pinned" else x.to(DEVICE)
     found = select_rows(matrix, rows.to(DEVICE), kept.to(DEVICE), slot.to(DEVICE))
     assert torch.equal(found.cpu(), expected)
+
+
+class OnGpu(Tensor):
+    """A tensor that claims to be on the second GPU."""
+
+    is_cuda = True
+
+    def get_device(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize("current", [0, 1])
+def test_a_kernel_runs_on_the_gpu_of_its_arguments(
+    current: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from canet.nn.kernels.launch import launch
+
+    events: list[Any] = []
+
+    @contextmanager
+    def device(index: int) -> Iterator[None]:
+        events.append(index)
+        yield
+        events.append("back")
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    monkeypatch.setattr(torch.cuda, "device", device)
+    kernel = {(3,): lambda *args, **options: events.append((len(args), options))}
+    launch(kernel, (3,))(torch.ones(2), 7, torch.ones(2).as_subclass(OnGpu), BLOCK=4)
+    call = (3, {"BLOCK": 4})
+    assert events == ([1, call, "back"] if current == 0 else [call])
