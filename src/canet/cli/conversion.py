@@ -12,7 +12,6 @@ import typer
 from canet.cli import options
 from canet.cli.app import app
 from canet.errors import InputError, first_line, warn_user
-from canet.util.progress import Display
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from canet.data.graph_data import GraphData
     from canet.data.graph_files import ReadOptions
     from canet.data.graph_store import GraphStore, GraphStoreWriter
+    from canet.util.progress import Display
 
 EDGES = "edge_index"
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -68,12 +68,14 @@ def convert(
     """Write your graph as a graph store, to train on graphs that do not fit into memory."""
     from canet.data.graph_files import ReadOptions, Roles
     from canet.data.graph_store import GraphStore, GraphStoreWriter
+    from canet.util.progress import Display
 
     GraphStoreWriter(out, 1)  # an error before the graph is read
     roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
     chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
     model = None if like is None else GraphStore(like)
     with Display(len(STEPS), unit="steps") as display:
+        display.update(0, text=STEPS[0])
         if (graph / f"{EDGES}.npy").is_file():
             _convert_arrays(graph, out, chosen, bool(undirected), half, model, display)
         else:
@@ -104,7 +106,6 @@ def _convert_graph(
     from canet.data.graph_store import GraphStoreWriter
     from canet.data.user_graph import warn_one_way
 
-    display.update(0, text=STEPS[0])
     data = read_columns(path, chosen, None if like is None else like.encoding)
     encoding = data.get("encoding")
     if like is not None and encoding != like.encoding:
@@ -198,7 +199,6 @@ def _write(
     writer: GraphStoreWriter, data: GraphData, half: bool, like: GraphStore | None, display: Display
 ) -> None:
     """Write the columns of a graph."""
-    display.update(0, text=STEPS[0])
     source, target = data.edge_index
     writer.add_edges(source, target, data.get("edge_weight"))
     display.update(1, text=STEPS[1])

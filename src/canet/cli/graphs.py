@@ -160,12 +160,11 @@ def fit(
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util import distributed
     from canet.util.devices import pick_device
-
-    if distributed.world_size() > 1:
-        raise CanetError("canet fit uses one process: start it without torchrun or srun")
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 
+    if distributed.world_size() > 1:
+        raise CanetError("canet fit uses one process: start it without torchrun or srun")
     pick_device(device)
     earlier = None if warm_start is None else load(warm_start, device)
     model = earlier or NodeClassifier(

@@ -313,7 +313,7 @@ class LazyGraph:
 
     def has_kernel(self, fanout: Sequence[int]) -> bool:
         """Whether the graph is on a GPU with a kernel for these numbers of neighbours."""
-        (one, *others) = self._neighbours.values()
+        one, *others = self._neighbours.values()
         is_small = self.num_nodes < 2**31 and not others
         return fused.on_gpu(one.rowptr) and is_small and min(fanout) > 0
 

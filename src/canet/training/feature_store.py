@@ -144,16 +144,12 @@ class FeatureStore(RowReader):
 
     def rows(self, nodes: Tensor) -> Features:
         """Return the prepared features of nodes $[n]$, on the device."""
-        rows = self._stored_rows(nodes)
+        rows = super().rows(nodes)
+        assert not isinstance(rows, ShiftedFeatures)
         if self._how in ("raw", "rows"):
             return prepare_features(rows, None, self._how)
         graph = torch.zeros(nodes.numel(), dtype=torch.long, device=self._device)
         return shift_and_scale(rows, graph, *self._mean_and_scale)
-
-    def _stored_rows(self, nodes: Tensor) -> Tensor | SparseMatrix:
-        rows = super().rows(nodes)
-        assert not isinstance(rows, ShiftedFeatures)
-        return rows
 
     @cached_property
     def _mean_and_scale(self) -> tuple[Tensor, Tensor]:

@@ -28,23 +28,19 @@ class PreparedStore:
 
     def __init__(self, store: GraphStore) -> None:
         self.user_graph = StoredGraph(store)
-        self._places: dict[torch.device, torch.device] = {}
-        self._neighbours: dict[torch.device, Neighbours] = {}
+        self._neighbours: dict[torch.device, Neighbours] = {}  # for each device of a model
 
     def graph(self, operators: Sequence[Operator], device: torch.device) -> LazyGraph:
         """Return the graph for a model, on the device if it has room for the edges.
 
         Sums over whole graphs need the graph on the CPU.
         """
-        store = self.user_graph.store
-        if device not in self._places:
-            self._places[device] = place_of_edges(store, device)
-        place = self._places[device]
         if any(operator.kind == "graph" for operator in operators):
-            place = CPU
-        if place not in self._neighbours:
-            self._neighbours[place] = neighbours_in(store, place)
-        return LazyGraph({"along": self._neighbours[place]}, operators)
+            device = CPU
+        if device not in self._neighbours:
+            store = self.user_graph.store
+            self._neighbours[device] = neighbours_in(store, place_of_edges(store, device))
+        return LazyGraph({"along": self._neighbours[device]}, operators)
 
 
 class StoreReader:
