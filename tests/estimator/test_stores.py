@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import torch
 
 import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
+from canet.choice import auto
+from canet.choice.portfolio import Recipe
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
 from canet.training import pieces
@@ -19,6 +22,7 @@ from tests.user_tables import write_folder
 
 EDGES = "source,target\n1,2\n2,3\n3,1\n"
 BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidden": 8}
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 @pytest.fixture(autouse=True)
@@ -26,8 +30,8 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "EDGES_AT_ONCE", {"cpu": 50, "cuda": 50})
 
 
-def fitted(data: Any, method: str = "erm", **settings: Any) -> NodeClassifier:
-    return NodeClassifier(method, "sage", device="cpu", **{**BATCHES, **settings}).fit(data)
+def fitted(data: Any, method: str = "erm", device: str = "cpu", **settings: Any) -> NodeClassifier:
+    return NodeClassifier(method, "sage", device=device, **{**BATCHES, **settings}).fit(data)
 
 
 @pytest.mark.parametrize("method", ["erm", "canet"])
@@ -157,6 +161,37 @@ def test_attention_over_whole_graphs_is_exact_on_a_store(tmp_path: Path) -> None
     attends = NodeClassifier("erm", "transformer", epochs=2, device="cpu").fit(store)
     found = [attends.predict_proba(graph) for graph in (store, store.load())]
     assert np.allclose(*found, atol=1e-5)
+
+
+@needs_gpu
+def test_a_gpu_trains_on_a_store_as_on_the_graph_in_memory(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", weighted=True)
+    found, expected = (fitted(data, device="cuda", dropout=0.0) for data in (store, store.load()))
+    assert found.history_["loss"] == pytest.approx(expected.history_["loss"], abs=1e-4)
+    assert found.predict_proba(store) == pytest.approx(expected.predict_proba(store), abs=1e-3)
+
+
+@needs_gpu
+@pytest.mark.parametrize("some", [None, [90], list(range(0, NUM_NODES, 7))], ids=["all", "1", "18"])
+@pytest.mark.parametrize("room", [True, False], ids=["on the GPU", "not on the GPU"])
+def test_models_of_an_ensemble_predict_a_store_on_a_gpu_as_on_the_cpu(
+    tmp_path: Path, room: bool, some: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipes = (Recipe("erm", "transformer"), Recipe("canet", "gcn"), Recipe("erm", "sage"))
+    monkeypatch.setitem(auto.PRESETS, "robust-1", recipes)
+    monkeypatch.setattr(
+        auto, "with_weights", lambda found: [replace(c, weight=1 / 3) for c in found]
+    )
+    store = write_store(tmp_path / "store", weighted=True)
+    model = NodeClassifier(epochs=10, hidden=8, device="cpu").fit(store)
+    assert len(model.method_.members) == 3
+    model.save(tmp_path / "model")
+    if not room:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 100))
+    on_gpu = canet.load(tmp_path / "model", device="cuda")
+    for name in ("predict_proba", "embed"):
+        found, expected = (getattr(which, name)(store, some) for which in (on_gpu, model))
+        assert found == pytest.approx(expected, abs=1e-4), name
 
 
 def test_a_store_without_labels_is_predicted_but_not_scored(tmp_path: Path) -> None:

@@ -111,6 +111,18 @@ def test_other_batches_are_not_captured(settings: dict[str, Any], steps: list[st
     assert "DeviceBatches" not in steps
 
 
+@needs_gpu
+@pytest.mark.parametrize("settings", [{}, {"fanout": "-1,2"}, {"batch_size": 0}], ids=str)
+def test_seeds_side_by_side_are_the_runs_of_each(settings: dict[str, Any]) -> None:
+    trainer = make("erm", "cuda", **settings)
+    assert trainer.together
+    seeds = range(4)
+    together = trainer.run_together(dict.fromkeys(seeds))
+    for seed, run in zip(seeds, together, strict=True):
+        alone = make("erm", "cuda", **settings).run(seed)
+        assert run.history["loss"] == pytest.approx(alone.history["loss"], abs=1e-5)
+
+
 def test_the_order_of_an_epoch_follows_from_its_seed() -> None:
     (order, seed), (same, same_seed), (other, other_seed) = (epoch_order(9, s) for s in (1, 1, 2))
     assert torch.equal(order, same)
