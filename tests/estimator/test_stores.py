@@ -17,12 +17,12 @@ from canet.choice.portfolio import Recipe
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
 from canet.training import pieces
+from tests.gpu import needs_gpu
 from tests.stores import NAMES, NUM_NODES, never_load, write_store
 from tests.user_tables import write_folder
 
 EDGES = "source,target\n1,2\n2,3\n3,1\n"
 BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidden": 8}
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
 from canet.store import RunFolder
 from canet.training import Run, Trainer
+from tests.gpu import needs_gpu
 
 from ..training.tiny import NUM_ID, NUM_NODES, tiny_task
 
@@ -180,7 +181,7 @@ def loss_with_fixed_draws(method: Method, batch: Batch) -> Tensor:
     return method.loss(batch)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
     """Predictions, the loss of the method, and the gradients of both."""
     sides = []
@@ -200,7 +201,7 @@ def test_cpu_and_gpu_agree_to_rounding(name: str, backbone: str) -> None:
         torch.testing.assert_close(cpu, gpu, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 def test_training_on_the_gpu_learns_too(name: str, backbone: str) -> None:
     """Random numbers differ from those of the CPU, but the method fits the training nodes."""
     settings = METHODS[name].settings_type(hidden=16, epochs=150, learning_rate=0.02, dropout=0.0)

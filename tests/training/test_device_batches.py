@@ -14,10 +14,10 @@ from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_store
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order
 from canet.training.epochs import BatchEpochs, epoch_seed
+from tests.gpu import needs_gpu
 from tests.training.tiny import tiny_task
 
 SETTINGS: dict[str, Any] = {"epochs": 6, "dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def make(method: str, device: str, **settings: Any) -> Trainer:
@@ -109,18 +109,6 @@ def test_too_few_places_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_batches_are_not_captured(settings: dict[str, Any], steps: list[str]) -> None:
     make("erm", "cuda", **settings).run()
     assert "DeviceBatches" not in steps
-
-
-@needs_gpu
-@pytest.mark.parametrize("settings", [{}, {"fanout": "-1,2"}, {"batch_size": 0}], ids=str)
-def test_seeds_side_by_side_are_the_runs_of_each(settings: dict[str, Any]) -> None:
-    trainer = make("erm", "cuda", **settings)
-    assert trainer.together
-    seeds = range(4)
-    together = trainer.run_together(dict.fromkeys(seeds))
-    for seed, run in zip(seeds, together, strict=True):
-        alone = make("erm", "cuda", **settings).run(seed)
-        assert run.history["loss"] == pytest.approx(alone.history["loss"], abs=1e-5)
 
 
 def test_the_order_of_an_epoch_follows_from_its_seed() -> None:

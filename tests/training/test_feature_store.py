@@ -11,9 +11,9 @@ from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training import feature_store
 from canet.training.feature_store import FeatureStore, RowCache, RowReader
 from canet.training.features import prepare_features
+from tests.gpu import needs_gpu
 
 CPU = torch.device("cpu")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 def matrix(dtype: torch.dtype = torch.float32) -> torch.Tensor:

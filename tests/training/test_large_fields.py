@@ -19,6 +19,7 @@ from canet.training import Trainer, feature_store, large_fields, pieces
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields
 from canet.training.store_reader import PreparedStore
+from tests.gpu import needs_gpu
 from tests.stores import never_load, write_store
 from tests.training.test_trainer import make, run_until, same_run
 from tests.training.tiny import tiny_task
@@ -209,7 +210,7 @@ def test_another_process_opens_the_same_store(tmp_path: Path) -> None:
     assert store_task(again).task.digest == stored.digest
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 @pytest.mark.parametrize(
     ("free", "in_memory"),
     [(2**30, 0), (2_800, 2**30), (2_800, 0), (100, 0)],

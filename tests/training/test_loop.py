@@ -11,10 +11,9 @@ from torch import Tensor
 
 from canet.methods import BACKBONES, METHODS, Method
 from canet.training import Run, Trainer, loop
+from tests.gpu import needs_gpu
 
 from .tiny import tiny_task
-
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 
 def make(
@@ -77,12 +76,22 @@ def test_every_metric_can_be_recorded(metric: str, monkeypatch: pytest.MonkeyPat
 
 
 @needs_gpu
-def test_runs_trained_together_equal_single_runs() -> None:
-    together = make().run_together(dict.fromkeys(range(3)))
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"batch_size": 5, "fanout": "3,2"},
+        {"batch_size": 5, "fanout": "-1,2"},
+        {"fanout": "3,2"},
+    ],
+    ids=str,
+)
+def test_runs_trained_together_equal_single_runs(changes: dict[str, Any]) -> None:
+    together = make(**changes).run_together(dict.fromkeys(range(3)))
     for seed, run in enumerate(together):
         assert run.config.seed == seed
         assert run.result.runs_at_once == 3
-        assert_same(run, make().run(seed))
+        assert_same(run, make(**changes).run(seed))
 
 
 @needs_gpu
