@@ -46,12 +46,7 @@ def place_of_edges(store: GraphStore, device: torch.device) -> torch.device:
 
 def neighbours_in(store: GraphStore, device: torch.device = CPU) -> Neighbours:
     """Return the neighbours of all nodes of a store; on the CPU their arrays stay on disk."""
-
-    def tensor(name: str) -> Tensor:
-        return torch.from_numpy(store.array(name)).to(device)
-
-    weight, loops = (tensor(name) if name in store else None for name in ("weight", "loops"))
-    return Neighbours(tensor("rowptr"), tensor("neighbours"), weight, loops, torch.float)
+    return Neighbours(*store.csr.to(device), dtype=torch.float)
 
 
 class LargeFields(TaskFields):

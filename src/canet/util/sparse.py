@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+
+class Csr(NamedTuple):
+    """The edges of a graph, grouped by target; the arrays may be memory maps.
+
+    `rowptr` $[N + 1]$ is where the edges into each node begin, `col` $[E]$ are the sources of the
+    edges except self-loops, `weight` $[E]$ their weights (None: one), and `loops` $[N]$ the weights
+    of the self-loops (0 if a node has none; None: there are none).
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    weight: Tensor | None = None
+    loops: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> Csr:
+        """Return the edges on a device."""
+        return Csr(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]
 
 
 def from_scipy(matrix: sp.csr_matrix) -> Tensor:

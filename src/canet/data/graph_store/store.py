@@ -40,6 +40,7 @@ from canet.errors import (
 )
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, sha256
 from canet.util.memory import check_memory
+from canet.util.sparse import Csr
 
 INDEX = "index.json"
 FORMAT, VERSION = "canet graph store", 1
@@ -143,6 +144,13 @@ class GraphStore:
         else:
             columns = columns.astype(np.int64)
         return self._sparse(rowptr, columns, values)
+
+    @cached_property
+    def csr(self) -> Csr:
+        """The edges into each node, as memory maps."""
+        names = ("rowptr", "neighbours", "weight", "loops")
+        arrays = (torch.from_numpy(self.array(n)) if n in self else None for n in names)
+        return Csr(*arrays)  # type: ignore[arg-type]  # every store has the first two
 
     def nodes(self, split: str) -> Tensor:
         """Return the node ids (int64) of a split."""
