@@ -35,8 +35,8 @@ from canet.report.comparison import compare
 from canet.report.results import find_results
 from canet.store.summary import OOD_MEAN, ood_mean
 from canet.training import Trainer
-from tests.finished import make_config, write_run
-from tests.nn.common import predict
+from tests.support.finished import make_config, write_run
+from tests.support.networks import predict
 
 TABLE = Path(__file__).parents[1] / "docs" / "reference" / "paper-to-code.md"
 HEADING = "## Where do paper, published implementation and this code differ?"

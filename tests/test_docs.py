@@ -21,8 +21,8 @@ import pytest
 import typer
 
 from canet.cli import app
-from tests.cli.commands import call
-from tests.report.browser import find_chromium, running
+from tests.support.browser import find_chromium, running
+from tests.support.commands import call
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))

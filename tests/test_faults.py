@@ -23,12 +23,12 @@ from canet.store.model_folder import read_model, write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
 from canet.training import Trainer, loop
 from canet.util.locks import LOCK
-from tests.cli.commands import QUICK, Answer, call
-from tests.finished import make_config, write_run
-from tests.models import FILE, tensors
-from tests.runs.jobs import tiny_job
-from tests.training.tiny import QUICK as SETTINGS
-from tests.training.tiny import tiny_task
+from tests.support.commands import QUICK, Answer, call
+from tests.support.finished import make_config, write_run
+from tests.support.jobs import tiny_job
+from tests.support.model_folders import FILE, tensors
+from tests.support.tiny import QUICK as SETTINGS
+from tests.support.tiny import tiny_task
 
 NUM_FLIPS, NUM_TRUNCATIONS = 100, 20  # per file
 
@@ -278,7 +278,7 @@ KILLER = """
 import os, random, signal, sys, time
 from pathlib import Path
 import torch
-from tests.training.tiny import QUICK, tiny_task
+from tests.support.tiny import QUICK, tiny_task
 from canet.store import RunFolder
 from canet.training import Trainer, loop
 

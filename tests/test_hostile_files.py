@@ -20,10 +20,10 @@ from canet.store import RunFolder
 from canet.store.archive import open_runs
 from canet.store.run_folder import read_checkpoint
 from canet.store.summary import read_run
-from tests.finished import make_config, write_run
-from tests.hostile import hostile_files
-from tests.user_graphs import small_user_graph
-from tests.user_tables import write_folder
+from tests.support.finished import make_config, write_run
+from tests.support.hostile import hostile_files
+from tests.support.user_graphs import small_user_graph
+from tests.support.user_tables import write_folder
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 import canet
 from canet.data.graph_files.arrays import write_npz
 from canet.errors import InputError
-from tests.user_graphs import small_user_graph
-from tests.user_tables import ROLES, write_folder
+from tests.support.user_graphs import small_user_graph
+from tests.support.user_tables import ROLES, write_folder
 
 TIMES = 200
 MAX_GROWTH = 48

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 import canet
 from canet.data.user_graph import read_user_graph
 from canet.errors import CanetError
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 
 QUICK = {"epochs": 1, "hidden": 4, "device": "cpu", "verbose": 0, "num_environments": 2}
 CAREFUL = settings(

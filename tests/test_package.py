@@ -11,7 +11,7 @@ import pytest
 import canet
 from canet.methods import METHODS, Batch, Method
 from canet.training import Trainer
-from tests.training.tiny import QUICK, tiny_task
+from tests.support.tiny import QUICK, tiny_task
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -25,11 +25,9 @@ from canet.store.result import Candidate
 from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
 from canet.util.processes import Processes
-from tests.choice.small import INSIDE, few_models, small_task
-from tests.ray_cluster import cluster
-from tests.user_graphs import small_user_graph
+from tests.support.small_task import INSIDE, small_task
+from tests.support.user_graphs import small_user_graph
 
-__all__ = ["cluster", "few_models"]
 QUICK = AutoSettings(epochs=4, hidden=8)
 
 
@@ -269,7 +267,7 @@ def test_arguments_that_auto_does_not_support_are_rejected(
 
 PREDICT = """
 import sys, numpy, canet
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 numpy.save(sys.argv[2], canet.load(sys.argv[1]).predict_proba(small_user_graph()))
 """
 

@@ -9,7 +9,7 @@ from canet.data.user_graph import read_user_graph
 from canet.methods import METHODS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 
 
 def test_probabilities_are_the_mean_of_the_members() -> None:

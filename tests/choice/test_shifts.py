@@ -10,7 +10,7 @@ import torch
 from canet.choice.shifts import HELD_OUT, MAX_SHIFTS, simulate_shifts, training_part
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
-from tests.choice.small import ALL, INSIDE, small_task
+from tests.support.small_task import ALL, INSIDE, small_task
 
 
 def names(task: ShiftTask) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from canet.data.benchmarks import synthetic
-from tests.cli.commands import NUM_USERS, QUICK, Canet, call
+from tests.support.commands import NUM_USERS, QUICK, Canet, call
 
 
 @pytest.fixture(scope="module", autouse=True)

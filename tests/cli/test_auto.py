@@ -9,17 +9,15 @@ import pytest
 import torch
 
 from canet.training import Trainer
-from tests.choice.small import few_models
-from tests.cli.commands import Canet, call
-from tests.cli.test_graphs import write_folder
+from tests.support.commands import Canet, call
+from tests.support.user_tables import write_users
 
-__all__ = ["few_models"]
 FIT = ("fit", "graph", "--label", "topic", "--undirected", "--epochs", 3, "--set", "hidden=8")
 
 
 @pytest.fixture
 def place(tmp_path: Path, few_models: None) -> Path:
-    write_folder(tmp_path / "graph", 120, 0)
+    write_users(tmp_path / "graph", 120, 0)
     return tmp_path
 
 

@@ -9,8 +9,8 @@ from canet.cli.listings import show_tasks
 from canet.data import describe
 from canet.data.benchmarks.catalog import DATASETS
 from canet.methods import BACKBONES, Settings, all_methods
-from tests.cli.commands import Answer, Canet
-from tests.util.terminal import terminal
+from tests.support.commands import Answer, Canet
+from tests.support.terminal import terminal
 
 TASKS = list(DATASETS)
 

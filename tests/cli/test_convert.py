@@ -14,9 +14,9 @@ from canet.cli.conversion import STEPS
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns, write_npz
 from canet.util import progress
-from tests.cli.commands import Canet
-from tests.user_graphs import small_user_graph
-from tests.user_tables import NODES, ROLES, write_folder
+from tests.support.commands import Canet
+from tests.support.user_graphs import small_user_graph
+from tests.support.user_tables import NODES, ROLES, write_folder
 
 COLUMNS = ("--label", "kind", "--time", "when", "--environment", "region")
 

@@ -16,42 +16,18 @@ from canet.data.benchmarks.twitch import FOLDERS
 from canet.data.graph_files import write_npz
 from canet.util.progress import STAGES, Display
 from canet.util.sparse import from_scipy, to_scipy
-from tests.cli.commands import call, call_in_new_process
+from tests.support.commands import call, call_in_new_process
+from tests.support.user_tables import write_users
 
 QUICK = ("--method", "canet", "--epochs", 5, "--set", "hidden=8", "--device", "cpu")
-
-
-def write_folder(folder: Path, num_nodes: int, seed: int, label: bool = True) -> Path:
-    """Users u0, u1, … of three topics that their age tells, friends at random, with a month."""
-    random = np.random.default_rng(seed)
-    topic = random.integers(0, 3, num_nodes)
-    folder.mkdir(parents=True)
-    with (folder / "nodes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "age", "city", *(["topic"] if label else []), "month"])
-        for i in range(num_nodes):
-            age = 20 + 10 * topic[i] + random.normal(0, 2)
-            city, month = (
-                ("Rome", "Oslo")[random.integers(2)],
-                f"2026-{random.integers(1, 10):02}-01",
-            )
-            name = ["red", "green", "blue"][topic[i]] if i % 5 else ""
-            writer.writerow([f"u{i}", f"{age:.1f}", city, *([name] if label else []), month])
-    with (folder / "edges.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["source", "target"])
-        writer.writerows(
-            (f"u{a}", f"u{b}") for a, b in random.integers(0, num_nodes, (3 * num_nodes, 2))
-        )
-    return folder
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `january` and `february`, graphs, and `model`, fitted on the first."""
     folder = tmp_path_factory.mktemp("own")
-    write_folder(folder / "january", 90, 0)
-    write_folder(folder / "february", 70, 1)
+    write_users(folder / "january", 90, 0)
+    write_users(folder / "february", 70, 1)
     fit = ("fit", "january", "--label", "topic", "--time", "month", "--undirected", *QUICK)
     answer = call(folder, *fit, "--epochs", 60, "--out", "model", "--quiet")
     assert (answer.code, answer.out, answer.err) == (0, "", "")
@@ -139,7 +115,7 @@ def test_predictions_of_another_month_have_a_row_a_node(place: Path, tmp_path: P
 
 
 def test_a_graph_without_labels_is_predicted_without_a_score(place: Path, tmp_path: Path) -> None:
-    write_folder(tmp_path / "march", 20, 2, label=False)
+    write_users(tmp_path / "march", 20, 2, label=False)
     command = ("predict", place / "model", "march", "--out", "p.csv", "--json")
     content = call(tmp_path, *command).content
     assert (content["score"], content["labelled"], content["nodes"]) == (None, 0, 20)
@@ -344,7 +320,7 @@ def test_names_may_have_capital_letters(place: Path, tmp_path: Path) -> None:
 
 
 def test_scores_and_thresholds_are_those_of_the_file(place: Path, tmp_path: Path) -> None:
-    graph = write_folder(tmp_path / "two", 80, 3)
+    graph = write_users(tmp_path / "two", 80, 3)
     text = (graph / "nodes.csv").read_text().replace(",green,", ",red,")
     (graph / "nodes.csv").write_text(text)
     fit = ("fit", graph, "--label", "topic", "--undirected", *QUICK, "--out", "model", "--quiet")

@@ -7,7 +7,7 @@ import pytest
 
 from canet.errors import CanetError
 from canet.util.tensorboard import TensorBoardLog
-from tests.cli.commands import QUICK, Canet
+from tests.support.commands import QUICK, Canet
 
 FACTS = {"model": "erm-gcn without a/b", "seed": 3, "epochs": 2}
 

@@ -16,7 +16,7 @@ import torch
 from canet import __version__, cli
 from canet.data import ShiftTask
 from canet.util.signals import SIGNALS
-from tests.cli.commands import QUICK, Answer, Canet, call_in_new_process
+from tests.support.commands import QUICK, Answer, Canet, call_in_new_process
 
 COMMANDS = [command.callback.__name__ for command in cli.app.registered_commands]  # type: ignore
 

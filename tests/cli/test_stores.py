@@ -12,9 +12,9 @@ import pytest
 
 from canet import GraphStore, load
 from canet.training import pieces
-from tests.cli.commands import QUICK, Canet
-from tests.stores import NUM_NODES, never_load, write_store
-from tests.user_tables import write_folder
+from tests.support.commands import QUICK, Canet
+from tests.support.stores import NUM_NODES, never_load, write_store
+from tests.support.user_tables import write_folder
 
 BATCHES = ("--set", "batch_size=16", "--set", "fanout=4,4", "--set", "hidden=8")
 SAGE = ("--method", "erm", "--backbone", "sage", *BATCHES, *QUICK)

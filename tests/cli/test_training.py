@@ -13,7 +13,7 @@ import pytest
 from canet.methods import BACKBONES
 from canet.methods import METHODS as REGISTRY
 from canet.training import trainer
-from tests.cli.commands import QUICK, Answer, Canet, call_in_new_process, files_of
+from tests.support.commands import QUICK, Answer, Canet, call_in_new_process, files_of
 
 METHODS = ("erm", "canet")
 METRICS = {"twitch": "roc_auc", "arxiv": "accuracy", "elliptic": "macro_f1"}

@@ -18,10 +18,10 @@ from canet.store import RunFolder
 from canet.store.model_folder import write_model
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Trainer
-from tests.cli.commands import call
-from tests.finished import change_result, make_config, write_run
-from tests.models import FILE, tensors
-from tests.training.tiny import tiny_task
+from tests.support.commands import call
+from tests.support.finished import change_result, make_config, write_run
+from tests.support.model_folders import FILE, tensors
+from tests.support.tiny import tiny_task
 
 ARCHIVE = Path(__file__).parents[2] / "results" / "backbones" / "runs.tar.xz"
 

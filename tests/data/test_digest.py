@@ -10,7 +10,7 @@ import torch
 from canet.data import digest
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
-from tests.training.tiny import tiny_task
+from tests.support.tiny import tiny_task
 
 
 def changed(task: ShiftTask, name: str, index: tuple[int, ...]) -> ShiftTask:

@@ -36,7 +36,7 @@ from canet.errors import (
 )
 from canet.util import memory
 from canet.util.files import TEMPORARY_SUFFIX, WriteError
-from tests.user_tables import ROLES, write_folder
+from tests.support.user_tables import ROLES, write_folder
 
 MIN_MEMORY = 2**12  # 85 edges at once
 

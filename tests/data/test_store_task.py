@@ -16,7 +16,7 @@ from canet.data.store_task import store_task
 from canet.data.stored_graph import StoredGraph
 from canet.data.user_graph import user_task
 from canet.errors import InputError
-from tests.stores import NAMES, NUM_NODES, never_load, write_store
+from tests.support.stores import NAMES, NUM_NODES, never_load, write_store
 
 
 @pytest.mark.parametrize(

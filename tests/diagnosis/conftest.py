@@ -5,8 +5,7 @@ import pytest
 from torch import Tensor
 
 from canet.diagnosis import Diagnosis, diagnose
-
-from .planted import planted, random_graph, shifting_screen, sign_of
+from tests.support.planted import planted, random_graph, shifting_screen, sign_of
 
 BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
 

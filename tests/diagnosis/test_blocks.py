@@ -11,8 +11,7 @@ import torch
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.diagnosis.blocks import OTHERS, Blocks, feature_blocks, found_blocks
 from canet.errors import InputError
-
-from .planted import Planted, planted, random_graph, sign_of
+from tests.support.planted import Planted, planted, random_graph, sign_of
 
 
 @pytest.fixture

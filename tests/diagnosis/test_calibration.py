@@ -11,8 +11,7 @@ from canet.estimator.calibration import (
     fit_temperature,
     softmax,
 )
-
-from .planted import labelled
+from tests.support.planted import labelled
 
 
 @pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])

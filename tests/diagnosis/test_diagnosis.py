@@ -16,9 +16,8 @@ from canet.diagnosis.diagnosis import QUANTITIES
 from canet.diagnosis.estimate import Estimate
 from canet.errors import InputError, InputWarning
 from canet.estimator import NodeClassifier, reference
-from tests.user_graphs import small_user_graph
-
-from .planted import Planted, planted, random_graph, sign_of
+from tests.support.planted import Planted, planted, random_graph, sign_of
+from tests.support.user_graphs import small_user_graph
 
 BLOCKS = {"read": [3], "ignored": [0, 1, 2]}
 

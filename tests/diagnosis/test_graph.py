@@ -10,8 +10,7 @@ from canet.diagnosis.graph import class_numbers, read_graph, sample, seed_of
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.nn import BACKBONES
-
-from .planted import neighbours_sign, planted, random_graph, sign_of
+from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
 
 
 def fitted(data: Data, method: str, backbone: str, **settings: str) -> NodeClassifier:

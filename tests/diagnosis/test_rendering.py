@@ -10,9 +10,8 @@ import pytest
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.diagnosis import SECTIONS
 from canet.diagnosis.rendering import number, p_value, render_page, render_text, write_page
-from tests.report.browser import Browser, find_chromium, running
-
-from .planted import planted, random_graph, sign_of
+from tests.support.browser import Browser, find_chromium, running
+from tests.support.planted import planted, random_graph, sign_of
 
 PHONE, DESKTOP = 390, 1200
 OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = true)"

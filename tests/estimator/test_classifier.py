@@ -17,7 +17,7 @@ from torch_geometric.utils import coalesce
 
 import canet
 from canet.errors import CanetError, InputError, InputWarning
-from tests.user_graphs import NAMES, small_user_graph
+from tests.support.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
 
@@ -313,7 +313,7 @@ import sys, torch
 torch.set_num_threads(1)
 import numpy as np
 import canet
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 new = small_user_graph(41, seed=3)
 for folder in sys.argv[2:]:
     model = canet.load(folder)

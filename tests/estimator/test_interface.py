@@ -18,7 +18,7 @@ from canet.methods.erm import ERM
 from canet.nn import BACKBONES, CaNet
 from canet.nn.backbones.sage import BACKBONE as SAGE
 from canet.util.plugins import add_plugins
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 
 ROWS = ["id,topic,size,colour"] + [
     f"n{i},{'ab'[i % 2]},{i % 2 + i / 100},{['red', 'blue'][i % 2]}" for i in range(40)

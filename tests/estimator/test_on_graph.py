@@ -12,12 +12,12 @@ from sklearn.model_selection import (
 )
 
 import canet
-from tests.estimator.test_rare_classes import graph
+from tests.support.user_graphs import rare_class_graph
 
 
 @pytest.fixture
 def one() -> canet.OnGraph:
-    data = graph(150, share=0.4)
+    data = rare_class_graph(150, share=0.4)
     data.train_mask = np.arange(150) < 10  # masks are not used
     return canet.OnGraph(canet.NodeClassifier("erm", epochs=5, hidden=4, undirected=True), data)
 

@@ -9,37 +9,24 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import f1_score, log_loss, recall_score
-from torch_geometric.data import Data
 
 import canet
 from canet.errors import InputError, InputWarning
 from canet.estimator.calibration import calibrate
 from canet.estimator.fitting import warn_largest_class
 from canet.estimator.reference import Reference
+from tests.support.user_graphs import rare_class_graph
 
 QUICK: dict[str, Any] = {"epochs": 30, "hidden": 8, "undirected": True}
 
 
-def graph(n: int = 400, share: float = 0.1, strength: float = 2.0, seed: int = 0) -> Data:
-    """A rare class, `fraud`, that the first feature indicates."""
-    random = np.random.default_rng(seed)
-    rare = random.random(n) < share
-    x = random.normal(size=(n, 4))
-    x[:, 0] += strength * rare
-    y = np.where(rare, "fraud", "ok")
-    edges = random.integers(0, n, (2, 2 * n))
-    return Data(
-        x=torch.tensor(x, dtype=torch.float32), edge_index=torch.from_numpy(edges), y=y.tolist()
-    )
-
-
 def test_a_model_that_predicts_one_class_gives_a_warning() -> None:
     with pytest.warns(InputWarning, match=r"predicts 'ok' for all .*'average_precision'.*balanced"):
-        canet.NodeClassifier("erm", **QUICK).fit(graph(share=0.03, strength=0))
+        canet.NodeClassifier("erm", **QUICK).fit(rare_class_graph(share=0.03, strength=0))
 
 
 def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
-    model = canet.NodeClassifier("erm", "mlp", **QUICK).fit(graph(share=0.4))
+    model = canet.NodeClassifier("erm", "mlp", **QUICK).fit(rare_class_graph(share=0.4))
     reference = model.reference_
     assert isinstance(reference, Reference)
     model.scores_["valid"] = float((reference.valid_y == 1).double().mean())
@@ -48,7 +35,7 @@ def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
 
 
 def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:
-    data = graph(800, strength=1.0)
+    data = rare_class_graph(800, strength=1.0)
     valid = np.arange(300)
     for weight in (None, "balanced"):
         model = canet.NodeClassifier("erm", "mlp", class_weight=weight, **QUICK).fit(
@@ -64,7 +51,7 @@ def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:
 
 
 def test_the_best_threshold_has_the_best_f1_on_the_validation_nodes(tmp_path: Path) -> None:
-    data, valid = graph(600), np.arange(200)
+    data, valid = rare_class_graph(600), np.arange(200)
     model = canet.NodeClassifier("erm", **QUICK).fit(data, valid=valid)
     y = np.array(data.y)[valid]
 
@@ -87,7 +74,7 @@ def test_the_best_threshold_has_the_best_f1_on_the_validation_nodes(tmp_path: Pa
 
 
 def test_thresholds_apply_to_the_probabilities_that_are_shown() -> None:
-    data = graph(600)
+    data = rare_class_graph(600)
     model = canet.NodeClassifier("erm", class_weight="balanced", **QUICK).fit(data)
     for calibrated in (False, True):
         probability = model.predict_proba(data, calibrated=calibrated)[:, 0]
@@ -99,7 +86,7 @@ def test_thresholds_apply_to_the_probabilities_that_are_shown() -> None:
 
 
 def test_recall_at_k_equals_a_loop() -> None:
-    data = graph(300)
+    data = rare_class_graph(300)
     model = canet.NodeClassifier("erm", **QUICK).fit(data)
     probability = model.predict_proba(data)[:, 0]
     y = np.array(data.y)
@@ -113,17 +100,17 @@ def test_recall_at_k_equals_a_loop() -> None:
     for k in (0, -3, 0.5):
         with pytest.raises(InputError, match="k is"):
             model.recall_at_k(data, k)  # type: ignore[arg-type]
-    three = graph(300)
+    three = rare_class_graph(300)
     three.y = [("a", "b", "c")[i % 3] for i in range(300)]
     with pytest.raises(InputError, match="3 classes"):
         canet.NodeClassifier("erm", **QUICK).fit(three).recall_at_k(three, 5)
 
 
 def test_average_precision_selects_and_scores() -> None:
-    data = graph(300)
+    data = rare_class_graph(300)
     model = canet.NodeClassifier("erm", "mlp", metric="average_precision", **QUICK).fit(data)
     assert 0.3 < model.score(data) <= 1
-    found = canet.diagnose(model, None, graph(300, seed=1), repeats=1)
+    found = canet.diagnose(model, None, rare_class_graph(300, seed=1), repeats=1)
     assert found.model.metric == "average_precision"
     assert found.expected is not None
     assert found.expected.metric == "average_precision"
@@ -131,7 +118,7 @@ def test_average_precision_selects_and_scores() -> None:
 
 @pytest.mark.parametrize("method", ["erm", "canet", "mixup", "sr_gnn", "eerm"])
 def test_sample_weights_of_one_change_nothing_and_others_do(method: str) -> None:
-    data, n = graph(120, share=0.4), 120
+    data, n = rare_class_graph(120, share=0.4), 120
     settings = QUICK | {"epochs": 3}
     plain, ones, twos, other = (
         canet.NodeClassifier(method, **settings).fit(data, sample_weight=w).decision_function(data)
@@ -144,7 +131,7 @@ def test_sample_weights_of_one_change_nothing_and_others_do(method: str) -> None
 
 @pytest.mark.parametrize("method", ["irm", "vrex", "group_dro", "dann", "coral"])
 def test_sample_weights_with_environments(method: str) -> None:
-    data, n = graph(120, share=0.4), 120
+    data, n = rare_class_graph(120, share=0.4), 120
     settings = QUICK | {"epochs": 3}
     plain, ones, other = (
         canet.NodeClassifier(method, **settings)
@@ -157,7 +144,7 @@ def test_sample_weights_with_environments(method: str) -> None:
 
 
 def test_a_node_of_weight_zero_does_not_influence_the_loss() -> None:
-    data = graph(200, share=0.4)
+    data = rare_class_graph(200, share=0.4)
     changed = data.clone()
     changed.y = [("ok" if y == "fraud" else "fraud") if i < 50 else y for i, y in enumerate(data.y)]
     weight = (np.arange(200) >= 50).astype(float)
@@ -172,11 +159,11 @@ def test_a_node_of_weight_zero_does_not_influence_the_loss() -> None:
 @pytest.mark.parametrize("weight", [[1.0], np.full(120, -1.0), np.full(120, np.nan), np.zeros(120)])
 def test_invalid_sample_weights_are_rejected(weight: Any) -> None:
     with pytest.raises(InputError, match="sample_weight"):
-        canet.NodeClassifier("erm", **QUICK).fit(graph(120), sample_weight=weight)
+        canet.NodeClassifier("erm", **QUICK).fit(rare_class_graph(120), sample_weight=weight)
 
 
 def test_equal_classes_have_the_second_as_the_positive_one() -> None:
-    data = graph(300, share=0.5)
+    data = rare_class_graph(300, share=0.5)
     model = canet.NodeClassifier("erm", **QUICK).fit(data)
     reference = model.reference_
     assert isinstance(reference, Reference)

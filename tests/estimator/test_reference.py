@@ -18,7 +18,7 @@ from canet.estimator.reference import (
 from canet.methods import METHODS, Method
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.training.tiny import QUICK, tiny_task
+from tests.support.tiny import QUICK, tiny_task
 
 
 def reference(embedding: Tensor, valid_embedding: Tensor, x: Tensor | None = None) -> Reference:

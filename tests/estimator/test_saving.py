@@ -9,7 +9,7 @@ from canet.errors import VersionError
 from canet.estimator.reference import Reference
 from canet.store.checksums import CONTENT
 from canet.store.model_folder import ModelFolder
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 
 
 @pytest.fixture

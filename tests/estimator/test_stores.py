@@ -17,9 +17,9 @@ from canet.choice.portfolio import Recipe
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
 from canet.training import pieces
-from tests.gpu import needs_gpu
-from tests.stores import NAMES, NUM_NODES, never_load, write_store
-from tests.user_tables import write_folder
+from tests.support.gpu import needs_gpu
+from tests.support.stores import NAMES, NUM_NODES, never_load, write_store
+from tests.support.user_tables import write_folder
 
 EDGES = "source,target\n1,2\n2,3\n3,1\n"
 BATCHES: dict[str, Any] = {"batch_size": 16, "fanout": "4,4", "epochs": 5, "hidden": 8}

@@ -12,7 +12,7 @@ import torch
 
 import canet
 from canet.errors import InputError
-from tests.data.graph_files.test_objects import frames
+from tests.support.frames import frames
 
 QUICK: dict[str, Any] = {"epochs": 5, "hidden": 8, "undirected": True}
 

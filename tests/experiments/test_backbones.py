@@ -7,7 +7,7 @@ import pytest
 from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.backbones import COMPARED, Backbones
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 
 @pytest.fixture

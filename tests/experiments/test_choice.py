@@ -9,7 +9,7 @@ import pytest
 
 from canet.choice import auto
 from experiments import choice
-from tests.choice.small import FEW
+from tests.support.small_task import FEW
 
 ROOT = Path(__file__).parents[2]
 

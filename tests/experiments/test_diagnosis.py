@@ -25,7 +25,7 @@ from experiments.diagnosis import (
     diagnose_run,
     induced_subgraph,
 )
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 
 @pytest.fixture

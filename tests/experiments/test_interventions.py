@@ -11,7 +11,7 @@ from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
 from experiments.interventions import CONTENDERS, VARIANTS, Interventions
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 
 def made_up_score(config: RunConfig) -> float:

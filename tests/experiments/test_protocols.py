@@ -9,7 +9,7 @@ from canet.paper.scope import Scope
 from canet.store import RunConfig
 from experiments.contender import ERM_WITHOUT_SPURIOUS
 from experiments.protocols import Protocols
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from canet.methods.irm import IRM
 from canet.nn import CaNet, GraphModel
 from canet.nn.backbones import ResidualModel
 from canet.training import Trainer
-
-from ..training.tiny import tiny_task
-from .labelled import make
+from tests.support.labelled import make
+from tests.support.tiny import tiny_task
 
 LOGITS = [[0.5, -1.0], [2.0, 0.25], [0.0, 0.0], [-3.0, 1.0]]
 LABELS = [0, 1, 1, 0]

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from canet.methods.coral import CORAL
-
-from .labelled import ENVIRONMENT, make
+from tests.support.labelled import ENVIRONMENT, make
 
 
 def slow_distance(z: np.ndarray, environment: np.ndarray) -> float:

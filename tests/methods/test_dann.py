@@ -7,8 +7,7 @@ from torch.nn import functional as F
 
 from canet.methods import BACKBONES
 from canet.methods.dann import DANN, _Reverse
-
-from .labelled import ENVIRONMENT, make
+from tests.support.labelled import ENVIRONMENT, make
 
 
 def schedule(p: float) -> float:

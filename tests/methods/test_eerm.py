@@ -24,8 +24,7 @@ from canet.methods.eerm import (
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.training.fields import TaskFields
-
-from ..training.tiny import NUM_ID, tiny_task
+from tests.support.tiny import NUM_ID, tiny_task
 
 CPU = torch.device("cpu")
 EDGES = torch.tensor([[1, 2, 2, 3, 0, 0, 1], [0, 0, 0, 1, 1, 3, 1]])  # 2 → 0 twice, a loop at 1

@@ -31,7 +31,7 @@ from canet.settings import override
 from canet.training import Trainer
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
-from tests.training.tiny import tiny_task
+from tests.support.tiny import tiny_task
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::canet.methods.interventions.InterventionWarning"  # most of the few columns shift

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from canet.methods import BACKBONES
 from canet.methods.irm import IRM
-
-from .labelled import ENVIRONMENT, Y, make
+from tests.support.labelled import ENVIRONMENT, Y, make
 
 
 def risk(method: IRM, logits: Tensor, environment: int) -> float:

@@ -9,9 +9,8 @@ import torch
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
 from canet.training import Trainer
-from tests.training.tiny import tiny_task
-
-from .labelled import ENVIRONMENT, make
+from tests.support.labelled import ENVIRONMENT, make
+from tests.support.tiny import tiny_task
 
 LABELLED = [name for name, method in METHODS.items() if method.needs_environments]
 every_method = pytest.mark.parametrize("name", LABELLED)

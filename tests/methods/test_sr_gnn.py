@@ -12,7 +12,7 @@ from canet.methods import BACKBONES, sr_gnn
 from canet.methods.sr_gnn import SRGNN, SRGNNSettings, central_moment_discrepancy
 from canet.training import Trainer
 from canet.training.trainer import seeded
-from tests.training.tiny import tiny_task
+from tests.support.tiny import tiny_task
 
 every_backbone = pytest.mark.parametrize("backbone", BACKBONES)
 

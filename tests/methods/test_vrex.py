@@ -5,8 +5,7 @@ import torch
 
 from canet.methods import Batch
 from canet.methods.vrex import VREx
-
-from .labelled import ENVIRONMENT, make, predict_by_hand
+from tests.support.labelled import ENVIRONMENT, make, predict_by_hand
 
 LN2 = math.log(2)
 

@@ -13,7 +13,7 @@ from canet.nn import Environment, Graph, GraphModel, Operator, ReceptiveField
 from canet.nn import environment as environment_module
 from canet.nn.graph import operator_matrix
 from canet.nn.operations import multiply
-from tests.nn.common import (
+from tests.support.networks import (
     CITATIONS,
     EDGES,
     MODELS,

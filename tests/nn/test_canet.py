@@ -14,7 +14,7 @@ from canet.errors import InputError
 from canet.nn import CaNet, Graph, Operator, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from tests.nn.common import (
+from tests.support.networks import (
     EDGES,
     HIDDEN,
     NUM_CLASSES,

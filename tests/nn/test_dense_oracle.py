@@ -20,7 +20,7 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
+from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 SLOPE = 0.01  # negative slope of LeakyReLU
 TAU = 0.7

@@ -39,7 +39,7 @@ from canet.nn.operations import (
 from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
-from tests.nn.common import attend_each
+from tests.support.networks import attend_each
 
 pytestmark = pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()

@@ -8,7 +8,7 @@ from canet.nn.backbones.gat import AttentionBranches
 from canet.nn.backbones.gcn import ConvolutionBranches
 from canet.nn.layer import LayerInput
 from canet.nn.operations import multiply
-from tests.nn.common import EDGES, NUM_NODES
+from tests.support.networks import EDGES, NUM_NODES
 
 H, K = 4, 3
 SYMMETRIC = Operator("symmetric")

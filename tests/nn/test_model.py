@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from canet.nn import CaNet, SparseMatrix
-from tests.nn.common import (
+from tests.support.networks import (
     EDGES,
     MODELS,
     NO_EDGES,

@@ -13,7 +13,7 @@ from canet.nn.graph import operator_matrix
 from canet.nn.operations.attention import attention_weights, composed_attention
 from canet.nn.operations.mixtures import mix_branches
 from canet.nn.sparse_matrix import Pattern
-from tests.nn.common import EDGES, NUM_NODES, attend_each
+from tests.support.networks import EDGES, NUM_NODES, attend_each
 
 H, K = 4, 3
 

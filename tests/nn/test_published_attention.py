@@ -21,7 +21,7 @@ from canet.data import load_task
 from canet.nn import CaNet, Features, Graph, SparseMatrix
 from canet.presets import preset
 from canet.training import Trainer
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
+from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
 SLOPE = 0.01  # default of torch, used by the published code
 OTHER_SLOPE = 0.2  # slope in the GAT paper

@@ -10,8 +10,8 @@ from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.scope import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
-from tests.paper.made_up import cell, write_made_up, write_runs
-from tests.searches import SearchCaNet
+from tests.support.made_up import cell, write_made_up, write_runs
+from tests.support.searches import SearchCaNet
 
 
 def by_draw(config: RunConfig) -> float:

@@ -14,8 +14,8 @@ from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
 from canet.store import RunConfig
-from tests.paper.made_up import cell, write_runs
-from tests.searches import SearchCaNet
+from tests.support.made_up import cell, write_runs
+from tests.support.searches import SearchCaNet
 
 FOUND = {"hidden": 128, "tau": 5.0}
 

@@ -12,8 +12,8 @@ from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import Scope
 from canet.report.figures import BACKGROUND_GREY
 from canet.store import RunConfig
-from tests.paper.made_up import write_runs
-from tests.searches import SearchCaNet
+from tests.support.made_up import write_runs
+from tests.support.searches import SearchCaNet
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from canet.paper.published import (
 )
 from canet.report.score import percent
 from canet.store.summary import OOD_MEAN
-from tests.finished import make_config
+from tests.support.finished import make_config
 
 LABELS = {"Table 1": "tbl-comp-small", "Table 2": "tbl-comp-large"}
 

@@ -21,7 +21,7 @@ from canet.paper.reproduce import choose, jobs_of, reproduce
 from canet.runs import FailedJob
 from canet.store import RunConfig
 from experiments import EXPERIMENTS as STUDIES
-from tests.paper.made_up import write_made_up
+from tests.support.made_up import write_made_up
 
 KNOWN = EXPERIMENTS | STUDIES
 PROGRAM = """

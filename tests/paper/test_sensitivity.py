@@ -5,7 +5,7 @@ from pathlib import Path
 from canet.paper.comparison import Table2
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 
 def test_k_and_tau_vary_one_at_a_time(fresh_cache: Path) -> None:

@@ -16,7 +16,7 @@ from canet.paper.weights import (
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS
-from tests.paper.made_up import names, write_runs
+from tests.support.made_up import names, write_runs
 
 
 def test_equal_branches_have_similarity_1_and_unrelated_ones_distance_root_2() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from canet.paper.paper_report import write_report
-from tests.report.reproduction import write_reproduction
+from tests.support.reproduction import write_reproduction
 
 
 @pytest.fixture(scope="session")

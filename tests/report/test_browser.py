@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.browser import Browser, find_chromium, running
+from tests.support.browser import Browser, find_chromium, running
 
 PHONE, DESKTOP = 390, 1280
 FIRST_TABLE = "document.querySelector('table.sortable')"

@@ -12,8 +12,8 @@ from canet.report.comparison import Comparison, Contender, Lead, compare
 from canet.report.results import find_results
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
-from tests.finished import make_config, write_run
-from tests.searches import SearchCaNet
+from tests.support.finished import make_config, write_run
+from tests.support.searches import SearchCaNet
 
 
 def write(

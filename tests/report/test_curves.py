@@ -13,7 +13,7 @@ from canet.report.curves import (
     read_curves,
 )
 from canet.report.results import find_results
-from tests.finished import make_config, write_run
+from tests.support.finished import make_config, write_run
 
 SCORES = {"test_id": 0.9, "ood/near": 0.6, "ood/far": 0.5}
 

@@ -9,8 +9,8 @@ from canet.report import embedded
 from canet.store import RunFolder
 from canet.store.run_folder import MARKER
 from canet.util.files import write_json
-from tests.finished import make_config
-from tests.report.reproduction import SVG
+from tests.support.finished import make_config
+from tests.support.reproduction import SVG
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -17,9 +17,9 @@ from canet.paper.paper_report import write_report
 from canet.store import RunFolder
 from canet.store.run_folder import CONFIG, RESULT
 from canet.util.files import write_json
-from tests.finished import make_config, write_run
-from tests.report.reproduction import Maker, spoil
-from tests.searches import SearchCaNet
+from tests.support.finished import make_config, write_run
+from tests.support.reproduction import Maker, spoil
+from tests.support.searches import SearchCaNet
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from canet.report.overview import Axis, OverviewRow, assign_lanes, count_best, m
 from canet.report.results import find_results
 from canet.report.score import Published
 from canet.report.sections import make_section
-from tests.finished import make_config, write_run
+from tests.support.finished import make_config, write_run
 
 
 def overview(root: Path, context: ReportContext | None = None) -> list[OverviewRow]:

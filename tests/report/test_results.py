@@ -9,7 +9,7 @@ from canet.errors import CanetError, InputWarning
 from canet.report import ExtraSet
 from canet.report.results import find_results
 from canet.store.summary import OOD_MEAN
-from tests.finished import make_config, write_run
+from tests.support.finished import make_config, write_run
 
 
 def scores(ood: float) -> dict[str, float]:

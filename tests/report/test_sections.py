@@ -14,8 +14,8 @@ from canet.report.score import Score
 from canet.report.section_tables import SectionTable
 from canet.report.sections import Section, make_section
 from canet.store import RunConfig
-from tests.finished import make_config, write_run
-from tests.report.reproduction import Maker
+from tests.support.finished import make_config, write_run
+from tests.support.reproduction import Maker
 
 SCORES = {"ood/domain 4": 0.6, "ood/domain 5": 0.5, "test_id": 0.9}
 

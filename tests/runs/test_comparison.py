@@ -12,13 +12,13 @@ import torch
 from canet.data import load_task
 from canet.data.task_file import comparison_task, read_task, write_task
 from canet.runs.comparison import applicable_methods
-from tests.cli.commands import call
-from tests.cli.test_graphs import write_folder
-from tests.estimator.test_rare_classes import graph
+from tests.support.commands import call
+from tests.support.user_graphs import rare_class_graph
+from tests.support.user_tables import write_users
 
 
 def test_a_task_file_gives_the_same_task(tmp_path: Path) -> None:
-    data = graph(200, share=0.3)
+    data = rare_class_graph(200, share=0.3)
     data.time = np.arange(200)
     data.edge_weight = torch.rand(data.num_edges)
     task = comparison_task(data, "roc_auc", undirected=True)
@@ -33,14 +33,14 @@ def test_a_task_file_gives_the_same_task(tmp_path: Path) -> None:
 
 
 def test_a_given_test_set_is_kept() -> None:
-    data = graph(200, share=0.3)
+    data = rare_class_graph(200, share=0.3)
     data.test_mask = np.arange(200) < 30
     (test,) = comparison_task(data).test_ood.values()
     assert test.tolist() == list(range(30))
 
 
 def test_methods_are_those_that_the_graph_allows() -> None:
-    data = graph(200, share=0.3)
+    data = rare_class_graph(200, share=0.3)
     assert "irm" not in applicable_methods(comparison_task(data))
     assert "eerm" in applicable_methods(comparison_task(data))
     data.environment = np.arange(200) % 2
@@ -53,7 +53,7 @@ def test_methods_are_those_that_the_graph_allows() -> None:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
-    write_folder(folder / "graph", 90, 0)
+    write_users(folder / "graph", 90, 0)
     return folder
 
 

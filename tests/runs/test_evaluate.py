@@ -15,7 +15,7 @@ from canet.runs.evaluate import difference, evaluate_runs, open_trainer
 from canet.settings import override
 from canet.store import RunFolder
 from canet.training import Run, Trainer
-from tests.cli.commands import files_of
+from tests.support.commands import files_of
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 
 from canet.errors import CanetError
 from canet.runs import job_folder, run_jobs
-from tests.runs.jobs import outcome, tiny_job
-from tests.runs.processes import wait_until
+from tests.support.jobs import outcome, tiny_job
+from tests.support.processes import wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ CALL = """
 import sys
 from pathlib import Path
 from canet.runs import run_jobs
-from tests.runs.jobs import tiny_job
+from tests.support.jobs import tiny_job
 
 configs = [tiny_job(seed, epochs=150) for seed in range(4)]
 failed = run_jobs(configs, Path(sys.argv[1]), 2, "cpu", quiet=True, ray=sys.argv[2])

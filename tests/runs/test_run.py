@@ -26,7 +26,7 @@ from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Run, Trainer
 from canet.util.locks import LOCK, exclusive_lock
-from tests.runs.jobs import outcome, tiny_job, two_methods
+from tests.support.jobs import outcome, tiny_job, two_methods
 
 STEEP = {"learning_rate": 1e6, "num_layers": 8}
 """Settings with which training fails, because the loss becomes infinite."""
@@ -307,7 +307,7 @@ CALLER = """
 import sys
 from pathlib import Path
 from canet.runs import run_jobs
-from tests.runs.jobs import two_methods
+from tests.support.jobs import two_methods
 
 if __name__ == "__main__":
     run_jobs(two_methods(), Path(sys.argv[1]), jobs=int(sys.argv[2]), device="cpu", quiet=True)

@@ -13,8 +13,8 @@ from canet.search.objective import Objective, without_test_labels
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 from canet.training import METRICS, Trainer
-from tests.finished import make_config
-from tests.search.garbage import with_garbage_test_labels
+from tests.support.finished import make_config
+from tests.support.garbage import with_garbage_test_labels
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,7 +13,7 @@ import pytest
 from canet.presets import BEST
 from canet.search.search import JOURNAL
 from canet.util.files import read_json
-from tests.runs.processes import wait_until
+from tests.support.processes import wait_until
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytest.importorskip("grpc", reason="grpcio is not installed")

@@ -29,8 +29,8 @@ from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
 from canet.training import Trainer
 from canet.util.processes import Processes
-from tests.cli.commands import call
-from tests.search.garbage import with_garbage_test_labels
+from tests.support.commands import call
+from tests.support.garbage import with_garbage_test_labels
 
 SEARCH = ("search", "synthetic", "--method", "irm", "--epochs", "2", "--device", "cpu")
 QUIET = (*SEARCH, "--quiet")

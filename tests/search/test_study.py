@@ -30,7 +30,7 @@ from canet.search.study import (
     open_study,
     ranked_trials,
 )
-from tests.finished import make_config
+from tests.support.finished import make_config
 
 SAMPLERS: tuple[SamplerName, ...] = ("tpe", "random", "grid")
 Settings = Mapping[str, Any]

@@ -13,8 +13,8 @@ from canet.report.results import find_results
 from canet.store import RunFolder, find_runs, open_runs, unpack_archive, write_archive
 from canet.store import archive as archives
 from canet.store.run_folder import CONFIG, MARKER, RESULT, WEIGHTS
-from tests.cli.commands import call
-from tests.finished import change_result, make_config, write_run
+from tests.support.commands import call
+from tests.support.finished import change_result, make_config, write_run
 
 
 @pytest.fixture

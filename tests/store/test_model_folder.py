@@ -18,7 +18,7 @@ from canet.methods.base import Findings
 from canet.store.checksums import CONTENT
 from canet.store.model_folder import CARD, MODEL, ModelFolder, read_model, write_model
 from canet.util.locks import LOCK
-from tests.models import FILE, saying, tensors, write
+from tests.support.model_folders import FILE, saying, tensors, write
 
 
 def assert_contains(folder: Path, start: int) -> None:
@@ -169,7 +169,7 @@ def test_a_model_saved_while_the_old_one_is_read_is_read_instead(
 SAVE = """
 import sys
 from pathlib import Path
-from tests.models import write
+from tests.support.model_folders import write
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(60):

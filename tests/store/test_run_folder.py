@@ -21,7 +21,7 @@ from canet.store.result import InferredEnvironments
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS, read_checkpoint
 from canet.util.files import sha256
 from canet.util.locks import LOCK
-from tests.finished import make_result
+from tests.support.finished import make_result
 
 SETTINGS = {"hidden": 8, "weight_decay": 5e-5, "estimator_learning_rate": None, "deep": True}
 CONFIGURATION = RunConfig("tiny", "paper", 0, "original", False, "erm", "gcn", SETTINGS, seed=1)

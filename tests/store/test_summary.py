@@ -15,7 +15,7 @@ from canet.store.summary import (
     standard_deviation,
     summarise,
 )
-from tests.finished import change_result, make_config, make_result, write_run
+from tests.support.finished import change_result, make_config, make_result, write_run
 
 CONFIGURATION = make_config(data_seed=4, epochs=9)
 

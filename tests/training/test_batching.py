@@ -14,9 +14,9 @@ import torch
 import canet
 from canet.errors import InputError
 from canet.training import Trainer
-from tests.estimator.test_rare_classes import graph
-from tests.training.test_trainer import make
-from tests.training.tiny import tiny_task
+from tests.support.tiny import tiny_task
+from tests.support.trainers import make
+from tests.support.user_graphs import rare_class_graph
 
 QUICK: dict[str, Any] = {"epochs": 4, "hidden": 8, "undirected": True}
 
@@ -77,7 +77,7 @@ def test_sparse_features_train_as_dense_ones(features: str) -> None:
 
 
 def test_batches_of_all_methods_that_allow_them() -> None:
-    data = graph(120, share=0.4)
+    data = rare_class_graph(120, share=0.4)
     for name in canet.METHODS:
         model = canet.NodeClassifier(name, batch_size=16, fanout="4,4", **QUICK)
         environment = np.arange(120) % 2
@@ -91,7 +91,7 @@ def test_batches_of_all_methods_that_allow_them() -> None:
 
 @pytest.mark.parametrize("backbone", canet.BACKBONES)
 def test_every_backbone_trains_in_batches_of_all_neighbours(backbone: str) -> None:
-    data = graph(120, share=0.4)
+    data = rare_class_graph(120, share=0.4)
     model = canet.NodeClassifier("canet", backbone, batch_size=32, **QUICK).fit(data)
     assert np.isfinite(model.history_["loss"]).all()
     sampled = canet.NodeClassifier("canet", backbone, fanout="3,3", **QUICK).fit(data)
@@ -101,11 +101,11 @@ def test_every_backbone_trains_in_batches_of_all_neighbours(backbone: str) -> No
 def test_interventions_need_all_training_nodes() -> None:
     model = canet.NodeClassifier("erm", batch_size=16, interventions="inferred", **QUICK)
     with pytest.raises(InputError, match="interventions"):
-        model.fit(graph(120, share=0.4))
+        model.fit(rare_class_graph(120, share=0.4))
 
 
 def test_training_in_batches_learns() -> None:
-    data = graph(400, share=0.4)
+    data = rare_class_graph(400, share=0.4)
     model = canet.NodeClassifier(
         "erm", "sage", batch_size=64, fanout="5,5", epochs=15, undirected=True
     )

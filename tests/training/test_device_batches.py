@@ -14,8 +14,8 @@ from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_store
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order
 from canet.training.epochs import BatchEpochs, epoch_seed
-from tests.gpu import needs_gpu
-from tests.training.tiny import tiny_task
+from tests.support.gpu import needs_gpu
+from tests.support.tiny import tiny_task
 
 SETTINGS: dict[str, Any] = {"epochs": 6, "dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 

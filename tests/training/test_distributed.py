@@ -16,8 +16,8 @@ import torch
 
 from canet.errors import InputError
 from canet.util import distributed
-from tests.training.test_trainer import make
-from tests.training.tiny import tiny_task
+from tests.support.tiny import tiny_task
+from tests.support.trainers import make
 
 SETTINGS: dict[str, Any] = {"dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 SCRIPT = """
@@ -25,8 +25,8 @@ import json, sys, time
 from pathlib import Path
 from canet.training import epochs, loop
 from canet.util import distributed
-from tests.training.test_trainer import make
-from tests.training.tiny import tiny_task
+from tests.support.trainers import make
+from tests.support.tiny import tiny_task
 
 folder, settings, pause = json.loads(sys.argv[1])
 loop.CHECKPOINT_SECONDS = -1  # after each epoch

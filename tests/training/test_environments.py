@@ -8,8 +8,7 @@ import torch
 from canet.methods import METHODS
 from canet.training import Trainer
 from canet.training.environments import alignment, effective_number
-
-from .tiny import tiny_task
+from tests.support.tiny import tiny_task
 
 
 def test_effective_number_counts_the_environments_in_use() -> None:

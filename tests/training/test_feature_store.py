@@ -11,7 +11,7 @@ from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training import feature_store
 from canet.training.feature_store import FeatureStore, RowCache, RowReader
 from canet.training.features import prepare_features
-from tests.gpu import needs_gpu
+from tests.support.gpu import needs_gpu
 
 CPU = torch.device("cpu")
 

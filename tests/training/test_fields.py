@@ -9,8 +9,7 @@ from canet.methods import BACKBONES, METHODS, Batch
 from canet.nn import Graph, SparseMatrix
 from canet.training.fields import TaskFields
 from canet.util.sparse import components
-
-from .tiny import NUM_ID, NUM_NODES, tiny_task
+from tests.support.tiny import NUM_ID, NUM_NODES, tiny_task
 
 CPU = torch.device("cpu")
 LAYERS = 2

@@ -19,10 +19,10 @@ from canet.training import Trainer, feature_store, large_fields, pieces
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields
 from canet.training.store_reader import PreparedStore
-from tests.gpu import needs_gpu
-from tests.stores import never_load, write_store
-from tests.training.test_trainer import make, run_until, same_run
-from tests.training.tiny import tiny_task
+from tests.support.gpu import needs_gpu
+from tests.support.stores import never_load, write_store
+from tests.support.tiny import tiny_task
+from tests.support.trainers import make, run_until, same_run
 
 SAMPLED: dict[str, Any] = {"epochs": 4, "batch_size": 7, "fanout": "4,3", "dropout": 0.0}
 KINDS = [("dense", False), ("half", True), ("sparse", True)]

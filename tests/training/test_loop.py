@@ -11,9 +11,8 @@ from torch import Tensor
 
 from canet.methods import BACKBONES, METHODS, Method
 from canet.training import Run, Trainer, loop
-from tests.gpu import needs_gpu
-
-from .tiny import tiny_task
+from tests.support.gpu import needs_gpu
+from tests.support.tiny import tiny_task
 
 
 def make(

@@ -15,7 +15,7 @@ import canet
 from canet.data.graph_data import GraphData
 from canet.errors import InputError
 from canet.training.prepared import prepare_graph
-from tests.user_graphs import small_user_graph
+from tests.support.user_graphs import small_user_graph
 
 QUICK = {"method": "canet", "epochs": 3, "hidden": 8, "device": "cpu", "verbose": 0}
 

@@ -18,59 +18,13 @@ from canet.nn import Graph
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
-from canet.training import Run, Trainer, loop, trainer
+from canet.training import Trainer, loop, trainer
 from canet.util.torch_state import limited_threads
-
-from .tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
+from tests.support.tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
+from tests.support.trainers import Killed, kill_at, make, run_until, same_bits, same_run, weights
 
 every_method = pytest.mark.parametrize("name", METHODS)
 plain_and_canet = pytest.mark.parametrize("name", ["erm", "canet"])
-
-
-def make(
-    task: ShiftTask | None = None, name: str = "erm", backbone: str = "gcn", **settings: Any
-) -> Trainer:
-    quick = {"hidden": 8, "epochs": 30, "learning_rate": 0.02} | settings
-    return Trainer(
-        task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device="cpu"
-    )
-
-
-def weights(run: Run) -> dict[str, Tensor]:
-    return run.method.state_dict()
-
-
-def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
-    return first.keys() == second.keys() and all(first[n].equal(second[n]) for n in first)
-
-
-def same_run(first: Run, second: Run) -> bool:
-    return (
-        same_bits(weights(first), weights(second))
-        and first.history == second.history
-        and first.result.scores == second.result.scores
-        and first.result.selected_epoch == second.result.selected_epoch
-    )
-
-
-class Killed(BaseException):
-    pass
-
-
-def kill_at(epoch: int) -> trainer.Progress:
-    def on_progress(done: int, total: int, score: float) -> None:
-        if done == epoch:
-            raise Killed
-
-    return on_progress
-
-
-def run_until(killed_at: int, folder: Path, of: Trainer, **options: Any) -> None:
-    """A run that stops at an epoch, with a checkpoint of every earlier epoch."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
-        with pytest.raises(Killed):
-            of.run(folder=folder, on_progress=kill_at(killed_at), **options)
 
 
 def with_data(task: ShiftTask, **changed: Tensor) -> ShiftTask:

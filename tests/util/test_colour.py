@@ -20,7 +20,7 @@ from experiments.backbones import Backbones
 from experiments.diagnosis import Diagnoses
 from experiments.interventions import Interventions
 from experiments.protocols import Protocols
-from tests.paper.made_up import write_runs
+from tests.support.made_up import write_runs
 
 METHOD_COLOURS = {method.label: method.colour.light for method in METHODS.values()}
 BACKBONE_COLOURS = {backbone.label: backbone.colour.light for backbone in BACKBONES.values()}

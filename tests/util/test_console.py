@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from canet.util.console import print_table, summary_rows
-from tests.util.terminal import terminal
+from tests.support.terminal import terminal
 
 
 def test_a_table_prints_markup_literally_and_aligns_numbers_to_the_right(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from canet.util.processes import Processes, run_all
-from tests.runs.processes import alive, wait_until, write_pid_and_sleep
+from tests.support.processes import alive, wait_until, write_pid_and_sleep
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from canet.util.processes import Processes
-from tests.runs.processes import write_pid_and_sleep
+from tests.support.processes import write_pid_and_sleep
 
 if __name__ == "__main__":
     with Processes(1, None) as pool:

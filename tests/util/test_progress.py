@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canet.util.progress import SECONDS_BETWEEN_LINES, STAGES, Display, fit_display
-from tests.util.terminal import Clock, terminal
+from tests.support.terminal import Clock, terminal
 
 
 def test_without_a_terminal_a_line_shows_counts_time_left_and_the_running_task(

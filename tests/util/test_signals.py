@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from canet.util.signals import SIGNALS, deferred, interrupt_on_signals, received_signal
-from tests.cli.commands import usual_signals
+from tests.support.commands import usual_signals
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import torch
 
 from canet.data import DATASETS, ShiftTask, load_task
 from canet.data.benchmarks.roles import role_ranks
-from tests.conftest import without_checksums
+from tests.support.raw_files import without_checksums
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
@@ -22,9 +21,7 @@ from canet.data import DATASETS, file_status, load_task
 from canet.data.benchmarks.dataset import RawFile
 from canet.data.benchmarks.files import obtain
 from canet.errors import CanetError
-
-if TYPE_CHECKING:
-    from tests.data.benchmarks.conftest import Server
+from tests.support.server import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 

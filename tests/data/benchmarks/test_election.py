@@ -6,7 +6,7 @@ import torch
 
 from canet.data import ShiftTask, load_task
 from canet.data.benchmarks.election import COLUMNS, REGIONS, YEARS
-from tests.conftest import without_checksums
+from tests.support.raw_files import without_checksums
 
 STATES = {"northeast": 9, "midwest": 17, "south": 1, "west": 4}
 COUNTIES = [1000 * state + 1 + 2 * i for state in sorted(STATES.values()) for i in range(8)]

@@ -8,7 +8,7 @@ import torch
 from scipy.io import savemat
 
 from canet.data import ShiftTask, load_task
-from tests.conftest import without_checksums
+from tests.support.raw_files import without_checksums
 
 SCHOOLS = ("Amherst41", "Cornell5", "Johns Hopkins55", "Reed98")
 

@@ -179,7 +179,8 @@ def test_the_generator_is_part_of_the_configuration() -> None:
 
 
 def test_label_networks_equal_those_of_pyg_and_write_no_file(tmp_path: Path) -> None:
-    code = "import tests.data.benchmarks.test_spurious as t; t.spurious_columns(t.Y, t.EDGES, 3)"
+    code = "import torch; from canet.data.benchmarks.spurious import spurious_columns as columns; "
+    code += "columns(torch.tensor([0, 1, 2, 3]), torch.tensor([[0], [1]]), 3)"
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=100)
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from canet.data import ShiftTask, load_task
-from tests.conftest import without_checksums
+from tests.support.raw_files import without_checksums
 
 IDS = {"cornell": [0, 2, 3, 4, 1], "texas": [0, 4, 3, 2, 1], "wisconsin": [1, 3, 2, 4, 0]}
 """Ids of course, faculty, student, project and staff in each file."""

@@ -11,7 +11,7 @@ import torch
 from canet.data.graph_files import read_graph
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding, Roles
 from canet.errors import CanetError, InputError, InputWarning
-from tests.user_tables import write_folder
+from tests.support.user_tables import write_folder
 
 ENCODING = Encoding(
     (

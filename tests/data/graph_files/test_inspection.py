@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import Inspection, inspect_graph
 from canet.errors import InputError
-from tests.user_tables import EDGES, NODES, ROLES, write_folder
+from tests.support.user_tables import EDGES, NODES, ROLES, write_folder
 
 
 def column(found: Inspection, name: str) -> tuple[str, str, int, str]:

@@ -11,7 +11,7 @@ from sklearn.impute import SimpleImputer
 from canet.data.graph_files import read_graph
 from canet.data.graph_files.encoding import Encoding, Fill
 from canet.errors import InputError, InputWarning
-from tests.user_tables import write_folder
+from tests.support.user_tables import write_folder
 
 EDGES = "source,target\n0,1\n"
 

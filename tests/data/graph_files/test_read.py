@@ -16,7 +16,7 @@ from canet.data.graph_files import folder as folder_reader
 from canet.data.graph_files import read_graph, write_npz
 from canet.data.graph_files.inspection import inspect_graph
 from canet.errors import CanetError, InputError, InputWarning
-from tests.user_tables import EDGES, NODES, ROLES, write_folder, write_university
+from tests.support.user_tables import EDGES, NODES, ROLES, write_folder, write_university
 
 
 def as_parquet(folder: Path, target: Path) -> Path:

@@ -16,8 +16,14 @@ from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.between_groups import BetweenGroups
 from canet.estimator import NodeClassifier, load
-
-from ..planted import Planted, planted, random_graph, shifting_screen, sign_of, with_stable_columns
+from tests.support.planted import (
+    Planted,
+    planted,
+    random_graph,
+    shifting_screen,
+    sign_of,
+    with_stable_columns,
+)
 
 
 def model_of(*columns: int) -> Planted:

@@ -8,8 +8,7 @@ from torch_geometric.data import Data
 
 from canet.diagnosis.sections import concept
 from canet.diagnosis.sections.concept import Concept, compute
-
-from ..planted import make_context, planted, random_graph, sign_of
+from tests.support.planted import make_context, planted, random_graph, sign_of
 
 
 def graph(strength: float, seed: int, n: int = 600, positive: float = 0.5) -> Data:

@@ -8,8 +8,7 @@ import torch
 
 from canet.diagnosis.estimate import Estimate
 from canet.diagnosis.sections.confidence import abstention, calibration, compute, cross_fitted
-
-from ..planted import labelled, make_context, planted, random_graph, sign_of
+from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
 
 
 def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:

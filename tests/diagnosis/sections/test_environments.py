@@ -6,8 +6,7 @@ import torch
 from torch_geometric.data import Data
 
 from canet.diagnosis.sections.environments import Layer, compute, distinguished, quartile
-
-from ..planted import make_context, planted, random_graph, sign_of
+from tests.support.planted import make_context, planted, random_graph, sign_of
 
 
 def layer(posterior: np.ndarray, data: Data) -> Layer:

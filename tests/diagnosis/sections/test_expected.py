@@ -13,8 +13,7 @@ from canet.diagnosis.sections.expected import (
     expected_score,
     find_renamed_classes,
 )
-
-from ..planted import labelled, make_context, planted, random_graph, sign_of
+from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
 
 ESTIMATES = ("thresholded_entropy", "thresholded", "average_confidence", "difference")
 

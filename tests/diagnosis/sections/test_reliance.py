@@ -10,8 +10,7 @@ from torch_geometric.data import Data
 from canet.diagnosis.graph import read_graph
 from canet.diagnosis.perturb import draw_donors
 from canet.diagnosis.sections.reliance import Reliance, num_passes, reliance
-
-from ..planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
+from tests.support.planted import Rule, mask, neighbours_sign, planted, random_graph, sign_of
 
 BLOCKS = {"first": np.array([0, 1]), "third": np.array([3]), "rest": np.array([2, 4, 5])}
 

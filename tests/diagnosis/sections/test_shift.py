@@ -7,8 +7,7 @@ from torch_geometric.data import Data
 
 from canet.data.graph_files.encoding import ColumnEncoding, Encoding
 from canet.diagnosis.sections.shift import BlockShift, Part, Shift, compute
-
-from ..planted import make_context, planted, random_graph, sign_of
+from tests.support.planted import make_context, planted, random_graph, sign_of
 
 BLOCKS = {"left": np.arange(3), "right": np.arange(3, 6)}
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from canet.nn import BACKBONES, CaNet, Graph
-from tests.nn.backbones.common import directions
-from tests.nn.common import (
+from tests.support.layers import directions
+from tests.support.networks import (
     EDGES,
     HIDDEN,
     NUM_CLASSES,

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from canet.nn import BACKBONES
 from canet.nn.backbones.decoupled import Decoupled, HopBranches
-from tests.nn.backbones.common import ALL, directions, fields, layer
-from tests.nn.common import (
+from tests.support.layers import ALL, directions, fields, layer
+from tests.support.networks import (
     EDGES,
     HIDDEN,
     NUM_CLASSES,

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv
 
 from canet.nn.backbones.gat import NEGATIVE_SLOPE, AttentionBranches
-from tests.nn.common import EDGES, NUM_NODES, apply
+from tests.support.networks import EDGES, NUM_NODES, apply
 
 H, K = 4, 3
 

@@ -9,7 +9,7 @@ from canet.nn import Operator
 from canet.nn.backbones.gcn import ConvolutionBranches
 from canet.nn.graph import operator_matrix
 from canet.nn.operations import multiply
-from tests.nn.common import EDGES, NUM_NODES, apply
+from tests.support.networks import EDGES, NUM_NODES, apply
 
 H, K = 4, 3
 

@@ -10,8 +10,8 @@ from torch_geometric.nn import GINConv
 
 from canet.nn import CaNet, Graph
 from canet.nn.backbones.gin import IsomorphismBranches
-from tests.nn.backbones.common import ALL, directions, fields, layer
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
+from tests.support.layers import ALL, directions, fields, layer
+from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
 
 M = TypeVar("M", bound=nn.Module)
 K = 3

@@ -5,7 +5,15 @@ from torch.autograd import gradcheck
 
 from canet.nn import BACKBONES, CaNet
 from canet.nn.backbones.mlp import LinearBranches
-from tests.nn.common import HIDDEN, NO_EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES, apply, predict
+from tests.support.networks import (
+    HIDDEN,
+    NO_EDGES,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    apply,
+    predict,
+)
 
 K = 3
 

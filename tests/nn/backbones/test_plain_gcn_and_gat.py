@@ -6,7 +6,7 @@ import torch_geometric.nn as pyg
 from torch.nn import functional as F
 
 from canet.nn import GAT, GCN
-from tests.nn.common import (
+from tests.support.networks import (
     EDGES,
     HIDDEN,
     NUM_CLASSES,

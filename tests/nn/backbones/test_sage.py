@@ -8,8 +8,8 @@ from torch_geometric.nn import SAGEConv
 
 from canet.nn import CaNet, Graph
 from canet.nn.backbones.sage import MeanBranches
-from tests.nn.backbones.common import ALL, directions, fields, layer
-from tests.nn.common import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
+from tests.support.layers import ALL, directions, fields, layer
+from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES, predict
 
 K = 3
 

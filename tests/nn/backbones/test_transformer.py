@@ -17,8 +17,8 @@ from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.graphs import Graphs
 from canet.nn.layer import LayerInput
 from canet.nn.operations import attend_globally
-from tests.nn.backbones.common import ALL, directions, fields
-from tests.nn.common import (
+from tests.support.layers import ALL, directions, fields
+from tests.support.networks import (
     EDGES,
     HIDDEN,
     NO_EDGES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch_geometric.data import Data
 
@@ -44,3 +46,26 @@ def tiny_task(
         shift="none",
         inductive=inductive,
     )
+
+
+def disconnected_task() -> ShiftTask:
+    """The tiny task without edges between its in-distribution nodes and the others."""
+    task = tiny_task()
+    data = task.data.clone()
+    inside = data.edge_index < NUM_ID
+    data.edge_index = data.edge_index[:, inside[0] == inside[1]]
+    return replace(task, data=data)
+
+
+def with_other_test_nodes(task: ShiftTask) -> ShiftTask:
+    """Random labels for all test nodes, and random features and edges for shifted ones."""
+    random = torch.Generator().manual_seed(5)
+    data = task.data.clone()
+    for nodes in (task.test_id, *task.test_ood.values()):
+        data.y[nodes] = (data.y[nodes] + 1) % task.num_classes
+    data.x = data.x.clone()
+    data.x[NUM_ID:] = 50 * torch.randn(NUM_NODES - NUM_ID, data.x.shape[1], generator=random)
+    inside = (data.edge_index < NUM_ID).all(dim=0)
+    garbage = torch.randint(NUM_ID, NUM_NODES, (2, 90), generator=random)
+    data.edge_index = torch.cat([data.edge_index[:, inside], garbage], dim=1)
+    return replace(task, data=data)

@@ -21,3 +21,18 @@ def small_user_graph(num_nodes: int = 60, seed: int = 0, sparse: bool = False) -
         y=NAMES[label.numpy()],
         environment=np.array(["north", "south"])[np.arange(num_nodes) % 2],
     )
+
+
+def rare_class_graph(
+    n: int = 400, share: float = 0.1, strength: float = 2.0, seed: int = 0
+) -> Data:
+    """A rare class, `fraud`, that the first feature indicates."""
+    random = np.random.default_rng(seed)
+    rare = random.random(n) < share
+    x = random.normal(size=(n, 4))
+    x[:, 0] += strength * rare
+    y = np.where(rare, "fraud", "ok")
+    edges = random.integers(0, n, (2, 2 * n))
+    return Data(
+        x=torch.tensor(x, dtype=torch.float32), edge_index=torch.from_numpy(edges), y=y.tolist()
+    )

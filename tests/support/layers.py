@@ -8,7 +8,7 @@ from torch import Tensor
 
 from canet.nn import Branches, Graph
 from canet.nn.layer import LayerInput
-from tests.nn.common import EDGES, NUM_NODES
+from tests.support.networks import EDGES, NUM_NODES
 
 ALL = list(range(NUM_NODES))
 SOME = [3, 8, 5, 9]  # a self-loop, an isolated node, two neighbours, no incoming edges

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
+
 NODES = """\
 id,age,colour,vip,kind,split,when,region
 ann,10,red,True,good,train,2024-01-01,north
@@ -45,4 +47,29 @@ def write_university(root: Path, name: str, folder: Path) -> Path:
     edges = (raw / "out1_graph_edges.txt").read_text().splitlines()[1:]
     rows = ["source,target", *(line.replace("\t", ",") for line in edges)]
     (folder / "edges.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def write_users(folder: Path, num_nodes: int, seed: int, label: bool = True) -> Path:
+    """Users u0, u1, … of three topics that depend on their age, friends at random, with a month."""
+    random = np.random.default_rng(seed)
+    topic = random.integers(0, 3, num_nodes)
+    folder.mkdir(parents=True)
+    with (folder / "nodes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "age", "city", *(["topic"] if label else []), "month"])
+        for i in range(num_nodes):
+            age = 20 + 10 * topic[i] + random.normal(0, 2)
+            city, month = (
+                ("Rome", "Oslo")[random.integers(2)],
+                f"2026-{random.integers(1, 10):02}-01",
+            )
+            name = ["red", "green", "blue"][topic[i]] if i % 5 else ""
+            writer.writerow([f"u{i}", f"{age:.1f}", city, *([name] if label else []), month])
+    with (folder / "edges.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["source", "target"])
+        writer.writerows(
+            (f"u{a}", f"u{b}") for a, b in random.integers(0, num_nodes, (3 * num_nodes, 2))
+        )
     return folder

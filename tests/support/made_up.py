@@ -20,7 +20,7 @@ from canet.settings import override
 from canet.store import RunConfig
 from canet.store.run_folder import WEIGHTS
 from experiments.diagnosis import BASE, DIAGNOSIS, ESTIMATES, ID, OOD, SPURIOUS
-from tests.finished import write_run
+from tests.support.finished import write_run
 
 
 def write_runs(

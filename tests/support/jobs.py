@@ -6,7 +6,7 @@ from typing import Any
 
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import WEIGHTS
-from tests.finished import make_config
+from tests.support.finished import make_config
 
 
 def tiny_job(seed: int = 0, epochs: int = 2, **changes: Any) -> RunConfig:

@@ -15,7 +15,7 @@ from canet.report.score import Published, Score
 from canet.report.tables import Table
 from canet.store import RunConfig, RunFolder
 from canet.util.files import write_json
-from tests.finished import change_result, make_config, write_run
+from tests.support.finished import change_result, make_config, write_run
 
 LEVEL = {"erm": 0.62, "irm": 0.635, "mixup": 0.71, "canet": 0.88}
 SVG = (

@@ -1,0 +1,60 @@
+"""Trainers of the tiny task, runs that stop in the middle, and comparisons of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from canet.data.task import ShiftTask
+from canet.methods import METHODS
+from canet.training import Run, Trainer, loop, trainer
+from tests.support.tiny import tiny_task
+
+
+def make(
+    task: ShiftTask | None = None, name: str = "erm", backbone: str = "gcn", **settings: Any
+) -> Trainer:
+    quick = {"hidden": 8, "epochs": 30, "learning_rate": 0.02} | settings
+    return Trainer(
+        task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device="cpu"
+    )
+
+
+def weights(run: Run) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in run.method.state_dict().items()}
+
+
+def same_bits(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(first[n].equal(second[n]) for n in first)
+
+
+def same_run(first: Run, second: Run) -> bool:
+    return (
+        same_bits(weights(first), weights(second))
+        and first.history == second.history
+        and first.result.scores == second.result.scores
+        and first.result.selected_epoch == second.result.selected_epoch
+    )
+
+
+class Killed(BaseException):
+    pass
+
+
+def kill_at(epoch: int) -> trainer.Progress:
+    def on_progress(done: int, total: int, score: float) -> None:
+        if done == epoch:
+            raise Killed
+
+    return on_progress
+
+
+def run_until(killed_at: int, folder: Path, of: Trainer, **options: Any) -> None:
+    """A run that stops at an epoch, with a checkpoint of every earlier epoch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+        with pytest.raises(Killed):
+            of.run(folder=folder, on_progress=kill_at(killed_at), **options)
