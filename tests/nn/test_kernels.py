@@ -29,7 +29,6 @@ from canet.nn.environment import Environment, EstimatorKind
 from canet.nn.graph import operator_matrix
 from canet.nn.operations import (
     Gathered,
-    add_relu,
     fused,
     mix_each,
     mix_joined,
@@ -287,31 +286,6 @@ def fields_and_gradients(
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
-@pytest.mark.parametrize("branches", [3, *(pytest.param(k, marks=gpu_only) for k in (2, 10, 40))])
-def test_fused_sample_and_its_gradients_are_those_of_double_precision(
-    branches: int, training: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = 3 * ROWS
-    draws = torch.empty(rows, branches, dtype=torch.double).exponential_().to(DEVICE)
-    monkeypatch.setattr(environment_module, "draw", lambda like: draws.to(like))
-    estimator = EnvironmentEstimator(5, branches, "graph", tau=0.7).to(DEVICE).train(training)
-    nothing = torch.zeros(0, dtype=torch.long)
-    mapped = random_doubles((rows, 2 * branches))
-    directions = random_doubles(*[(rows, branches)] * 2, (rows,))
-
-    def with_gradients(tensors: list[Tensor]) -> list[Tensor]:
-        entries = torch.zeros(0, dtype=tensors[0].dtype)
-        matrix = SparseMatrix.from_coo(nothing, nothing, entries, (rows, rows)).to(DEVICE)
-        environment = estimator.propagate(matrix, *tensors)
-        return fields_and_gradients(environment, directions, tensors)
-
-    assert fused.can_fuse_sample(mapped[0].float())
-    assert not fused.can_fuse_sample(mapped[0])
-    check_beside_double_precision(with_gradients, mapped)
-
-
 @pytest.mark.parametrize("training", [True, False], ids=["training", "predicting"])
 @pytest.mark.parametrize(
     ("rows", "branches", "hidden", "kind"),
@@ -371,24 +345,6 @@ def test_fused_layer_lets_nan_through() -> None:
     )
     z[1, 2] = torch.nan
     assert mix(x, weight, e, z).isnan().sum() == 1
-
-
-@pytest.mark.parametrize("width", [1, 24, 300])
-def test_fused_bias_and_relu_are_those_of_plain_code(width: int) -> None:
-    random = torch.Generator().manual_seed(0)
-    z, bias, grad = (
-        torch.randn(*shape, generator=random).to(DEVICE)
-        for shape in ((ROWS, width), (width,), (ROWS, width))
-    )
-    results = []
-    for run in (add_relu, lambda z, bias: torch.relu(z + bias)):
-        inputs = [z.clone().requires_grad_(), bias.clone().requires_grad_()]
-        out = run(*inputs)
-        out.backward(grad)
-        results.append([out, *(one.grad for one in inputs)])
-    assert torch.equal(results[0][0], results[1][0])
-    assert torch.equal(results[0][1], results[1][1])
-    torch.testing.assert_close(results[0][2], results[1][2], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from canet.nn.blocks import Block, Operator
 from canet.nn.layer import Branches
 from canet.nn.model import Exchange, PlainModel, Prediction
-from canet.nn.operations import add_relu, multiply
+from canet.nn.operations import multiply
 from canet.util.colour import Colour
 
 
@@ -73,7 +74,7 @@ class ResidualModel(PlainModel):
         return self._layers()[0].operators
 
     def enter(self, z: Tensor) -> Tensor:
-        return add_relu(z, self.phi_in.bias)
+        return F.relu(z + self.phi_in.bias)
 
     def next_states(
         self, layer: int, states: Tensor, block: Block, mix: Exchange = lambda z: z

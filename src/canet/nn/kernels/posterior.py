@@ -18,7 +18,6 @@ from canet.nn.kernels.launch import launch
 from canet.nn.kernels.shared import MULTIPROCESSORS, exact_products, sum_parts, tile_side
 
 FEW_NODES = 2**13  # up to here tiles are small, so that all multiprocessors have work
-TILE = 512  # entries of a tile of `_sample`
 
 
 class FusedPosterior(torch.autograd.Function):
@@ -75,40 +74,6 @@ class FusedPosterior(torch.autograd.Function):
         grad_weight, grad_bias = sum_parts(part).split([weight.numel(), weight.shape[0]])
         grad_bias = grad_bias if ctx.needs_input_grad[3] else None
         return grad_x, grad_own, grad_weight.view_as(weight), grad_bias, None, None
-
-
-class FusedSample(torch.autograd.Function):
-    """The same as :class:`FusedPosterior`, from logits $[n, K]$."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, draws: Tensor | None, tau: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        logits = logits.contiguous()
-        rows, branches = logits.shape
-        log_posterior, sample, _ = results = _results(logits, branches)
-        block_k = triton.next_power_of_2(branches)
-        choices = {"BLOCK_M": max(1, TILE // block_k), "BLOCK_K": block_k}
-        launch(_sample, (triton.cdiv(rows, choices["BLOCK_M"]),))(
-            logits, draws, *results, rows, branches, 1 / tau, SAMPLED=draws is not None, **choices
-        )
-        ctx.save_for_backward(log_posterior, sample)
-        ctx.scale, ctx.choices = 1.0 if draws is None else 1 / tau, choices
-        ctx.set_materialize_grads(False)
-        return results
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None, None]:
-        log_posterior, sample = ctx.saved_tensors
-        rows, branches = sample.shape
-        grad_logits = torch.empty_like(sample)
-        arguments, flags = _gradient_arguments(grads)
-        launch(_backward_sample, (triton.cdiv(rows, ctx.choices["BLOCK_M"]),))(
-            log_posterior, sample, *arguments, grad_logits, rows, branches, ctx.scale,
-            **flags, **ctx.choices,
-        )  # fmt: skip
-        return grad_logits, None, None
 
 
 def _results(x: Tensor, branches: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -268,36 +233,3 @@ def _backward(
     if TWO:
         tl.store(part + width + maps_at, grad_maps_own, mask=maps_inside)
     tl.store(part + branches * weight_width + k, grad_bias, mask=in_k)
-
-
-@triton.jit
-def _sample(
-    logits, draws, log_posterior, sample, expected_log, rows, branches, scale,
-    SAMPLED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
-    k = tl.arange(0, BLOCK_K)
-    in_m, in_k = m < rows, k < branches
-    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
-    _infer(
-        tl.load(logits + at, mask=inside, other=0.0), draws, log_posterior, sample, expected_log,
-        m, in_m, k, in_k, branches, scale, SAMPLED,
-    )  # fmt: skip
-
-
-@triton.jit
-def _backward_sample(
-    log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride, grad_logits,
-    rows, branches, scale,
-    GRAD_POSTERIOR: tl.constexpr, GRAD_SAMPLE: tl.constexpr, GRAD_EXPECTED: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-):  # fmt: skip
-    m = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
-    k = tl.arange(0, BLOCK_K)
-    in_m, in_k = m < rows, k < branches
-    gradient = _logits_gradient(
-        log_posterior, sample, grad_posterior, grad_sample, grad_expected, expected_stride,
-        m, in_m, k, in_k, branches, scale, GRAD_POSTERIOR, GRAD_SAMPLE, GRAD_EXPECTED,
-    )  # fmt: skip
-    at, inside = m[:, None] * branches + k[None, :], in_m[:, None] & in_k[None, :]
-    tl.store(grad_logits + at, gradient, mask=inside)

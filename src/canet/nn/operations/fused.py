@@ -29,11 +29,6 @@ def can_fuse_posterior(x: Tensor, weight: Tensor) -> bool:
     return is_float32_on_gpu(x) and branches <= MAX_BRANCHES and inputs <= MAX_INPUTS
 
 
-def can_fuse_sample(logits: Tensor) -> bool:
-    """Whether a kernel can run the posterior of logits $[n, K]$."""
-    return is_float32_on_gpu(logits)
-
-
 def is_float32_on_gpu(tensor: Tensor) -> bool:
     """Whether kernels in single precision can process a tensor."""
     return on_gpu(tensor) and tensor.dtype == torch.float32

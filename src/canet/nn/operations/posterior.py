@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from canet.nn.operations.fused import can_fuse_posterior, can_fuse_sample
+from canet.nn.operations.fused import can_fuse_posterior
 from canet.nn.operations.products import Gathered
 
 Inference = tuple[Tensor, Tensor, Tensor | None]
@@ -36,19 +36,14 @@ def infer(
 
 def sample(logits: Tensor, draws: Tensor | None, tau: float) -> Inference:
     r"""Return $\log\pi = \log\mathrm{softmax}$ of the logits,
-    $e = \mathrm{softmax}((\log\pi + g) / \tau)$ and, if computed by a fused kernel,
-    $\sum_k e_k \log\pi_k$.
+    $e = \mathrm{softmax}((\log\pi + g) / \tau)$, and None; a fused kernel of `infer` returns
+    $\sum_k e_k \log\pi_k$ $[n]$ instead.
 
     The Gumbel noise is $g = -\log r$ with exponential random numbers r. Without r, $e = \pi$.
 
     Shapes:
-        - logits $[n, K]$, draws r $[n, K]$ → $[n, K]$, $[n, K]$, $[n]$ or None
+        - logits $[n, K]$, draws r $[n, K]$ → $[n, K]$, $[n, K]$, None
     """
-    if can_fuse_sample(logits):
-        from canet.nn.kernels.posterior import FusedSample
-
-        fused: Inference = FusedSample.apply(logits, draws, tau)
-        return fused
     log_posterior = F.log_softmax(logits, dim=-1)
     if draws is None:
         return log_posterior, log_posterior.exp(), None

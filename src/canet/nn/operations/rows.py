@@ -1,21 +1,10 @@
-"""Operations on each row of a matrix."""
+"""Rows of a matrix."""
 
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from canet.nn.operations import fused
-
-
-def add_relu(z: Tensor, bias: Tensor) -> Tensor:
-    """Return $\\mathrm{ReLU}(z + b)$ for z $[n, H]$ and b $[H]$."""
-    if not fused.is_float32_on_gpu(z):
-        return F.relu(z + bias)
-    from canet.nn.kernels.activation import FusedBiasReLU
-
-    out: Tensor = FusedBiasReLU.apply(z, bias)
-    return out
 
 
 def select_rows(
@@ -31,6 +20,6 @@ def select_rows(
     """
     if not fused.on_gpu(rows):
         return x[rows].float()
-    from canet.nn.kernels.activation import select_rows as select
+    from canet.nn.kernels.rows import select_rows as select
 
     return select(x, rows, kept, slot)
