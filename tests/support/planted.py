@@ -14,11 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from canet.data.user_graph import UserGraph, read_user_graph
-from canet.diagnosis import Diagnosis
 from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
-from canet.estimator.column_screen import ColumnScreen
 from canet.estimator.reference import Reference, id_checksums
 from canet.methods import Settings
 from canet.nn.model import Features, GraphModel, Prediction
@@ -77,7 +75,6 @@ class Planted:
     backbone_name: str = "rule"
     metric: str = "accuracy"
     scores_: dict[str, float] = field(default_factory=lambda: {"train": 1.0, "valid": 0.9})
-    screen: ColumnScreen | None = None
     prepared: int = 0
 
     @property
@@ -96,9 +93,6 @@ class Planted:
         model = identity(self.n_features_in_)
         method = SimpleNamespace(model=model, _modules={}, settings=Settings())
         return PlantedReader(self.rule, graph, self.posteriors, method)
-
-    def column_screen(self) -> ColumnScreen | None:
-        return self.screen
 
 
 def identity(columns: int) -> GraphModel:
@@ -157,22 +151,6 @@ def reference(rule: Rule, data: Data, classes: int = 2) -> Reference:
         node_ids=id_checksums(data.get("node_id"), torch.arange(len(x))),
         valid_node_ids=id_checksums(data.get("node_id"), torch.arange(len(x))),
     )
-
-
-def shifting_screen(columns: int, *numbers: int, given: bool = False) -> ColumnScreen:
-    """Some columns clearly shift between three groups, the first one most."""
-    share, spread = torch.full((columns,), 0.02), torch.full((columns,), 0.1)
-    for i, number in enumerate(numbers):
-        share[number], spread[number] = 0.8 - 0.1 * i, 0.5
-    return ColumnScreen(spread, share, torch.tensor(0.05), torch.tensor(3), torch.tensor(given))
-
-
-def with_stable_columns(found: Diagnosis) -> Diagnosis:
-    """Add two columns that do not shift between groups."""
-    between = found.between_groups
-    assert between is not None
-    columns = [*between.columns, *between.columns[-2:]]
-    return replace(found, between_groups=replace(between, columns=columns))
 
 
 def planted(rule: Rule, data: Data, **known: Any) -> Planted:

@@ -19,7 +19,6 @@ from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
 from canet.diagnosis.rendering import render_page, render_text, write_page
 from canet.diagnosis.sections import (
-    between_groups,
     concept,
     confidence,
     environments,
@@ -32,10 +31,11 @@ from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.util.progress import Display
 
+CLEAR_RELIANCE = 0.05  # smallest effect that counts as reliance on a shifted part
 MANY_NODES = 20_000  # above this number, random changes are repeated less often
 SECTIONS = {
     module.__name__.rpartition(".")[2]: module
-    for module in (expected, reliance, shift, concept, between_groups, confidence, environments)
+    for module in (expected, reliance, shift, concept, confidence, environments)
 }
 """Section name → module that computes it, in the order of computation and display."""
 
@@ -80,8 +80,6 @@ class Diagnosis:
         shift: Shift between training and the new graph; None without a new graph.
         concept: Columns that predict the label less well than in training; None without labels on
             the new graph.
-        between_groups: Columns that shift between groups of training nodes; None if the training
-            data has too few nodes or columns.
         confidence: Whether the confidence of the model can be trusted.
         environments: For each graph: the pseudo-environments of the model; empty if the method
             infers none.
@@ -93,7 +91,6 @@ class Diagnosis:
     reliance: dict[str, reliance.Reliance]
     shift: shift.Shift | None
     concept: concept.Concept | None
-    between_groups: between_groups.BetweenGroups | None
     confidence: confidence.Confidence
     environments: dict[str, environments.Environments]
 
@@ -112,7 +109,7 @@ class Diagnosis:
         return [
             block.name
             for block in features
-            if block.name in shifted and block.importance >= between_groups.CLEAR_RELIANCE
+            if block.name in shifted and block.importance >= CLEAR_RELIANCE
         ]
 
     @property
@@ -120,7 +117,7 @@ class Diagnosis:
         """Whether the degrees have shifted and the predictions depend on the edges."""
         parts = self.shift.shifted_parts if self.shift else []
         reliance = self.main_reliance.edges[0].flip_rate.value
-        clear = reliance >= between_groups.CLEAR_RELIANCE
+        clear = reliance >= CLEAR_RELIANCE
         return clear and any(part.name == "degrees" for part in parts)
 
     @property
@@ -262,7 +259,7 @@ def diagnose(
     if repeats is None:
         repeats = 3 if max(graph.num_nodes for graph in graphs.values()) > MANY_NODES else 10
     columns = feature_blocks(model, blocks)
-    passes = len(graphs) * reliance.num_passes(len(columns), repeats) + 2 * repeats
+    passes = len(graphs) * reliance.num_passes(len(columns), repeats) + repeats
     with Display(passes, unit="passes", quiet=not model.verbose) as display:
         done = 0
 

@@ -19,7 +19,6 @@ from canet.data.stored_graph import StoredGraph, as_store, check_encoding
 from canet.data.user_graph import match_classes
 from canet.errors import InputError, warn_user
 from canet.estimator.calibration import calibrated_threshold, probabilities_of
-from canet.estimator.column_screen import ColumnScreen, screen_columns
 from canet.estimator.reference import Reference
 from canet.methods import Method, describe_method
 from canet.nn.model import Prediction
@@ -382,16 +381,6 @@ class PredictionMixin:
                 "nodes that novelty_score and diagnose compare with: save it with that sample"
             )
         return self.reference_
-
-    def column_screen(self) -> ColumnScreen | None:
-        """Find the columns that shift between groups of training nodes, in the reference sample.
-
-        None if there are too few nodes or columns.
-        """
-        sample, encoding = self.reference(), self.encoding_
-        source = None if encoding is None else encoding.sources
-        settings = getattr(self.method_, "settings", None)
-        return screen_columns(sample.x, sample.y, sample.environment, settings, source)
 
     @staticmethod
     def _reader(method: Any, prepared: PreparedGraph | PreparedStore, y: Any = None) -> Reader:

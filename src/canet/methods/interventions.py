@@ -154,11 +154,6 @@ class Interventions:
         return self.scale * torch.randn(shape, device=self.scale.device)
 
 
-def too_many_shift(num_shifted: int, num_columns: int) -> bool:
-    """Whether interventions would hide too many columns from the model."""
-    return num_shifted > MAX_SHIFTED_SHARE * num_columns
-
-
 def _warn_about_columns(between: GroupSpread) -> None:
     """Warn if interventions change no columns, or too many."""
     num_shifted, num_columns = int(between.is_shifted.sum()), between.is_shifted.numel()
@@ -168,7 +163,7 @@ def _warn_about_columns(between: GroupSpread) -> None:
             "interventions have no effect: no feature column shifts between groups of nodes of "
             "the same class"
         )
-    elif too_many_shift(num_shifted, num_columns):
+    elif num_shifted > MAX_SHIFTED_SHARE * num_columns:
         message = (
             f"interventions change {num_shifted:,} of {num_columns:,} feature columns, which may "
             "lower the score: compare with interventions=none"
@@ -260,11 +255,7 @@ def spread_between(
     $v = \sum_g n_g v_g / \sum_g n_g$. With means over classes, weighted by their frequency,
     $s^2 = \mathrm{E}_c\, b$ and $\eta^2 = s^2 / (s^2 + \mathrm{E}_c\, v)$.
     """
-    return spread_of_rows(as_matrix(rows_of(x, nodes)), y, group, num_groups)
-
-
-def spread_of_rows(rows: Matrix, y: Tensor, group: Tensor, num_groups: int) -> GroupSpread:
-    """The same as `spread_between`, given the features $[n, D]$ of the nodes."""
+    rows = as_matrix(rows_of(x, nodes))
     cell = (y * num_groups + group).numpy()
     counts = np.bincount(cell)
     counted = np.flatnonzero(counts >= MIN_CLASS_SIZE)
