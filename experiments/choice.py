@@ -25,14 +25,14 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from canet.choice.auto import AutoTrainer, TrainedCandidate, with_weights
-from canet.choice.ensemble import Ensemble
-from canet.choice.portfolio import PRESETS
-from canet.choice.shifts import HELD_OUT, hold_out, training_part
 from canet.data import DATASETS, GENERATORS, load_task
 from canet.data.task import ShiftTask
 from canet.methods import AutoSettings
 from canet.methods.interventions import cluster_rows
+from canet.models.auto import AutoTrainer, TrainedCandidate, with_weights
+from canet.models.ensemble import Ensemble
+from canet.models.portfolio import PRESETS
+from canet.models.shifts import HELD_OUT, hold_out, training_part
 from canet.presets import preset
 from canet.report.score import percent
 from canet.settings import override

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from canet.choice.portfolio import PRESETS
 from canet.data import DATASETS, load_task
 from canet.methods import AutoSettings
+from canet.models.portfolio import PRESETS
 from canet.presets import preset
 from canet.settings import override
 from canet.store.summary import OOD

@@ -20,7 +20,7 @@ LAYERS = [
     {"store"},
     {"training"},
     {"presets"},
-    {"choice"},
+    {"models"},
     {"estimator"},
     {"runs"},
     {"search"},

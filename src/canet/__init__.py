@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from canet._version import __version__
 
 if TYPE_CHECKING:
-    from canet.choice import AutoTrainer
     from canet.data import ShiftTask, inspect_graph, load_task, read_graph
     from canet.data.graph_store import GraphStore, GraphStoreWriter
     from canet.diagnosis import diagnose
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     )
     from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
+    from canet.models import AutoTrainer
     from canet.presets import preset
     from canet.training import Trainer
 
@@ -57,7 +57,7 @@ warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitl
 logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "AutoTrainer": "canet.choice",
+    "AutoTrainer": "canet.models",
     "BACKBONES": "canet.methods",
     "CanetError": "canet.errors",
     "ChecksumError": "canet.errors",

@@ -12,10 +12,10 @@ import torch
 
 import canet
 from canet import GraphStore, GraphStoreWriter, NodeClassifier
-from canet.choice import auto
-from canet.choice.portfolio import Recipe
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
+from canet.models import auto
+from canet.models.portfolio import Recipe
 from canet.training import pieces
 from tests.support.gpu import needs_gpu
 from tests.support.stores import NAMES, NUM_NODES, never_load, write_store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from canet.choice import auto
+from canet.models import auto
 from experiments import choice
 from tests.support.small_task import FEW
 

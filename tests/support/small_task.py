@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from canet.choice import auto
-from canet.choice.portfolio import Recipe
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
+from canet.models import auto
+from canet.models.portfolio import Recipe
 
 INSIDE, ALL = 240, 300
 FEW = (

@@ -13,7 +13,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.choice import EnsembleReader
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.metrics import RANKING_METRICS
@@ -24,6 +23,7 @@ from canet.errors import InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import Reference, id_checksums
+from canet.models import EnsembleReader
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.inference import GraphReader
 from canet.util.sparse import components, to_scipy

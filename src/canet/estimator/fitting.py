@@ -14,8 +14,6 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
-from canet.choice import AutoTrainer
-from canet.choice.refit import refit
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
 from canet.data.graph_store import GraphStore
 from canet.data.metrics import RANKING_METRICS, Metric
@@ -26,6 +24,8 @@ from canet.data.user_graph import UserTask, user_task, warn_one_way
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Auto, AutoSettings, Settings, get_backbone
+from canet.models import AutoTrainer
+from canet.models.refit import refit
 from canet.presets import changed
 from canet.training import Run, Trainer
 from canet.training.prepared import PreparedGraph, prepare_graph

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from canet.choice import Ensemble, EnsembleReader, Reader
 from canet.data.checks import check_features
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.data.graph_store import GraphStore
@@ -21,6 +20,7 @@ from canet.errors import InputError, warn_user
 from canet.estimator.calibration import calibrated_threshold, probabilities_of
 from canet.estimator.reference import Reference
 from canet.methods import Method, describe_method
+from canet.models import Ensemble, EnsembleReader, Reader
 from canet.nn.model import Prediction
 from canet.store.model_folder import Calibration
 from canet.training import METRICS

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.choice import Reader
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
+from canet.models import Reader
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
 from canet.util.sparse import select_rows

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from canet.choice import Ensemble
 from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
 from canet.methods import Method, get_backbone, get_method
+from canet.models import Ensemble
 from canet.settings import override
 from canet.store.model_folder import ModelFile, read_model, write_model
 from canet.training.trainer import versions

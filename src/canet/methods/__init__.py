@@ -39,7 +39,7 @@ def get_method(method: str | type[Method]) -> type[Method]:
 
 
 def all_methods() -> dict[str, type[Method] | type[Auto]]:
-    """Return all methods by name, including `auto`, which `canet.choice.AutoTrainer` trains."""
+    """Return all methods by name, including `auto`, which `canet.models.AutoTrainer` trains."""
     return {Auto.name: Auto, **METHODS}
 
 

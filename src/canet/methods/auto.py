@@ -1,4 +1,4 @@
-"""Name and settings of `auto`. `canet.choice` implements the choice."""
+"""Name and settings of `auto`. `canet.models` implements the choice."""
 
 from __future__ import annotations
 

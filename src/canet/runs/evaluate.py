@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from canet.choice import AutoTrainer
 from canet.data import load_task
 from canet.data.task import ShiftTask
 from canet.methods import AutoSettings, describe_method
+from canet.models import AutoTrainer
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from canet.choice import AutoTrainer
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
+from canet.models import AutoTrainer
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import MARKER

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from canet.choice.ensemble import Ensemble, EnsembleReader
 from canet.data.user_graph import read_user_graph
 from canet.methods import METHODS
+from canet.models.ensemble import Ensemble, EnsembleReader
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
 from tests.support.user_graphs import small_user_graph

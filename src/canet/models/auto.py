@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 import torch
 from torch import Tensor
 
-from canet.choice.ensemble import Ensemble
-from canet.choice.portfolio import PRESETS, RECIPES, Recipe
-from canet.choice.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, warn_user
 from canet.methods import Auto, AutoSettings
 from canet.methods.interventions import InterventionWarning
+from canet.models.ensemble import Ensemble
+from canet.models.portfolio import PRESETS, RECIPES, Recipe
+from canet.models.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder

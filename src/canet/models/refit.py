@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canet.choice.auto import AutoTrainer
-from canet.choice.ensemble import Ensemble
+from canet.models.auto import AutoTrainer
+from canet.models.ensemble import Ensemble
 from canet.settings import override
 from canet.store.result import Candidate, RunResult
 from canet.training import Run, Trainer

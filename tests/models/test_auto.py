@@ -14,13 +14,13 @@ import pytest
 import torch
 
 import canet
-from canet.choice.auto import WORK_FOLDER, AutoTrainer, with_weights
-from canet.choice.portfolio import PRESETS, RECIPES, Recipe
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
 from canet.methods import AutoSettings
 from canet.methods.auto import PRESET_NAMES
+from canet.models.auto import WORK_FOLDER, AutoTrainer, with_weights
+from canet.models.portfolio import PRESETS, RECIPES, Recipe
 from canet.store.result import Candidate
 from canet.store.run_folder import find_runs
 from canet.training import Run, Trainer
@@ -96,7 +96,7 @@ def test_every_model_trains_with_its_own_settings_and_those_of_all(
 
 
 def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) -> None:
-    from canet.choice.shifts import HELD_OUT, simulate_shifts
+    from canet.models.shifts import HELD_OUT, simulate_shifts
 
     task, chosen = small_task(), trainer().run(3)
     for recipe, found in zip(PRESETS["robust-1"], chosen.result.candidates, strict=True):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from canet.choice.shifts import HELD_OUT, MAX_SHIFTS, simulate_shifts, training_part
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
+from canet.models.shifts import HELD_OUT, MAX_SHIFTS, simulate_shifts, training_part
 from tests.support.small_task import ALL, INSIDE, small_task
 
 
