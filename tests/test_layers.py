@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -31,7 +30,7 @@ LAYERS = [
     {"__main__"},
 ]
 """From the lowest layer to the highest; members of one layer may import each other."""
-MAX_LINES = 400
+MAX_LINES = 500
 MAX_FILES_AT_THE_ROOT = 7
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = [path for path in FILES if path != ROOT / "__init__.py"]  # it imports all layers
@@ -45,19 +44,10 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path) for path in FILES}
 
 
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of a syntax tree except blocks for type checkers."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
-            continue
-        yield child
-        yield from statements(child)
-
-
 def imported(path: Path) -> set[str]:
-    """The modules of this package that a file imports, at the top or inside functions."""
+    """The modules of this package that a file imports anywhere, also for type checkers alone."""
     names: set[str] = set()
-    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -75,10 +65,17 @@ def level(module: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("path", PARTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_import_points_to_a_higher_layer(path: Path) -> None:
-    own = level(module_name(path))
-    assert [name for name in imported(path) if name == "canet" or level(name) > own] == []
+def test_no_import_points_to_a_higher_layer() -> None:
+    upwards = {
+        module_name(path): names
+        for path in PARTS
+        if (
+            names := {
+                n for n in imported(path) if n == "canet" or level(n) > level(module_name(path))
+            }
+        )
+    }
+    assert upwards == {}
 
 
 def test_imports_have_no_cycle() -> None:

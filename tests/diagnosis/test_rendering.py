@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from canet.diagnosis import Diagnosis, diagnose
+from canet.diagnosis.charts import risk_map
 from canet.diagnosis.diagnosis import SECTIONS
-from canet.diagnosis.rendering import number, p_value, render_page, render_text, write_page
+from canet.diagnosis.rendering import number, p_value
 from tests.support.browser import Browser, find_chromium, running
 from tests.support.planted import planted, random_graph, sign_of
 
@@ -23,11 +24,11 @@ def test_text_is_short_and_the_page_is_self_contained(
     name: str, request: pytest.FixtureRequest
 ) -> None:
     found = request.getfixturevalue(name)
-    lines = render_text(found).splitlines()
+    lines = str(found).splitlines()
     assert len(lines) <= 66
     assert max(map(len, lines)) <= 100
     assert all("None" not in line and "nan" not in line for line in lines)
-    page = render_page(found)
+    page = found.page()
     addresses = re.findall(r'\s(?:xlink:)?(?:href|src)="([^"]*)"', page)
     assert all(address.startswith(("#", "data:")) for address in addresses)
     inner = {address[1:] for address in addresses if address.startswith("#")}
@@ -38,7 +39,7 @@ def test_text_is_short_and_the_page_is_self_contained(
 
 
 def sections_of(found: Diagnosis) -> set[str]:
-    return set(re.findall('<section id="(\\w+)"', render_page(found)))
+    return set(re.findall('<section id="(\\w+)"', found.page()))
 
 
 def test_a_part_without_result_has_no_section(
@@ -60,7 +61,7 @@ def evil() -> Diagnosis:
 
 
 def test_markup_in_names_is_text() -> None:
-    page = render_page(evil())
+    page = evil().page()
     assert EVIL not in page
     assert "&lt;img src=x" in page
 
@@ -85,7 +86,7 @@ def test_the_page_does_not_overflow_or_use_the_network(
     browser: Browser, complete: Diagnosis, tmp_path: Path, width: int
 ) -> None:
     page = tmp_path / "page.html"
-    write_page(complete, page)
+    complete.save(page)
     page.write_text(page.read_text().replace("ignored", "verylongname" * 12))
     browser.resize(width)
     browser.open(page)
@@ -106,7 +107,7 @@ def test_the_page_does_not_overflow_or_use_the_network(
 def test_colours_follow_the_system_in_text_and_pictures(
     browser: Browser, complete: Diagnosis, tmp_path: Path, scheme: str
 ) -> None:
-    write_page(complete, tmp_path / "page.html")
+    complete.save(tmp_path / "page.html")
     browser.prefer(scheme)
     browser.open(tmp_path / "page.html")
     brightness = "c => c.match(/[\\d.]+/g).slice(0, 3).reduce((s, p) => s + Number(p), 0) / 3"
@@ -119,8 +120,6 @@ def test_colours_follow_the_system_in_text_and_pictures(
 
 
 def test_the_block_that_matters_most_has_a_label_that_covers_no_dot(complete: Diagnosis) -> None:
-    from canet.diagnosis import charts
-
     main, shift = complete.main_reliance, complete.shift
     assert shift is not None
     top, block = main.features[0], shift.blocks[0]
@@ -130,9 +129,5 @@ def test_the_block_that_matters_most_has_a_label_that_covers_no_dot(complete: Di
     estimates = [replace(top.flip_rate, value=value) for value in flips]
     features = [replace(top, name=n, flip_rate=e) for n, e in zip(names, estimates, strict=True)]
     blocks = [replace(block, name=name, effect=0.01 * i) for i, name in enumerate(names)]
-    crowded = replace(
-        complete,
-        shift=replace(shift, blocks=blocks),
-        reliance={"training": replace(main, features=features)},
-    )
-    assert names[0] in charts.risk_map(crowded)
+    reliance, crowded = replace(main, features=features), replace(shift, blocks=blocks)
+    assert names[0] in risk_map(reliance, crowded, [])

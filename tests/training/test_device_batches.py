@@ -12,8 +12,8 @@ import torch
 from canet.methods import METHODS
 from canet.nn.operations import fused
 from canet.training import Trainer, device_batches, feature_store
-from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order
-from canet.training.epochs import BatchEpochs, epoch_seed
+from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
+from canet.training.epochs import BatchEpochs
 from tests.support.gpu import needs_gpu
 from tests.support.tiny import tiny_task
 

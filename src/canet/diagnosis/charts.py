@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -12,10 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from canet.diagnosis.sections.confidence import Calibration
-
-if TYPE_CHECKING:
-    from canet.diagnosis.diagnosis import Diagnosis
+from canet.diagnosis.sections.confidence import Calibration, Confidence
+from canet.diagnosis.sections.reliance import Reliance
+from canet.diagnosis.sections.shift import Shift
 
 # Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
 INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
@@ -43,19 +43,18 @@ STYLE: Any = {
 
 
 @rc_context(STYLE)
-def risk_map(found: Diagnosis) -> str:
+def risk_map(reliance: Reliance, shift: Shift, risky: Sequence[str]) -> str:
     """Reliance and shift of each feature block."""
-    assert found.shift is not None
     figure, axes = _new_chart(
         "reliance: predictions that change, %", "shift (0: none, 1: complete)"
     )
-    flip_rates = {e.name: e.flip_rate.value for e in found.main_reliance.features}
+    flip_rates = {e.name: e.flip_rate.value for e in reliance.features}
     largest = max(*flip_rates.values(), 0.05)
-    for block in found.shift.blocks:
-        colour = WARN if block.name in found.risky_blocks else NEW
+    for block in shift.blocks:
+        colour = WARN if block.name in risky else NEW
         axes.plot(flip_rates[block.name], block.effect, "o", color=colour, markersize=DOT)
     axes.set(xlim=(-0.04 * largest, 1.1 * largest), ylim=(-0.04, 1.04))
-    risk = sorted(found.shift.blocks, key=lambda b: -b.effect * flip_rates[b.name])
+    risk = sorted(shift.blocks, key=lambda b: -b.effect * flip_rates[b.name])
     important = [max(risk, key=lambda b: flip_rates[b.name]), risk[0]]
     places = {b.name: (flip_rates[b.name], b.effect) for b in [*important, *risk]}
     _label(figure, axes, places, {block.name for block in important})
@@ -93,7 +92,7 @@ def _label(
 
 
 @rc_context(STYLE)
-def reliability_diagram(found: Diagnosis) -> str:
+def reliability_diagram(found: Confidence) -> str:
     """Reliability diagram: accuracy by confidence; on the diagonal both are equal."""
     figure, axes = _new_chart("confidence, %", "accuracy, %")
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=0.8)
@@ -107,7 +106,7 @@ def reliability_diagram(found: Diagnosis) -> str:
 
 
 @rc_context(STYLE)
-def abstention_curve(found: Diagnosis) -> str:
+def abstention_curve(found: Confidence) -> str:
     """Accuracy on the most confident nodes, by their share of all nodes."""
     figure, axes = _new_chart("predictions kept, the most confident first, %", "accuracy, %")
     for colour, part in _graphs(found):
@@ -119,9 +118,8 @@ def abstention_curve(found: Diagnosis) -> str:
     return _svg(figure)
 
 
-def _graphs(found: Diagnosis) -> list[tuple[str, Calibration]]:
-    new = found.confidence.new
-    return [(VALID, found.confidence.valid), *([(NEW, new)] if new is not None else [])]
+def _graphs(found: Confidence) -> list[tuple[str, Calibration]]:
+    return [(VALID, found.valid), *([(NEW, found.new)] if found.new is not None else [])]
 
 
 def _new_chart(x: str, y: str) -> tuple[Figure, Any]:

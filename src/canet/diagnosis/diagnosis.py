@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
@@ -17,7 +18,7 @@ from canet.data.metrics import METRIC_NAMES
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
-from canet.diagnosis.rendering import render_page, render_text, write_page
+from canet.diagnosis.rendering import render
 from canet.diagnosis.sections import (
     concept,
     confidence,
@@ -29,6 +30,8 @@ from canet.diagnosis.sections import (
 from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
+from canet.methods import all_methods
+from canet.util.files import atomic_path
 from canet.util.progress import Display
 
 CLEAR_RELIANCE = 0.05  # smallest effect that counts as reliance on a shifted part
@@ -147,18 +150,35 @@ class Diagnosis:
         return [name for name in SECTIONS if getattr(self, name)]
 
     def __str__(self) -> str:
-        return render_text(self)
+        """The conclusions, then the main numbers of each section."""
+        return render("page.txt.jinja", found=self, sections=self.sections)
+
+    def page(self) -> str:
+        """The diagnosis as an HTML page."""
+        known = all_methods().get(self.model.method)
+        label = known.label if known else self.model.method
+        values = {"found": self, "sections": self.sections, "label": label, "draw": self._draw}
+        return render("page.html.jinja", **values)
+
+    def _draw(self, name: str) -> Markup:
+        from canet.diagnosis import charts  # imports matplotlib
+
+        if name == "risk_map":
+            assert self.shift is not None
+            return Markup(charts.risk_map(self.main_reliance, self.shift, self.risky_blocks))
+        return Markup(getattr(charts, name)(self.confidence))
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook."""
-        page = escape(render_page(self), quote=True)
+        page = escape(self.page(), quote=True)
         return f'<iframe srcdoc="{page}" width="100%" height="720" style="border:0"></iframe>'
 
     def save(self, path: str | Path) -> None:
         """Write the diagnosis as an HTML page to a file."""
         if Path(path).is_dir():
             raise InputError(f"'{path}' is a folder: pass the name of a file, such as page.html")
-        write_page(self, Path(path))
+        with atomic_path(Path(path)) as temporary:
+            temporary.write_text(self.page(), encoding="utf-8")
 
     @property
     def quantities(self) -> dict[str, float]:

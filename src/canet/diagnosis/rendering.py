@@ -5,20 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from canet.diagnosis.estimate import Estimate
-from canet.methods import all_methods
 from canet.util.console import console, make_table
-from canet.util.files import atomic_path
-
-if TYPE_CHECKING:
-    from canet.diagnosis.diagnosis import Diagnosis
 
 WIDTH = 98
 EPOCH = datetime(1970, 1, 1)
@@ -26,30 +18,8 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 FOLDERS = [("diagnosis", "templates"), ("diagnosis", "sections"), ("report", "templates")]
 
 
-def write_page(found: Diagnosis, target: Path) -> None:
-    """Write a diagnosis as an HTML page to the file `target`."""
-    with atomic_path(target) as temporary:
-        temporary.write_text(render_page(found), encoding="utf-8")
-
-
-def render_page(found: Diagnosis) -> str:
-    """Render a diagnosis as an HTML page with the style sheet of the report."""
-    from canet.diagnosis import charts
-
-    def draw(name: str) -> Markup:
-        return Markup(getattr(charts, name)(found))
-
-    known = all_methods().get(found.model.method)
-    label = known.label if known else found.model.method
-    return _render("page.html.jinja", found, label=label, draw=draw)
-
-
-def render_text(found: Diagnosis) -> str:
-    """Render a diagnosis as text: the conclusions, then the main numbers of each section."""
-    return _render("page.txt.jinja", found, table=_table)
-
-
-def _render(template: str, found: Diagnosis, **values: Any) -> str:
+def render(template: str, **values: object) -> str:
+    """Fill a template, of a page with the style sheet of the report or of a text for a terminal."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(f"canet.{part}", path) for part, path in FOLDERS]),
         autoescape=".html" in template,
@@ -59,10 +29,8 @@ def _render(template: str, found: Diagnosis, **values: Any) -> str:
     )
     filters = (number, percent, amount, p_value, interval, percent_interval, no_break, wrap)
     environment.filters |= {function.__name__: function for function in filters}
-    environment.globals |= values
-    return environment.get_template(template).render(
-        found=found, sections=found.sections, methods={}, controls={}
-    )
+    environment.globals |= {"table": table, "methods": {}, "controls": {}} | values
+    return environment.get_template(template).render()
 
 
 def no_break(text: str) -> str:
@@ -116,7 +84,7 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else number(value, 3)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     screen = console()
     with screen.capture() as captured:
         screen.print(make_table(columns, rows))

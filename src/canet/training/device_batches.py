@@ -47,6 +47,15 @@ class DeviceData:
         return Batch(self.rows(field.nodes), field.blocks, self.y[nodes], environment, weight)
 
 
+EPOCH_SEEDS = 1_000_003
+"""Factor between the seeds of the batches of two runs; larger than any number of epochs."""
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of the batches of an epoch."""
+    return (seed * EPOCH_SEEDS + epoch) % 2**63
+
+
 def epoch_order(num_nodes: int, seed: int) -> tuple[Tensor, int]:
     """Return the order of the training nodes in an epoch, and the seed of its first batch.
 

@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from canet.methods import Batch, Method
 from canet.nn import GraphModel
-from canet.training.device_batches import DeviceBatches
+from canet.training.device_batches import DeviceBatches, epoch_seed
+from canet.training.fields import TaskFields
+from canet.training.loop import TrainEpoch
 from canet.util import distributed
-
-if TYPE_CHECKING:
-    from canet.training.fields import TaskFields
-    from canet.training.loop import TrainEpoch
-
-EPOCH_SEEDS = 1_000_003
-"""Factor between the seeds of the batches of two runs; larger than any number of epochs."""
-
-
-def epoch_seed(seed: int, epoch: int) -> int:
-    """Return the seed of the batches of an epoch."""
-    return (seed * EPOCH_SEEDS + epoch) % 2**63
 
 
 class BatchEpochs:

@@ -15,8 +15,7 @@ from canet.methods.base import Preparation
 from canet.nn import Block, Features, Graph, GraphModel, LazyGraph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
-from canet.training.device_batches import DeviceData, epoch_order
-from canet.training.epochs import epoch_seed
+from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
 from canet.training.feature_store import RowReader
 from canet.training.features import prepare_features
 from canet.training.pieces import Pieces
