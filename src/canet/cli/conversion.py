@@ -30,6 +30,7 @@ STEPS = ("reading edges", "writing features", "sorting edges")
 
 
 @app.command()
+@options.option_groups
 def convert(
     graph: Annotated[
         Path,
@@ -39,20 +40,11 @@ def convert(
             "which need not fit into memory.",
         ),
     ],
+    *,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="STORE", help="New folder for the store.")
     ],
-    label: options.LabelColumn = None,
-    split: options.SplitColumn = None,
-    environment: options.EnvironmentColumn = None,
-    time: options.TimeColumn = None,
-    sample_weight: options.SampleWeightColumn = None,
-    id_: options.IdColumn = None,
-    weight: options.WeightColumn = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    without: options.Without = None,
-    fill: options.Fill = "mean",
+    columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     half: Annotated[
         bool,
@@ -66,13 +58,11 @@ def convert(
     ] = None,
 ) -> None:
     """Write your graph as a graph store, to train on graphs that do not fit into memory."""
-    from canet.data.graph_files import ReadOptions, Roles
     from canet.data.graph_store import GraphStore, GraphStoreWriter
     from canet.util.progress import Display
 
     GraphStoreWriter(out, 1)  # an error before the graph is read
-    roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
-    chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
+    chosen = columns.read_options
     model = None if like is None else GraphStore(like)
     with Display(len(STEPS), unit="steps") as display:
         display.update(0, text=STEPS[0])

@@ -20,19 +20,11 @@ MAX_SECONDS = 10**7
 
 
 @app.command()
+@options.option_groups
 def inspect(
     graph: options.GraphPath,
-    label: options.LabelColumn = None,
-    split: options.SplitColumn = None,
-    environment: options.EnvironmentColumn = None,
-    time: options.TimeColumn = None,
-    sample_weight: options.SampleWeightColumn = None,
-    id_: options.IdColumn = None,
-    weight: options.WeightColumn = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    without: options.Without = None,
-    fill: options.Fill = "mean",
+    *,
+    columns: options.ColumnOptions,
     as_json: options.Json = False,
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
@@ -45,20 +37,7 @@ def inspect(
             f"'{graph}' is a graph store, whose columns were chosen by canet convert: inspect the "
             "graph that it was converted from, or check its files with canet verify"
         )
-    found = inspect_graph(
-        graph,
-        label=label,
-        split=split,
-        environment=environment,
-        time=time,
-        sample_weight=sample_weight,
-        id=id_,
-        weight=weight,
-        source_column=source,
-        target_column=target,
-        without=without or (),
-        fill=fill,
-    )
+    found = inspect_graph(graph, **columns.arguments)
     if as_json:
         print(json.dumps(found.to_json(), indent=2))
         return
@@ -69,25 +48,17 @@ def inspect(
 
 
 @app.command()
+@options.option_groups
 def fit(
     graph: options.GraphPath,
+    *,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")
     ],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
     ] = False,
-    label: options.LabelColumn = None,
-    split: options.SplitColumn = None,
-    environment: options.EnvironmentColumn = None,
-    time: options.TimeColumn = None,
-    sample_weight: options.SampleWeightColumn = None,
-    id_: options.IdColumn = None,
-    weight: options.WeightColumn = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    without: options.Without = None,
-    fill: options.Fill = "mean",
+    columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     warm_start: Annotated[
         Path | None,
@@ -108,13 +79,11 @@ def fit(
             min=0, max=MAX_SECONDS, help="Seconds after which auto starts no further model."
         ),
     ] = None,
-    epochs: options.Epochs = None,
+    settings: options.SettingsOptions,
     metric: options.MetricName = None,
     balanced: Annotated[
         bool, typer.Option("--balanced", help="Give all classes the same total weight.")
     ] = False,
-    set_: options.Assignments = None,
-    settings_file: options.SettingsFile = None,
     seed: Annotated[
         int,
         typer.Option(min=0, max=MAX_SEED, help="Seed of training and of a random validation set."),
@@ -123,8 +92,7 @@ def fit(
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     log: options.LogFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    output: options.OutputOptions,
 ) -> None:
     """Train a model on your graph and save it.
 
@@ -135,7 +103,7 @@ def fit(
     from canet.presets import changed
     from canet.store.model_folder import check_target
 
-    changes = options.changed_settings(set_, settings_file, epochs)
+    changes = settings.changes
     options.backbone_of(method, backbone)
     if method != "auto" and (preset is not None or time_limit is not None):
         option = "--time-limit" if preset is None else "--preset"
@@ -155,7 +123,7 @@ def fit(
     check_name("metric", metric, METRIC_NAMES)
     check_target(out, overwrite)
 
-    from canet.data.graph_files import ReadOptions, Roles, read_columns
+    from canet.data.graph_files import read_columns
     from canet.data.stored_graph import open_store
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util import distributed
@@ -182,25 +150,20 @@ def fit(
         ray=ray,
         checkpoints=out / CHECKPOINTS,
         random_state=seed,
-        verbose=not (quiet or as_json),
+        verbose=not output.silent,
         callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
     with fit_display("reading", quiet=not model.verbose) as display:
-        roles = Roles(id_, label, split, environment, time, sample_weight, weight, source, target)
-        chosen = ReadOptions(roles, tuple(without or ()), fill)  # type: ignore[arg-type]
+        chosen = columns.read_options
         encoding = None if earlier is None else earlier.encoding_
         data = open_store(graph, chosen) or read_columns(graph, chosen, encoding)
         model.fit(data, warm_start=earlier)
         display.stage("saving")
         model.save(out)
     shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
-    summary = _fit_summary(model, out)
-    if as_json:
-        print(json.dumps(summary, indent=2))
-    elif not quiet:
-        notes = model.encoding_.notes() if model.encoding_ and earlier is None else []
-        _show_fit(summary, notes)
+    notes = model.encoding_.notes() if model.encoding_ and earlier is None else []
+    output.show(_fit_summary(model, out), lambda summary: _show_fit(summary, notes))
 
 
 def _fit_summary(model: Any, out: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 import signal
 import sys
 import traceback
@@ -19,7 +18,6 @@ from canet.errors import CanetError, printable
 from canet.util.memory import keep_freed_memory
 from canet.util.signals import INTERRUPTED, ignore_signals, interrupt_on_signals, received_signal
 
-ParserError: Any = typer.BadParameter.__mro__[2]  # the common base of the parser's errors
 KEYBOARD_INTERRUPT = 130  # what typer returns for it
 NO_MEMORY = (
     "out of memory",
@@ -71,8 +69,8 @@ def _message(error: Exception) -> str | None:
     """Return the message for a user error; None for a bug."""
     if isinstance(error, CanetError):
         return str(error)
-    if isinstance(error, ParserError):
-        return _plain(str(error.format_message()))
+    if hasattr(error, "format_message"):  # an error of typer's parser
+        return str(error.format_message())
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return "too many open files: raise the limit with `ulimit -n`, or use fewer --jobs"
     if isinstance(error, OSError):
@@ -83,14 +81,6 @@ def _message(error: Exception) -> str | None:
     ):
         return "not enough memory: free some, lower hidden or num_layers, or use another --device"
     return None
-
-
-def _plain(message: str) -> str:
-    """Shorten the messages of the parser about numbers."""
-    message = re.sub(
-        r"Input should be a valid (\w+), unable to parse .*", r"it must be a \1", message
-    )
-    return message.replace("Input should be ", "it must be ").replace("a integer", "an integer")
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -1,12 +1,16 @@
-"""Options that several commands share."""
+"""Options that several commands share, and groups of options that a command takes as one object."""
 
 from __future__ import annotations
 
+import inspect
+import json
 import os
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -14,11 +18,46 @@ from canet.errors import CanetError, InputWarning
 from canet.settings import MAX_NUMBER
 from canet.util.seeds import MAX_SEED
 
+if TYPE_CHECKING:
+    from canet.data import ShiftTask
+    from canet.data.graph_files import ReadOptions
+    from canet.methods import Settings
+    from canet.store import RunConfig
+
 MAX_SEEDS = 1000
 MAX_JOBS = 1024
 MAX_TRIALS = 100_000
 MAX_REPEATS = 1000
 """Larger numbers are typing errors: they would take years or all memory."""
+
+
+def option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command whose type is a dataclass by the fields of that class.
+
+    typer sees the fields as options; the command receives one object for each group.
+    """
+    hints: dict[str, Any] = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if is_dataclass(hint := hints[name]):
+            groups[name] = hint
+            types = get_type_hints(groups[name], include_extras=True)
+            members = inspect.signature(groups[name]).parameters.values()
+            parameters += [one.replace(annotation=types[one.name]) for one in members]
+        else:
+            parameters.append(parameter.replace(annotation=hint))
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _existing(data_root: Path | None) -> Path | None:
@@ -84,31 +123,6 @@ BackboneName = Annotated[
         callback=_lower,
     ),
 ]
-DataSeed = Annotated[
-    int, typer.Option(min=0, max=MAX_SEED, help="Seed of the splits and the generated features.")
-]
-Protocol = Annotated[
-    str | None,
-    typer.Option(help="Which nodes train and test; see `canet datasets NAME`. Default: the first."),
-]
-GeneratorName = Annotated[
-    str,
-    typer.Option(
-        help="How the spurious columns are generated: shared (as in the paper), redrawn (another "
-        "label network in each domain) or resampled (also other nodes)."
-    ),
-]
-Features = Annotated[
-    str,
-    typer.Option(
-        help="original; structural: computed from the graph (arxiv, elliptic); multi-hot: rows are "
-        "not normalised (twitch)."
-    ),
-]
-Inductive = Annotated[
-    bool,
-    typer.Option("--inductive", help="Remove the test nodes under shift from the training graph."),
-]
 Jobs = Annotated[
     int, typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU.")
 ]
@@ -133,30 +147,6 @@ GraphPath = Annotated[
 ModelPath = Annotated[
     Path, typer.Argument(metavar="MODEL", help="Model folder written by `canet fit --out`.")
 ]
-LabelColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column with the class of each node; empty cell: no label."),
-]
-KnownLabelColumn = Annotated[
-    str | None,
-    typer.Option("--label", metavar="COL", help="Column with the class. Default: as in training."),
-]
-KnownIdColumn = Annotated[
-    str | None,
-    typer.Option("--id", metavar="COL", help="Column with the node ids. Default: as in training."),
-]
-SplitColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column with train, valid or test. Default: split."),
-]
-EnvironmentColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column with environments, such as sites or years."),
-]
-TimeColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column with times; the latest nodes are for validation."),
-]
 Nodes = Annotated[
     str | None,
     typer.Option(
@@ -173,48 +163,9 @@ MetricName = Annotated[
         help="accuracy (default), macro_f1; for two classes roc_auc or average_precision."
     ),
 ]
-SampleWeightColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column with the weight of each node in training."),
-]
-WeightColumn = Annotated[
-    str | None,
-    typer.Option(metavar="COL", help="Column of the edges with weights ≥ 0. Default: weight."),
-]
-SourceColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--source", metavar="COL", help="Column of the edges. Default: source, src or from."
-    ),
-]
-TargetColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="COL", help="Column of the edges. Default: target, dst or to."
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(metavar="COL", help="Leave a column out; repeat the option for several."),
-]
-Fill = Annotated[
-    str,
-    typer.Option(help="What fills empty numbers: the mean, median or most_frequent value."),
-]
-IdColumn = Annotated[
-    str | None, typer.Option("--id", metavar="COL", help="Column with the node ids. Default: id.")
-]
-Assignments = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; see `canet methods NAME`."),
-]
 Epochs = Annotated[
     int | None,
     typer.Option(min=1, max=MAX_NUMBER, help="Number of epochs. Default: that of the method."),
-]
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", help="JSON file with settings, such as best.json of a search."),
 ]
 LogFolder = Annotated[
     Path | None,
@@ -227,20 +178,191 @@ Device = Annotated[
 ]
 
 
+def _column(help: str, *names: str) -> Any:
+    return typer.Option(*names, metavar="COL", help=help)
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """How to read the columns of a graph; the fields are arguments of `canet.read_graph`."""
+
+    label: Annotated[
+        str | None, _column("Column with the class of each node; empty cell: no label.")
+    ] = None
+    split: Annotated[str | None, _column("Column with train, valid or test. Default: split.")] = (
+        None
+    )
+    environment: Annotated[
+        str | None, _column("Column with environments, such as sites or years.")
+    ] = None
+    time: Annotated[
+        str | None, _column("Column with times; the latest nodes are for validation.")
+    ] = None
+    sample_weight: Annotated[
+        str | None, _column("Column with the weight of each node in training.")
+    ] = None
+    id: Annotated[str | None, _column("Column with the node ids. Default: id.")] = None
+    weight: Annotated[
+        str | None, _column("Column of the edges with weights ≥ 0. Default: weight.")
+    ] = None
+    source_column: Annotated[
+        str | None, _column("Column of the edges. Default: source, src or from.", "--source")
+    ] = None
+    target_column: Annotated[
+        str | None, _column("Column of the edges. Default: target, dst or to.", "--target")
+    ] = None
+    without: Annotated[
+        list[str] | None, _column("Leave a column out; repeat the option for several.")
+    ] = None
+    fill: Annotated[
+        str,
+        typer.Option(help="What fills empty numbers: the mean, median or most_frequent value."),
+    ] = "mean"
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return asdict(self) | {"without": self.without or ()}
+
+    @property
+    def read_options(self) -> ReadOptions:
+        from canet.data.graph_files import ReadOptions
+
+        return ReadOptions.of(**self.arguments)
+
+    def comparison_task(
+        self, graph: Path, undirected: bool | None, metric: str | None
+    ) -> ShiftTask:
+        """Read a graph, and return the task of comparing models on it."""
+        from canet.data.graph_files import read_columns
+        from canet.data.task_file import TEST, comparison_task
+        from canet.data.user_graph import warn_one_way
+
+        how = metric or "accuracy", bool(undirected)
+        data = read_columns(graph, self.read_options)
+        task = comparison_task(data, *how)
+        if data.get("encoding") is not None and data.encoding.roles.split is None:
+            # Means and categories are computed without the test nodes, which are known only now.
+            chosen = replace(self.read_options, held_out=task.test_ood[TEST].numpy())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InputWarning)  # they were shown above
+                task = comparison_task(read_columns(graph, chosen), *how)
+        if undirected is None:
+            warn_one_way(task.data.edge_index)
+        return task
+
+
+@dataclass(frozen=True)
+class KnownColumnOptions:
+    """Columns of a graph that a saved model reads."""
+
+    label: Annotated[str | None, _column("Column with the class. Default: as in training.")] = None
+    id: Annotated[str | None, _column("Column with the node ids. Default: as in training.")] = None
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """The variant of a benchmark task."""
+
+    data_seed: Annotated[
+        int,
+        typer.Option(min=0, max=MAX_SEED, help="Seed of the splits and the generated features."),
+    ] = 0
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="Which nodes train and test; see `canet datasets NAME`. Default: the first."
+        ),
+    ] = None
+    features: Annotated[
+        str,
+        typer.Option(
+            help="original; structural: computed from the graph (arxiv, elliptic); multi-hot: rows "
+            "are not normalised (twitch)."
+        ),
+    ] = "original"
+    inductive: Annotated[
+        bool,
+        typer.Option(
+            "--inductive", help="Remove the test nodes under shift from the training graph."
+        ),
+    ] = False
+    generator: Annotated[
+        str,
+        typer.Option(
+            help="How the spurious columns are generated: shared (as in the paper), redrawn "
+            "(another label network in each domain) or resampled (also other nodes)."
+        ),
+    ] = "shared"
+
+    def config(self, task: str, method: str, backbone: str, settings: Settings) -> RunConfig:
+        """Return the configuration of a run with seed 0; by default the protocol is the first."""
+        from canet.data.benchmarks.catalog import get_dataset, is_store_path
+        from canet.data.store_task import PROTOCOL
+        from canet.store import RunConfig
+
+        if is_store_path(task):
+            protocol = PROTOCOL
+        else:
+            protocol = self.protocol or get_dataset(task).protocols[0]
+        return RunConfig(
+            **asdict(self) | {"protocol": protocol},
+            task=task,
+            method=method,
+            backbone=backbone,
+            settings=asdict(settings),
+            seed=0,
+        )
+
+
+@dataclass(frozen=True)
+class SettingsOptions:
+    """Settings of a method that differ from its defaults."""
+
+    epochs: Epochs = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Change a setting; see `canet methods NAME`."),
+    ] = None
+    settings: Annotated[
+        Path | None, typer.Option(help="JSON file with settings, such as best.json of a search.")
+    ] = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The changed settings: from a file, then `--set` and `--epochs`."""
+        from canet.presets import read_settings
+        from canet.settings import parse_assignments
+
+        changes: dict[str, Any] = read_settings(self.settings) if self.settings else {}
+        assigned = parse_assignments(self.set or [])
+        if self.epochs is not None and "epochs" in assigned:
+            raise CanetError("--epochs and --set epochs=... are the same setting: pass one of them")
+        return changes | assigned | ({} if self.epochs is None else {"epochs": self.epochs})
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What a command prints."""
+
+    quiet: Quiet = False
+    json: Json = False
+
+    @property
+    def silent(self) -> bool:
+        """Whether to print no progress."""
+        return self.quiet or self.json
+
+    def show(self, content: Any, show: Callable[[Any], None]) -> None:
+        """Print the content as JSON, or call `show`; with `--quiet` print nothing."""
+        if self.json:
+            print(json.dumps(content, indent=2))
+        elif not self.quiet:
+            show(content)
+
+
 def names(text: str | None) -> tuple[str, ...]:
     """`"erm, canet"` → `("erm", "canet")`."""
     return tuple(name.strip().lower() for name in (text or "").split(",") if name.strip())
-
-
-def protocol_of(task: str, protocol: str | None) -> str:
-    """Return the protocol, by default the first of the task."""
-    from canet.data.benchmarks.catalog import get_dataset, is_store_path
-
-    if is_store_path(task):
-        from canet.data.store_task import PROTOCOL
-
-        return PROTOCOL
-    return get_dataset(task).protocols[0] if protocol is None else protocol
 
 
 def backbone_of(method: str, backbone: str | None) -> str:
@@ -255,45 +377,3 @@ def backbone_of(method: str, backbone: str | None) -> str:
             "method auto chooses the backbone: leave out --backbone, or pass a --method"
         )
     return Auto.name
-
-
-def graph_task(
-    graph: Path,
-    roles: tuple[str | None, ...],
-    without: list[str] | None,
-    fill: str,
-    undirected: bool | None,
-    metric: str | None,
-) -> Any:
-    """Read a graph, and return the task of comparing models on it."""
-    from canet.data.graph_files import ReadOptions, Roles, read_columns
-    from canet.data.task_file import TEST, comparison_task
-    from canet.data.user_graph import warn_one_way
-
-    metric = metric or "accuracy"
-    chosen = ReadOptions(Roles(*roles), tuple(without or ()), fill)  # type: ignore[arg-type]
-    data = read_columns(graph, chosen)
-    task = comparison_task(data, metric, bool(undirected))
-    if data.get("encoding") is not None and data.encoding.roles.split is None:
-        # Means and categories are computed without the test nodes, which are known only now.
-        chosen = replace(chosen, held_out=task.test_ood[TEST].numpy())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InputWarning)  # they were shown above
-            task = comparison_task(read_columns(graph, chosen), metric, bool(undirected))
-    if undirected is None:
-        warn_one_way(task.data.edge_index)
-    return task
-
-
-def changed_settings(
-    assignments: list[str] | None, file: Path | None, epochs: int | None
-) -> dict[str, Any]:
-    """Return the changed settings: from a file, then `--set` and `--epochs`."""
-    from canet.presets import read_settings
-    from canet.settings import parse_assignments
-
-    changes: dict[str, Any] = read_settings(file) if file else {}
-    assigned = parse_assignments(assignments or [])
-    if epochs is not None and "epochs" in assigned:
-        raise CanetError("--epochs and --set epochs=... are the same setting: pass one of them")
-    return changes | assigned | ({} if epochs is None else {"epochs": epochs})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -22,9 +21,11 @@ MAX_CLASSES = 10
 
 
 @app.command()
+@options.option_groups
 def predict(
     model: options.ModelPath,
     graph: options.GraphPath,
+    *,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="File for the predictions: .csv or .parquet.")
     ],
@@ -50,11 +51,9 @@ def predict(
             help="Show the recall of the rarer class among the K likeliest nodes.",
         ),
     ] = None,
-    label: options.KnownLabelColumn = None,
-    id_: options.KnownIdColumn = None,
+    columns: options.KnownColumnOptions,
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    output: options.OutputOptions,
 ) -> None:
     """Predict the class of every node of a graph.
 
@@ -74,7 +73,7 @@ def predict(
     check_target(out)
     _check_is_not_input(out, graph)
     limit = _threshold(threshold)
-    data, classifier = _open(model, graph, device, label, id_)
+    data, classifier = _open(model, graph, device, columns)
     chosen = None if nodes is None else choose_nodes(data, nodes)
     if isinstance(data, GraphStore):
         how = chosen, calibrated, limit, recall_at
@@ -86,9 +85,8 @@ def predict(
     if limit is not None:
         limit = classifier.threshold_of(limit, calibrated)
     summary |= {"threshold": limit, "out": str(out)}
-    if as_json:
-        print(json.dumps(summary, indent=2))
-    elif not quiet:
+
+    def show(summary: dict[str, Any]) -> None:
         from canet.data.metrics import METRIC_NAMES
         from canet.util.console import print_table
 
@@ -101,10 +99,8 @@ def predict(
         if summary["novelty_score"] is not None:
             print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
         if summary["score"] is not None:
-            name = METRIC_NAMES[summary["metric"]]
-            print(
-                f"{name} {100 * summary['score']:.2f} % on {summary['labelled']:,} labelled nodes"
-            )
+            score = f"{METRIC_NAMES[summary['metric']]} {100 * summary['score']:.2f} %"
+            print(f"{score} on {summary['labelled']:,} labelled nodes")
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]
             print(f"class {rarer} from probability {limit:.3f}")
@@ -114,17 +110,20 @@ def predict(
         again = shlex.join(["canet", "diagnose", str(model), str(graph)])
         print(f"Predictions: {out}. To see what they rely on: {again}")
 
+    output.show(summary, show)
+
 
 @app.command()
+@options.option_groups
 def diagnose(
     model: options.ModelPath,
     graph: options.GraphPath,
+    *,
     training: Annotated[
         Path | None,
         typer.Option(metavar="GRAPH", help="The training graph, to compare the two graphs."),
     ] = None,
-    label: options.KnownLabelColumn = None,
-    id_: options.KnownIdColumn = None,
+    columns: options.KnownColumnOptions,
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -147,8 +146,7 @@ def diagnose(
         ),
     ] = None,
     device: options.Device = "auto",
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    output: options.OutputOptions,
 ) -> None:
     """Show what a model relies on, what shifted, and what to expect."""
     from canet.diagnosis import diagnose as run
@@ -162,20 +160,21 @@ def diagnose(
         if out.suffix not in (".html", ".htm"):
             raise CanetError(f"cannot write '{out.name}': the file name must end in .html")
         _check_is_not_input(out, graph)
-    data, classifier = _open(model, graph, device, label, id_)
-    before = None if training is None else _open(model, training, device, label, id_)[0]
-    classifier.verbose = not (quiet or as_json)
+    data, classifier = _open(model, graph, device, columns)
+    before = None if training is None else _open(model, training, device, columns)[0]
+    classifier.verbose = not output.silent
     chosen = None if nodes is None else choose_nodes(data, nodes)
     found = run(classifier, before, data, nodes=chosen, repeats=repeats)
     if out is not None:
         found.save(out)
     failures = [message for message in map(found.exceeded, fail_if or []) if message]
-    if as_json:
-        print(json.dumps(found.to_json() | {"failures": failures}, indent=2))
-    elif not quiet:
+
+    def show(_: Any) -> None:
         print_text(found)
         if out is not None:
             print(f"Page: {out}")
+
+    output.show(found.to_json() | {"failures": failures}, show)
     for message in failures:
         print(f"canet: {message}", file=sys.stderr)
     if failures:
@@ -199,15 +198,13 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
         raise CanetError(f"'{out}' is a file of the graph: choose another file for --out")
 
 
-def _open(
-    model: Path, graph: Path, device: options.Device, label: str | None, id_: str | None
-) -> Any:
+def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOptions) -> Any:
     """Return the graph, encoded for the model, or the graph store, and the model."""
     from canet.data.graph_files import ReadOptions, Roles, read_columns
     from canet.data.stored_graph import open_store
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
-    chosen = ReadOptions(Roles(id_, label))
+    chosen = ReadOptions(Roles(columns.id, columns.label))
     store = open_store(graph, chosen)
     return store or read_columns(graph, chosen, classifier.encoding_), classifier

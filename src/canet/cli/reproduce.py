@@ -2,52 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canet.cli import options
 from canet.cli.app import app
 
-# Options that `python -m experiments` has, too.
-Out = Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
-Quick = Annotated[
-    bool, typer.Option("--quick", help="A short version, about two minutes on two cores.")
-]
-Methods = Annotated[str | None, typer.Option(help="Methods to compare, for example erm,canet.")]
-Tasks = Annotated[str | None, typer.Option(help="Tasks to run, for example cora,pubmed.")]
-Retry = Annotated[bool, typer.Option("--retry", help="Repeat failed runs.")]
-Archive = Annotated[
-    Path | None, typer.Option(help="Archive of finished runs to use instead of training.")
-]
+if TYPE_CHECKING:
+    from canet.paper import Experiment
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """Options of `canet reproduce` and of `python -m experiments`."""
+
+    out: Annotated[Path, typer.Option(help="Folder for runs, tables and figures.")]
+    jobs: options.Jobs = 1
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A short version, about two minutes on two cores.")
+    ] = False
+    device: options.Device = "auto"
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to compare, for example erm,canet.")
+    ] = None
+    tasks: Annotated[str | None, typer.Option(help="Tasks to run, for example cora,pubmed.")] = None
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat failed runs.")] = False
+    archive: Annotated[
+        Path | None, typer.Option(help="Archive of finished runs to use instead of training.")
+    ] = None
+    ray: options.RayAddress = None
+    data_root: options.DataRoot = None
+    quiet: options.Quiet = False
+
+    def run(self, experiments: Mapping[str, type[Experiment]], what: str) -> None:
+        """Run the jobs of experiments, then write their tables and figures."""
+        from canet.paper import Scope
+        from canet.paper.reproduce import reproduce
+
+        chosen = options.names(self.methods), options.names(self.tasks)
+        scope = Scope(self.quick, *chosen, self.data_root)
+        how = self.jobs, self.device, self.retry, self.archive, self.quiet, self.ray
+        if reproduce(experiments, what, self.out, scope, *how):
+            raise typer.Exit(1)
 
 
 @app.command()
+@options.option_groups
 def reproduce(
     what: Annotated[
         str,
         typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all."),
     ],
-    out: Out,
-    jobs: options.Jobs = 1,
-    quick: Quick = False,
-    device: options.Device = "auto",
-    methods: Methods = None,
-    tasks: Tasks = None,
-    retry: Retry = False,
-    archive: Archive = None,
-    ray: options.RayAddress = None,
-    data_root: options.DataRoot = None,
-    quiet: options.Quiet = False,
+    chosen: ExperimentOptions,
 ) -> None:
     """Reproduce a table or figure of the paper."""
-    from canet.paper import EXPERIMENTS, Scope
-    from canet.paper.reproduce import reproduce as run
+    from canet.paper import EXPERIMENTS
 
-    scope = Scope(quick, options.names(methods), options.names(tasks), data_root)
-    if run(EXPERIMENTS, what, out, scope, jobs, device, retry, archive, quiet, ray):
-        raise typer.Exit(1)
+    chosen.run(EXPERIMENTS, what)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from canet.cli.app import app
 
 
 @app.command()
+@options.option_groups
 def search(
     task: Annotated[
         str,
@@ -21,6 +21,7 @@ def search(
             metavar="TASK|GRAPH", help="Name of a task (see `canet datasets`), or your graph."
         ),
     ],
+    *,
     method: options.MethodName = "canet",
     backbone: Annotated[
         str, typer.Option(help="Name of a backbone; see `canet backbones`.")
@@ -46,22 +47,8 @@ def search(
             help="Runs per trial; a trial is rated by their mean score.",
         ),
     ] = 1,
-    data_seed: options.DataSeed = 0,
-    protocol: options.Protocol = None,
-    features: options.Features = "original",
-    inductive: options.Inductive = False,
-    generator: options.GeneratorName = "shared",
-    label: options.LabelColumn = None,
-    split: options.SplitColumn = None,
-    environment: options.EnvironmentColumn = None,
-    time: options.TimeColumn = None,
-    sample_weight: options.SampleWeightColumn = None,
-    id_: options.IdColumn = None,
-    weight: options.WeightColumn = None,
-    source: options.SourceColumn = None,
-    target: options.TargetColumn = None,
-    without: options.Without = None,
-    fill: options.Fill = "mean",
+    variant: options.TaskOptions,
+    columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     metric: options.MetricName = None,
     storage: Annotated[
@@ -75,8 +62,7 @@ def search(
     out: Annotated[
         Path | None, typer.Option(help="Folder of the search. Default: a folder in searches/.")
     ] = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    output: options.OutputOptions,
 ) -> None:
     """Search for good settings of a method on validation data.
 
@@ -89,7 +75,6 @@ def search(
     from canet.runs.comparison import base_config
     from canet.search.study import Plan
     from canet.settings import override
-    from canet.store import RunConfig
 
     get_backbone(backbone)
     changes = {} if epochs is None else {"epochs": epochs}
@@ -98,27 +83,19 @@ def search(
     if is_graph:
         base = base_config(method, backbone, asdict(settings))
     else:
-        task = task.lower()
-        how = options.protocol_of(task, protocol), data_seed, features, inductive
-        run = method, backbone, asdict(settings)
-        base = RunConfig(task, *how, *run, seed=0, generator=generator)
+        base = variant.config(task.lower(), method, backbone, settings)
     plan = Plan(base, sampler, seeds)
 
     from canet.search.search import run_search
 
-    folder, silent = out or Path("searches") / plan.name, quiet or as_json
+    folder = out or Path("searches") / plan.name
     if is_graph:
         from canet.data.task_file import write_task
 
-        roles = (id_, label, split, environment, time, sample_weight, weight, source, target)
-        found = options.graph_task(Path(task), roles, without, fill, undirected, metric)
-        write_task(folder, found)
+        write_task(folder, columns.comparison_task(Path(task), undirected, metric))
         data_root = folder
-    best = run_search(plan, trials, folder, storage, jobs, device, data_root, silent, ray)
-    if as_json:
-        print(json.dumps(best, indent=2))
-    elif not quiet:
-        _show(best)
+    how = storage, jobs, device, data_root, output.silent, ray
+    output.show(run_search(plan, trials, folder, *how), _show)
 
 
 def _show(best: dict[str, Any]) -> None:

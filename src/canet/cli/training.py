@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,9 +18,6 @@ from canet.errors import CanetError, listed, printable
 
 if TYPE_CHECKING:
     from canet.runs import FailedJob
-
-STORED = (None, "original", False, GENERATORS[0])
-"""Protocol, features, `--inductive` and generator of a graph store."""
 
 
 @app.command()
@@ -36,26 +33,22 @@ def demo(
 
 
 @app.command()
+@options.option_groups
 def train(
     task: options.TaskName,
+    *,
     method: options.MethodName = "canet",
     backbone: options.BackboneName = None,
     seeds: Annotated[
         int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs, with seeds 0, 1, ...")
     ] = 1,
-    data_seed: options.DataSeed = 0,
-    protocol: options.Protocol = None,
-    features: options.Features = "original",
-    inductive: options.Inductive = False,
-    generator: options.GeneratorName = "shared",
-    epochs: options.Epochs = None,
+    variant: options.TaskOptions,
+    settings: options.SettingsOptions,
     device: options.Device = "auto",
     data_root: options.DataRoot = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs; a run is in NAME/seed-S.")] = Path(
         "runs"
     ),
-    set_: options.Assignments = None,
-    settings_file: options.SettingsFile = None,
     ood_curves: Annotated[
         bool, typer.Option("--ood-curves", help="Score every split at every epoch.")
     ] = False,
@@ -63,8 +56,7 @@ def train(
     jobs: options.Jobs = 1,
     ray: options.RayAddress = None,
     log: options.LogFolder = None,
-    quiet: options.Quiet = False,
-    as_json: options.Json = False,
+    output: options.OutputOptions,
 ) -> None:
     """Train a method on a benchmark task or a graph store, and score it.
 
@@ -77,50 +69,46 @@ def train(
 
     if log and ray:
         raise CanetError("--log does not work with --ray: leave out one of them")
-    if is_store_path(task) and (protocol, features, inductive, generator) != STORED:
+    if is_store_path(task) and replace(variant, data_seed=0) != options.TaskOptions():
         raise CanetError(
             "the splits and features of a graph store were chosen when it was written: leave out "
             "--protocol, --features, --inductive and --generator"
         )
-    changes = options.changed_settings(set_, settings_file, epochs)
+    changes = settings.changes
     backbone = options.backbone_of(method, backbone)
-    settings = override(preset(task, method, backbone), changes)
+    chosen = override(preset(task, method, backbone), changes)
 
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of
-    from canet.store import RunConfig
     from canet.store.summary import ScoredRun, summarise
     from canet.util import distributed
     from canet.util.devices import pick_device
 
     pick_device(device)
-    how = options.protocol_of(task, protocol), data_seed, features, inductive
-    run = method, backbone, asdict(settings)
-    base = RunConfig(task, *how, *run, 0, ood_curves, generator, threads)
+    base = variant.config(task, method, backbone, chosen)
+    base = replace(base, ood_curves=ood_curves, threads=threads)
     configs = [replace(base, seed=seed) for seed in range(seeds)]
     loaded = load_task_of(base, data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
-    failed = run_jobs(
-        configs, out, jobs, device, data_root, True, quiet or as_json, ray, loaded, log
-    )
+    failed = run_jobs(configs, out, jobs, device, data_root, True, output.silent, ray, loaded, log)
     if failed:
         raise _failure(failed, seeds)
     if distributed.rank():
         return
     runs = [ScoredRun(place.read_config(), place.read_result()) for place in places]
-    summary = summarise(runs, loaded.metric)
-    if as_json:
-        print(json.dumps(summary, indent=2))
-    elif not quiet:
+    folder = places[0].path.parent
+
+    def show(summary: dict[str, Any]) -> None:
         _show_scores(summary)
         print(f"{summary['seconds_per_epoch'] * 1000:.1f} ms per epoch on {summary['device']}")
         if finished:
             print(f"{finished} of {seeds} run(s) were already finished and were only read.")
-        folder = places[0].path.parent
         again = ["canet", "evaluate", str(folder)]
         again += ["--data-root", str(data_root)] if data_root else []
         print(f"Runs: {folder}. To score them again: {shlex.join(again)}")
+
+    output.show(summarise(runs, loaded.metric), show)
 
 
 @app.command()
