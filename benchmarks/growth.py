@@ -17,11 +17,11 @@ from torch import Tensor
 
 from benchmarks.contenders import Clock
 from benchmarks.memory import Meter, out_of_memory
+from canet.data.metrics import METRICS
 from canet.methods import Batch, Method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph
 from canet.training.loop import EPOCHS_BETWEEN_CHECKS, Loop, train_loops
-from canet.training.metrics import accuracy
 from canet.util.torch_state import seeded
 
 NUM_FEATURES, NUM_CLASSES = 64, 10
@@ -92,7 +92,7 @@ def measure_size(size: Size, backbone: Any, device: torch.device) -> dict[str, A
             batch = random_batch(size, method, device)
 
             def score(method: Method, split: str) -> Tensor:
-                return accuracy(method.predict(batch), batch.y)
+                return METRICS["accuracy"](method.predict(batch), batch.y)
 
             train_loops([Loop(method, settings, batch, score)], [None], clock)
         measured = {"times": clock.times()}

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.methods.canet import CaNetSettings
-from canet.training.metrics import METRICS
 
 NEGATIVE_SLOPE = 0.01
 

@@ -26,6 +26,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from canet.data import DATASETS, GENERATORS, load_task
+from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.methods import AutoSettings
 from canet.methods.interventions import cluster_rows
@@ -37,7 +38,7 @@ from canet.presets import preset
 from canet.report.score import percent
 from canet.settings import override
 from canet.store.summary import OOD
-from canet.training import METRICS, Trainer
+from canet.training import Trainer
 from canet.util.devices import device_name
 from canet.util.sparse import to_scipy
 

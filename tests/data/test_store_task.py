@@ -89,9 +89,8 @@ def test_classes_in_another_order_are_sorted(tmp_path: Path) -> None:
     task, classes = store_task(store)
     assert classes.tolist() == ["a", "b"]
     assert task.data.y.tolist() == [1, 0, 1, 0, -1, 1]
-    y, known = StoredGraph(store).match_classes(np.array(["a", "c"]))
-    assert y.tolist() == [-1, 0, -1, 0, -1, -1]
-    assert known.tolist() == [True, True, True, True, False, True]
+    y = StoredGraph(store).match_classes(np.array(["a", "c"]))
+    assert y.tolist() == [2, 0, 2, 0, -1, 2]
 
 
 def test_a_store_without_labels_is_rejected(tmp_path: Path) -> None:

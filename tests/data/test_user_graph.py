@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.user_graph import UserTask, read_user_graph, user_task, warn_one_way
+from canet.data.user_graph import UserTask, match_classes, read_user_graph, user_task, warn_one_way
 from canet.errors import InputError, InputWarning
 
 N = 12
@@ -410,3 +410,13 @@ def test_many_classes_or_environments_give_a_warning() -> None:
     data.y = torch.arange(n) % 2
     with pytest.warns(InputWarning, match="200 environments"):
         user_task(data, environment=torch.arange(n))
+
+
+def test_labels_are_numbered_by_the_classes_of_a_model_and_then_the_unseen_ones() -> None:
+    classes = np.array(["a", "c"])
+    y = np.array(["c", None, "a", "d", "b", "d"], dtype=object)
+    assert match_classes(y, 6, classes).tolist() == [1, -1, 0, 3, 2, 3]
+    assert match_classes(None, 2, classes).tolist() == [-1, -1]
+    assert match_classes([7, -1, 3], 3, np.array([3, 7])).tolist() == [1, -1, 0]
+    with pytest.raises(InputError, match="y"):
+        match_classes([0, 1], 2, classes)

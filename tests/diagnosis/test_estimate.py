@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, share
+from canet.data.metrics import METRICS
+from canet.diagnosis.estimate import Estimate, auroc, normal, percentiles, score, share
 
 
 @pytest.mark.parametrize(("right", "of"), [(0, 20), (3, 20), (20, 20), (700, 1000)])
@@ -33,3 +34,18 @@ def test_auroc_has_an_interval_and_counts_ties_half() -> None:
     found = auroc(np.array([0, 0, 1]), np.array([0, 2]))
     assert found.value == pytest.approx((1 + 3) / 6)
     assert found.low < found.value < found.high
+
+
+def test_each_unseen_class_of_a_label_counts_in_the_score() -> None:
+    logits, y = np.array([[1.0, 0], [0, 1.0], [0, 1.0]]), np.array([0, 2, 3])
+    for metric, value in (("accuracy", 1 / 3), ("macro_f1", 1 / 4)):
+        found = score(metric, logits, y)
+        assert found is not None
+        assert found.value == pytest.approx(value)
+
+
+def test_an_undefined_score_is_none() -> None:
+    logits = np.array([[1.0, 0], [0, 1.0]])
+    assert score("roc_auc", logits, np.array([1, 1])) is None
+    for metric in METRICS:
+        assert score(metric, logits[:0], np.array([], dtype=int)) is None

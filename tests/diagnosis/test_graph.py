@@ -6,8 +6,7 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from canet.diagnosis.graph import class_numbers, read_graph, sample, seed_of
-from canet.errors import InputError
+from canet.diagnosis.graph import read_graph, sample, seed_of
 from canet.estimator.classifier import NodeClassifier
 from canet.nn import BACKBONES
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
@@ -16,16 +15,6 @@ from tests.support.planted import neighbours_sign, planted, random_graph, sign_o
 def fitted(data: Data, method: str, backbone: str, **settings: str) -> NodeClassifier:
     usual = {"epochs": 1, "hidden": 8, "undirected": False, "verbose": 0, "device": "cpu"}
     return NodeClassifier(method, backbone, **usual, **settings).fit(data)
-
-
-def test_labels_are_numbered_by_the_models_classes() -> None:
-    classes = np.array(["a", "b"])
-    y = np.array(["b", None, "a", "c"], dtype=object)
-    assert class_numbers(y, 4, classes).tolist() == [1, -1, 0, 2]
-    assert class_numbers(None, 2, classes).tolist() == [-1, -1]
-    assert class_numbers([7, -1, 3], 3, np.array([3, 7])).tolist() == [1, -1, 0]
-    with pytest.raises(InputError, match="y"):
-        class_numbers([0, 1], 2, np.array(["a", "b"]))
 
 
 def test_a_graph_is_a_component_or_given_by_batch() -> None:

@@ -70,14 +70,6 @@ def test_probabilities_are_of_the_classes_and_sum_to_one(model: canet.NodeClassi
     )
 
 
-def test_a_predictor_is_a_function_of_the_features(model: canet.NodeClassifier) -> None:
-    new = small_user_graph(31, seed=1)
-    probabilities = model.predictor(new)
-    np.testing.assert_array_equal(probabilities(new.x), model.predict_proba(new))
-    new.x = new.x.flip(0)
-    np.testing.assert_array_equal(probabilities(new.x), model.predict_proba(new))
-
-
 def test_a_prepared_graph_replaces_the_data_of_every_call(model: canet.NodeClassifier) -> None:
     new = small_user_graph(31, seed=1)
     prepared = model.prepare(new)

@@ -75,8 +75,6 @@ def test_everything_that_a_prediction_offers_works_on_a_store(tmp_path: Path) ->
     assert model.recall_at_k(store, 20) == pytest.approx(model.recall_at_k(graph, 20))
     assert model.predict(store, threshold="best").shape == (NUM_NODES,)
     assert model.predict_proba(store, calibrated=True).sum(1) == pytest.approx(np.ones(NUM_NODES))
-    x = graph.x * 0.5
-    assert model.predictor(store)(x) == pytest.approx(model.predictor(graph)(x), abs=1e-5)
     some = ["node 90", "node 4", "node 4"]
     assert model.predict_proba(store, some) == pytest.approx(
         model.predict_proba(store)[[90, 4, 4]], abs=1e-6

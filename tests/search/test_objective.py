@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
+from canet.data.metrics import METRICS
 from canet.methods import BACKBONES, METHODS, get_method
 from canet.runs import evaluate
 from canet.search.objective import Objective, without_test_labels
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
-from canet.training import METRICS, Trainer
+from canet.training import Trainer
 from tests.support.finished import make_config
 from tests.support.garbage import with_garbage_test_labels
 
@@ -64,11 +66,11 @@ def test_no_test_node_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     scored: list[torch.Tensor] = []
     metric = METRICS["accuracy"]
 
-    def spy(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def spy(predicted: torch.Tensor, y: torch.Tensor, num_classes: int) -> torch.Tensor:
         scored.append(y)
-        return metric(logits, y)
+        return metric.function(predicted, y, num_classes)
 
-    monkeypatch.setitem(METRICS, "accuracy", spy)
+    monkeypatch.setitem(METRICS, "accuracy", replace(metric, function=spy))
     Objective(config("canet"), 1, "cpu", None)({})
     task = load_task("synthetic")
     assert scored

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch_geometric.data import Data
 
-from canet.data.task import Metric, ShiftTask
+from canet.data.task import ShiftTask
 from canet.methods import InterventionSettings
 
 NUM_NODES, NUM_ID = 60, 40
@@ -16,7 +16,7 @@ QUICK = InterventionSettings(hidden=8, epochs=30, learning_rate=0.02)
 
 def tiny_task(
     num_classes: int = 3,
-    metric: Metric = "accuracy",
+    metric: str = "accuracy",
     inductive: bool = False,
     sparse: bool = False,
 ) -> ShiftTask:

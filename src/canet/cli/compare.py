@@ -69,7 +69,7 @@ def compare(
 
 def _show(summaries: list[dict[str, Any]], report: Path) -> None:
     """Print a table with the best method first."""
-    from canet.data.metrics import METRIC_NAMES
+    from canet.data.metrics import METRICS
     from canet.data.task_file import TEST
     from canet.util.console import print_table, spread_text
 
@@ -79,7 +79,7 @@ def _show(summaries: list[dict[str, Any]], report: Path) -> None:
         scores = [one["scores"]["test_ood"][TEST], one["scores"]["valid"]]
         epoch = f"{1000 * one['seconds_per_epoch']:.1f}"
         rows.append([name, *map(spread_text, scores), epoch])
-    metric, runs = METRIC_NAMES[summaries[0]["metric"]], len(summaries[0]["seeds"])
+    metric, runs = METRICS[summaries[0]["metric"]].label, len(summaries[0]["seeds"])
     title = f"{metric} in %, mean ± standard deviation of {runs} runs; the best first"
     print_table(title, ["method", "test", "validation", "ms per epoch"], rows)
     print(f"Report: {report}")

@@ -99,7 +99,7 @@ def fit(
     Use it with `canet predict` and `canet diagnose`. By default several models are tried, and the
     best are averaged. If the command is interrupted, run it again to continue.
     """
-    from canet.data.metrics import METRIC_NAMES
+    from canet.data.metrics import METRICS
     from canet.presets import changed
     from canet.store.model_folder import check_target
 
@@ -120,7 +120,7 @@ def fit(
             " leave out --method, --preset, --metric, --balanced and --undirected"
         )
     metric = metric or "accuracy"
-    check_name("metric", metric, METRIC_NAMES)
+    check_name("metric", metric, METRICS)
     check_target(out, overwrite)
 
     from canet.data.graph_files import read_columns
@@ -189,7 +189,7 @@ def _fit_summary(model: Any, out: Path) -> dict[str, Any]:
 
 
 def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
-    from canet.data.metrics import METRIC_NAMES
+    from canet.data.metrics import METRICS
     from canet.errors import listed
     from canet.util.console import print_table, print_text
 
@@ -200,7 +200,7 @@ def _show_fit(summary: dict[str, Any], notes: list[str]) -> None:
     name = summary["method"] if summary["leaderboard"] else "{method}-{backbone}".format(**summary)
     title = f"Scores of the model ({name}, {len(summary['classes'])} classes)"
     rows = [(name, f"{100 * score:.2f}") for name, score in summary["scores"].items()]
-    print_table(title, ["split", f"{METRIC_NAMES[summary['metric']]} %"], rows)
+    print_table(title, ["split", f"{METRICS[summary['metric']].label} %"], rows)
     if (shifted := summary["shifted_columns"]) is not None:
         count = f"{len(shifted):,} of {summary['features']:,} columns"
         print_text(f"Interventions shift {count}{': ' if shifted else ''}{listed(shifted)}")

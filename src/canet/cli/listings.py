@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from canet.data import TaskDescription
-from canet.data.metrics import METRIC_NAMES
+from canet.data.metrics import METRICS
 from canet.settings import describe_settings
 from canet.util.console import console, print_table
 
@@ -31,7 +31,7 @@ def show_tasks(descriptions: Sequence[TaskDescription]) -> None:
         counts[0] += copies
         counts[-1] += f"+{d.spurious}" if d.spurious else ""
         sizes = [id_sizes or "–", f"{ood:,}" if d.splits else "–"]
-        rows.append([d.name, *counts, d.shift, METRIC_NAMES[d.metric], *sizes, _files(d)])
+        rows.append([d.name, *counts, d.shift, METRICS[d.metric].label, *sizes, _files(d)])
     shown = range(len(columns)) if console().width >= WIDTH_OF_TASKS else (0, 1, 2, 3, 4, -1)
     print_table("Tasks", [columns[i] for i in shown], [[row[i] for i in shown] for row in rows])
     print("For the files and splits of a task: canet datasets NAME")
@@ -54,7 +54,7 @@ def show_task(description: TaskDescription) -> None:
     print(f"{d.name}: {d.description}")
     print(f"{nodes:,} nodes, {edges:,} edges{copies}")
     print(f"{classes} classes, {features:,} features{added}")
-    print(f"({counted}); shift: {d.shift}; metric: {METRIC_NAMES[d.metric]}")
+    print(f"({counted}); shift: {d.shift}; metric: {METRICS[d.metric].label}")
     print(f"protocols: {', '.join(d.protocols)}")
     if d.features:
         print(f"other features: {', '.join(d.features)}")

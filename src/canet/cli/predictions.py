@@ -60,34 +60,20 @@ def predict(
     The file has one row per node: class, probabilities, and a novelty score from 0 to 1. A graph
     store is predicted in parts and need not fit into memory.
     """
-    from canet.data.graph_store import GraphStore
-    from canet.estimator.predictions import (
-        check_target,
-        choose_nodes,
-        predictions,
-        summarise,
-        write_table,
-    )
-    from canet.estimator.store_predictions import write_predictions
+    from canet.estimator.predictions import check_target, choose_nodes, write_predictions
 
     check_target(out)
     _check_is_not_input(out, graph)
     limit = _threshold(threshold)
     data, classifier = _open(model, graph, device, columns)
     chosen = None if nodes is None else choose_nodes(data, nodes)
-    if isinstance(data, GraphStore):
-        how = chosen, calibrated, limit, recall_at
-        summary = write_predictions(classifier, data, out, *how)
-    else:
-        table = predictions(classifier, data, chosen, calibrated, limit)
-        summary = summarise(classifier, data, table, chosen, recall_at)
-        write_table(table, out)
+    summary = write_predictions(classifier, data, out, chosen, calibrated, limit, recall_at)
     if limit is not None:
         limit = classifier.threshold_of(limit, calibrated)
     summary |= {"threshold": limit, "out": str(out)}
 
     def show(summary: dict[str, Any]) -> None:
-        from canet.data.metrics import METRIC_NAMES
+        from canet.data.metrics import METRICS
         from canet.util.console import print_table
 
         counts = sorted(summary["predictions"].items(), key=lambda item: -item[1])
@@ -99,7 +85,7 @@ def predict(
         if summary["novelty_score"] is not None:
             print(f"mean novelty score {summary['novelty_score']:.2f} (0.50 without shift)")
         if summary["score"] is not None:
-            score = f"{METRIC_NAMES[summary['metric']]} {100 * summary['score']:.2f} %"
+            score = f"{METRICS[summary['metric']].label} {100 * summary['score']:.2f} %"
             print(f"{score} on {summary['labelled']:,} labelled nodes")
         if limit is not None:
             rarer = classifier.classes_[classifier.calibration_.positive]

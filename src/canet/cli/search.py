@@ -100,7 +100,7 @@ def search(
 
 def _show(best: dict[str, Any]) -> None:
     """Print the best trials, the importance of the settings, and the next command."""
-    from canet.data.metrics import METRIC_NAMES
+    from canet.data.metrics import METRICS
     from canet.util.console import print_table
 
     names = list(best["settings"])
@@ -112,7 +112,7 @@ def _show(best: dict[str, Any]) -> None:
     print_table(
         f"{best['task']}, {best['method']}-{best['backbone']}: best of {best['trials']} trials "
         f"({best['pruned']} pruned, {best['failed']} failed) of {best['epochs']} epochs by "
-        f"validation {METRIC_NAMES[best['metric']]} %, {runs}",
+        f"validation {METRICS[best['metric']].label} %, {runs}",
         ["trial", "valid", *names],
         rows,
     )

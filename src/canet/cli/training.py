@@ -161,7 +161,7 @@ def _failure(failed: list[FailedJob], seeds: int) -> Exception:
 
 def _show_scores(summary: dict[str, Any]) -> None:
     """Print the scores of runs that differ only in their seed."""
-    from canet.data.metrics import METRIC_NAMES
+    from canet.data.metrics import METRICS
     from canet.util.console import print_table, summary_rows
 
     shift, generator = summary["protocol"], summary["generator"]
@@ -171,5 +171,5 @@ def _show_scores(summary: dict[str, Any]) -> None:
         f"features), {summary['method']}-{summary['backbone']}"
     )
     rule = f"{summary['selection']} of {len(summary['seeds'])} run(s)"
-    column = f"{METRIC_NAMES[summary['metric']]} %, {rule}"
+    column = f"{METRICS[summary['metric']].label} %, {rule}"
     print_table(title, ["split", column], summary_rows(summary))

@@ -7,7 +7,7 @@ package uses. The input is never changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, dtype_name
 from canet.data.labels import check_labels
-from canet.data.metrics import RANKING_METRICS, Metric
+from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
 from canet.util.sparse import from_scipy
 
@@ -222,12 +222,12 @@ def check_classes(y: Tensor, num_classes: int) -> None:
 
 def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> None:
     """Reject a metric that is unknown, or undefined for C classes or the labels `valid` $[n]$."""
-    check_name("metric", metric, get_args(Metric))
-    if metric in RANKING_METRICS:
+    check_name("metric", metric, METRICS)
+    if METRICS[metric].ranks:
         if num_classes != 2:
             raise InputError(
                 f"metric '{metric}' requires two classes, but there are {num_classes}: use "
-                "'macro_f1' or 'accuracy'"
+                + " or ".join(f"'{name}'" for name, other in METRICS.items() if not other.ranks)
             )
         if valid is not None and valid.unique().numel() < 2:
             raise InputError(

@@ -1,15 +1,161 @@
-"""The metrics of a task and their names in reports."""
+"""The metrics: scores between 0 and 1, higher is better. A new metric is one entry of `METRICS`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass
 
-Metric = Literal["accuracy", "roc_auc", "macro_f1", "average_precision"]
-METRIC_NAMES: dict[str, str] = {
-    "accuracy": "accuracy",
-    "roc_auc": "ROC-AUC",
-    "macro_f1": "macro F1",
-    "average_precision": "average precision",
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Metric:
+    r"""A score of predicted nodes.
+
+    Args:
+        label: Name in reports.
+        function: Predicted classes $[n]$, labels $[n]$ and the number of classes → score. For a
+            metric that ranks: margins $[n]$ and labels. It runs on the device of its arguments
+            without a synchronisation.
+        influence: Predicted classes $[n]$ and the probability $[n, C]$ of each label →
+            pseudo-values $[n]$; see `pseudo_values`. For a metric that ranks: margins $[n]$ and
+            the probabilities $[n]$ of a positive and of a negative label.
+        ranks: Whether it ranks the nodes of two classes by their margin: the logit of the second
+            class minus that of the first. It is NaN if a class is absent.
+    """
+
+    label: str
+    function: Callable[..., Tensor]
+    influence: Callable[..., np.ndarray]
+    ranks: bool = False
+
+    def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the score of logits $[n, C]$ for labels $[n]$, all among the C classes."""
+        if self.ranks:
+            return self.function(logits[:, 1] - logits[:, 0], y)
+        return self.function(logits.argmax(dim=1), y, logits.shape[1])
+
+    def pseudo_values(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+        r"""Pseudo-values $[n]$: their mean is the score, their variance over $n$ its variance.
+
+        A pseudo-value is the score plus the influence of the node on the score.
+
+        Args:
+            logits: $[n, C]$, up to a constant per node.
+            y: Class indices $[n]$, or class probabilities $[n, C]$. With probabilities, the result
+                is the expected score for labels that are drawn from them.
+        """
+        classes = max(logits.shape[1], int(y.max(initial=0)) + 1)
+        labels = np.eye(classes)[y] if y.ndim == 1 else y
+        if self.ranks:
+            return self.influence(logits[:, 1] - logits[:, 0], labels[:, 1], labels[:, 0])
+        return self.influence(logits.argmax(axis=1), labels)
+
+
+def accuracy(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """Share of nodes whose predicted class is their label."""
+    return (predicted == y).double().mean()
+
+
+def macro_f1(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
+    """Mean F1 score over the classes that occur in the labels or the predictions."""
+    rows = torch.cat([y + (predicted == y) * num_classes, predicted + 2 * num_classes])
+    counts = torch.zeros(3 * num_classes, dtype=torch.double, device=y.device)
+    counts.index_add_(0, rows, counts.new_ones(()).expand(rows.numel()))
+    hits, total = counts[num_classes : 2 * num_classes], counts.view(3, num_classes).sum(dim=0)
+    present = total > 0
+    f1 = torch.where(present, 2 * hits / total.clamp(min=1), 0.0)
+    return f1.sum() / present.sum()
+
+
+def roc_auc(margin: Tensor, y: Tensor) -> Tensor:
+    """Probability that a positive node outranks a negative one, ties counting half."""
+    score = margin.double()
+    ordered = score.sort().values
+    below, up_to = (torch.searchsorted(ordered, score, right=side) for side in (False, True))
+    mean_rank = (below + up_to + 1).double() / 2
+    positive = y == 1
+    num_positive, num_negative = positive.double().sum(), (~positive).double().sum()
+    rank_sum = (mean_rank * positive).sum()
+    wins = rank_sum - num_positive * (num_positive + 1) / 2
+    return wins / (num_positive * num_negative)
+
+
+def average_precision(margin: Tensor, y: Tensor) -> Tensor:
+    """Mean precision over the nodes of the rarer of two classes, each at its own threshold.
+
+    The precision at a node is the share of that class among the nodes that rank at least as high.
+    """
+    is_second_rarer = (y == 1).double().mean() <= 0.5
+    positive = (y == 1) == is_second_rarer
+    score = margin.double()
+    ordered, order = torch.where(is_second_rarer, score, -score).sort()
+    first = torch.searchsorted(ordered, ordered)  # the first node with the same score
+    hits = positive[order].double()
+    from_here = hits.flip(0).cumsum(0).flip(0)
+    precision = from_here[first] / (y.numel() - first)
+    both = positive.any() & ~positive.all()
+    return torch.where(both, (precision * hits).sum() / hits.sum(), torch.nan)
+
+
+def _accuracy_influence(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """1 for a correct prediction and 0 for a wrong one."""
+    return np.asarray(labels[np.arange(len(labels)), predicted])
+
+
+def _f1_influence(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Macro F1 over the classes in the predictions or the labels."""
+    chosen = np.eye(labels.shape[1])[predicted]
+    both = chosen + labels
+    total = both.sum(axis=0)
+    present = total > 0
+    both, total, hits = both[:, present], total[present], (chosen * labels)[:, present]
+    f1 = 2 * hits.sum(axis=0) / total
+    return np.asarray(f1.mean() + ((2 * hits - f1 * both) * (len(both) / total)).mean(axis=1))
+
+
+def _auc_influence(scores: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """ROC-AUC, with the variance of DeLong et al. (Biometrics '88)."""
+    n, num_positive, num_negative = len(scores), positive.sum(), negative.sum()
+    if not num_positive or not num_negative:
+        return np.full(n, np.nan)
+    _, rank = np.unique(scores, return_inverse=True)
+    positives, negatives = (np.bincount(rank, weights=part) for part in (positive, negative))
+    below = ((np.cumsum(negatives) - negatives / 2) / num_negative)[rank]
+    above = ((num_positive - np.cumsum(positives) + positives / 2) / num_positive)[rank]
+    auc = (positive * below).sum() / num_positive
+    values = n / num_positive * positive * (below - auc) + n / num_negative * negative * (
+        above - auc
+    )
+    return np.asarray(auc + values)
+
+
+def _precision_influence(
+    scores: np.ndarray, positive: np.ndarray, negative: np.ndarray
+) -> np.ndarray:
+    """Average precision of the rarer class, with its derivative by the weight of the node."""
+    if positive.sum() > negative.sum():
+        scores, positive, negative = -scores, negative, positive
+    num_positive, weight = positive.sum(), positive + negative
+    if not num_positive or not negative.sum():
+        return np.full(len(scores), np.nan)
+    _, rank = np.unique(-scores, return_inverse=True)  # 0 is the highest score
+    hits, nodes = (np.cumsum(np.bincount(rank, weights=part)) for part in (positive, weight))
+    share = np.bincount(rank, weights=positive) / num_positive
+    average = float((share * hits / nodes).sum())
+    # Derivatives of the precision at each threshold that a node with this score is above.
+    gain, loss = (np.cumsum(part[::-1])[::-1] for part in (share / nodes, share * hits / nodes**2))
+    own = positive * ((hits / nodes)[rank] - average) / num_positive
+    return average + len(scores) * (own + positive * gain[rank] - weight * loss[rank])
+
+
+METRICS = {
+    "accuracy": Metric("accuracy", accuracy, _accuracy_influence),
+    "roc_auc": Metric("ROC-AUC", roc_auc, _auc_influence, ranks=True),
+    "macro_f1": Metric("macro F1", macro_f1, _f1_influence),
+    "average_precision": Metric(
+        "average precision", average_precision, _precision_influence, ranks=True
+    ),
 }
-RANKING_METRICS = ("roc_auc", "average_precision")
-"""Metrics for two classes, which rank the nodes. They are undefined if a class is absent."""

@@ -65,7 +65,7 @@ def store_task(
         valid=valid,
         test_id=train[:0],
         test_ood=splits,
-        metric=metric,  # type: ignore[arg-type]  # it was checked
+        metric=metric,  # it was checked
         in_distribution=torch.ones(len(y), dtype=torch.bool),
         shift=PROTOCOL,
         environments=tuple(map(str, store.environments)),

@@ -85,18 +85,13 @@ class StoredGraph:
         """Return the names of nodes; their row numbers if they have none."""
         return np.asarray(self.store.array("node_id")[rows]) if "node_id" in self.store else rows
 
-    def match_classes(self, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """Return class ids $[N]$ and a mask $[N]$ of the known labels, as `match_classes` does."""
+    def match_classes(self, classes: np.ndarray) -> Tensor:
+        """Return the class ids $[N]$ of the labels, as `match_classes` does."""
         if "labels" not in self.store:
-            raise InputError(
-                f"'{self.store.path}' has no labels: convert the graph again with --label "
-                "COLUMN or y.npy, or write it with set_labels"
-            )
+            return match_classes(None, self.num_nodes, classes)
         names, labels = np.array(self.store.classes), self.store.array("labels")
-        ids, _ = match_classes(names, len(names), classes)
-        return torch.cat([ids, ids.new_full((1,), -1)])[
-            torch.from_numpy(labels).long()
-        ], labels >= 0
+        ids = match_classes(names, len(names), classes)
+        return torch.cat([ids, ids.new_full((1,), -1)])[torch.from_numpy(labels).long()]
 
     def check_undirected(self) -> None:
         """Reject edges in one direction for a model that uses both; some edges are looked up."""

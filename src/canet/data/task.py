@@ -24,7 +24,6 @@ from canet.data.checks import (
 from canet.data.digest import DataDigest, digest_parts
 from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.labels import check_labels
-from canet.data.metrics import Metric
 from canet.errors import InputError
 from canet.util.sparse import components
 
@@ -71,7 +70,7 @@ class ShiftTask:
     valid: Tensor
     test_id: Tensor
     test_ood: Mapping[str, Tensor]
-    metric: Metric
+    metric: str
     in_distribution: Tensor
     shift: str
     inductive: bool = False

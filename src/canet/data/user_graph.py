@@ -65,6 +65,10 @@ class UserGraph:
         row_of = None if self.node_id is None else lambda: self._row_of
         return check_nodes(nodes, self.num_nodes, name, row_of)
 
+    def names(self, rows: np.ndarray) -> np.ndarray:
+        """Return the names of nodes; their row numbers if they have none."""
+        return rows if self.node_id is None else self.node_id[rows]
+
     @cached_property
     def _row_of(self) -> dict[str, int]:
         """Name of a node → its row; built when a name is first used."""
@@ -213,7 +217,7 @@ def user_task(
         valid=splits["valid"],
         test_id=splits.get("test", torch.empty(0, dtype=torch.long)),
         test_ood={},
-        metric=metric,  # type: ignore[arg-type]  # it was checked
+        metric=metric,  # it was checked
         in_distribution=torch.ones(n, dtype=torch.bool),
         shift=USER_GRAPH,
         environments=names,
@@ -262,19 +266,24 @@ def class_ids(values: np.ndarray, known: np.ndarray, classes: np.ndarray) -> Ten
     return y
 
 
-def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> tuple[Tensor, np.ndarray]:
-    """Return the class ids $[N]$ of labels for the classes $[C]$ of a model, and the known labels.
+def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> Tensor:
+    """Return the class ids $[N]$ of labels for the classes $[C]$ of a model.
 
-    The id is -1 if the label is unknown or not one of the classes. The second value is a mask
-    $[N]$ of the known labels.
+    The id is -1 if the label is unknown. Classes that the model does not have are numbered from C.
     """
+    if y is None:
+        return torch.full((num_nodes,), -1)
     values, known = check_labels(y, num_nodes)
     if (values.dtype.kind == "U") != (classes.dtype.kind == "U") and known.any():
         now, before = dtype_name(values), dtype_name(classes)
         raise InputError(
             f"y contains {now}, but in training it contained {before}: convert it to the same type"
         )
-    return class_ids(values, known, classes), known
+    ids = class_ids(values, known, classes)
+    unseen = known & (ids < 0).numpy()
+    numbers = np.unique(values[unseen], return_inverse=True)[1]
+    ids[torch.from_numpy(unseen)] = torch.from_numpy(numbers) + len(classes)
+    return ids
 
 
 def _node_sets(

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from pydantic_core import to_json
 
 from canet.data.graph_data import GraphLike, NodeSet
-from canet.data.metrics import METRIC_NAMES
+from canet.data.metrics import METRICS
 from canet.diagnosis.blocks import column_names, feature_blocks
 from canet.diagnosis.context import NEW, TRAINING, Context
 from canet.diagnosis.graph import DiagnosedGraph, read_graph, seen_in_training
@@ -137,12 +137,12 @@ class Diagnosis:
     @property
     def metric_name(self) -> str:
         """Display name of the metric of the model."""
-        return METRIC_NAMES[self.model.metric]
+        return METRICS[self.model.metric].label
 
     @property
     def expected_name(self) -> str:
         """Display name of the estimated metric: accuracy, if the metric cannot be estimated."""
-        return METRIC_NAMES[self.expected.metric if self.expected else self.model.metric]
+        return METRICS[self.expected.metric if self.expected else self.model.metric].label
 
     @property
     def sections(self) -> list[str]:

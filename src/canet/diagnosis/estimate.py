@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from canet.data.metrics import METRICS
+
 QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval
 
 
@@ -55,6 +57,15 @@ def percentiles(value: float, resampled: np.ndarray) -> Estimate:
     """Percentile interval of bootstrap values $[B]$, extended to contain `value`."""
     low, high = np.percentile(resampled, [2.5, 97.5])
     return Estimate(value, min(float(low), value), max(float(high), value))
+
+
+def score(metric: str, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
+    """Metric of logits $[n, C]$ and labels $[n]$; None if undefined (no nodes, a missing class)."""
+    if not len(y) or np.isnan(values := METRICS[metric].pseudo_values(logits, y)).any():
+        return None
+    if metric == "accuracy":
+        return share(values > 0)
+    return normal(float(values.mean()), float(values.var()) / len(values)).clip(0, 1)
 
 
 def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:

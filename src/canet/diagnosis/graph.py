@@ -15,10 +15,9 @@ from torch import Tensor
 
 from canet.data.checks import check_groups, check_nodes, check_times
 from canet.data.graph_data import GraphLike, NodeSet
-from canet.data.metrics import RANKING_METRICS
+from canet.data.metrics import METRICS
 from canet.data.user_graph import UserGraph, match_classes
-from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.scoring import score
+from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
@@ -64,8 +63,8 @@ class DiagnosedGraph:
     edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
     edge_weight: Tensor | None  # their weights $[E]$
     undirected: bool  # whether the model uses each edge in both directions
-    # Index $[N]$ of the label in `classes_` of the model; -1 without a label, C for a label that is
-    # not one of the classes.
+    # Index $[N]$ of the label in `classes_` of the model; -1 without a label, C and more for unseen
+    # classes.
     y: np.ndarray
     # Graph number $[N]$ of each node: `batch` if given, else the connected component.
     graph: np.ndarray
@@ -92,8 +91,8 @@ class DiagnosedGraph:
 
         Ranking metrics are defined for two classes, so nodes of a third class are not scored.
         """
-        ranks = self.metric in RANKING_METRICS
-        third = self.y == self.probabilities.shape[1] if ranks else False
+        ranks = METRICS[self.metric].ranks
+        third = self.y >= self.probabilities.shape[1] if ranks else False
         chosen = np.zeros(self.num_nodes, dtype=bool)
         chosen[self.rows] = True
         return chosen & (self.y >= 0) & self.held_out & ~np.asarray(third)
@@ -102,6 +101,10 @@ class DiagnosedGraph:
     def score(self) -> Estimate | None:
         """The metric on the scored nodes; None if it is undefined."""
         return score(self.metric, self.logits[self.scored], self.y[self.scored])
+
+    def pseudo_values(self, logits: np.ndarray) -> np.ndarray:
+        """Pseudo-values of the metric on the scored nodes, for logits $[N, C]$ of all nodes."""
+        return METRICS[self.metric].pseudo_values(logits[self.scored], self.y[self.scored])
 
     @cached_property
     def is_correct(self) -> np.ndarray:
@@ -172,7 +175,7 @@ def read_graph(
     if environment is not None:
         environment = check_groups(environment, n, "environment")[1].numpy()
     graph = components(own.edge_index, n) if own.graph is None else own.graph
-    y, time = class_numbers(data.get("y"), n, model.classes_), _times(data.get("time"), n)
+    y, time = match_classes(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
     readers: list[Any] = reader.readers if isinstance(reader, EnsembleReader) else [reader]
     combine = reader.method.combine if isinstance(reader, EnsembleReader) else _single
@@ -183,7 +186,7 @@ def read_graph(
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
         undirected=bool(model.undirected),
-        y=y,
+        y=y.numpy(),
         graph=graph.numpy().astype(np.int64),
         environment=environment,
         time=time,
@@ -252,14 +255,6 @@ def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:
         member = as_matrix(x.member)
         return np.asarray(map_columns(x.x, first_map, columns) + member @ offset)
     return np.asarray(as_matrix(x)[:, columns] @ first_map[columns])
-
-
-def class_numbers(y: Any, num_nodes: int, classes: np.ndarray) -> np.ndarray:
-    """Class index $[N]$ of each label; -1 without a label, C for an unknown class."""
-    if y is None:
-        return np.full(num_nodes, -1)
-    numbers, known = match_classes(y, num_nodes, classes)
-    return np.where(known & (numbers.numpy() < 0), len(classes), numbers.numpy())
 
 
 def _times(time: Any, num_nodes: int) -> np.ndarray | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canet.data.metrics import METRIC_NAMES
+from canet.data.metrics import METRICS
 from canet.errors import listed
 from canet.training.trainer import versions
 
@@ -35,7 +35,7 @@ def model_card(model: Any, has_reference: bool) -> str:
         f"| Environments used | {seen} |",
         f"| Training rows in this folder | {reference if has_reference else 'none'} |",
         "",
-        f"## Scores: {METRIC_NAMES[model.metric]}, {rule}",
+        f"## Scores: {METRICS[model.metric].label}, {rule}",
         "",
         "| split | nodes | score |",
         "|---|--:|--:|",

@@ -7,7 +7,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
 from canet.data.graph_store import GraphStore
-from canet.data.metrics import RANKING_METRICS, Metric
+from canet.data.metrics import METRICS
 from canet.data.store_task import store_task
 from canet.data.stored_graph import as_store, check_encoding
 from canet.data.task import ShiftTask
@@ -157,7 +157,7 @@ def settings_of(model: Any, changes: dict[str, Any]) -> Settings:
     """Return the checked settings of a classifier: defaults of the method with some changes."""
     changes = changes | {"patience": model.patience}
     changes |= {} if model.epochs is None else {"epochs": model.epochs}
-    check_name("metric", model.metric, get_args(Metric))
+    check_name("metric", model.metric, METRICS)
     if model.undirected not in (None, True, False):
         raise InputError(f"undirected is {model.undirected!r}: pass True, False or None")
     pick_device(model.device)
@@ -254,7 +254,7 @@ def warn_largest_class(model: Any, reference: Reference) -> None:
 
     Ranking metrics do not depend on the predicted classes.
     """
-    if model.metric in RANKING_METRICS:
+    if METRICS[model.metric].ranks:
         return
     predicted = reference.valid_logits.argmax(dim=1).unique()
     largest = int(reference.train_label_counts.argmax())

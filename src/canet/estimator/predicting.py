@@ -10,20 +10,18 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from canet.data.checks import check_features
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.data.graph_store import GraphStore
-from canet.data.metrics import RANKING_METRICS
 from canet.data.stored_graph import StoredGraph, as_store, check_encoding
 from canet.data.user_graph import match_classes
-from canet.errors import InputError, warn_user
+from canet.errors import InputError
 from canet.estimator.calibration import calibrated_threshold, probabilities_of
 from canet.estimator.reference import Reference
+from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.methods import Method, describe_method
 from canet.models import Ensemble, EnsembleReader, Reader
 from canet.nn.model import Prediction
 from canet.store.model_folder import Calibration
-from canet.training import METRICS
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
 from canet.training.store_reader import PreparedStore, StoreReader, open_reader
@@ -206,16 +204,6 @@ class PredictionMixin:
 
         return self._collect(data, nodes, graph, probabilities)
 
-    def predictor(
-        self, data: GraphLike | Reader, graph: Column | None = None
-    ) -> Callable[[Any], np.ndarray]:
-        """Return `predict_proba` as a function of the features $[N, D]$ alone, for one graph.
-
-        The edges are processed once, so that many calls with other features are fast.
-        """
-        reader = self.prepare(data, graph)
-        return lambda x: probabilities_of(reader.read(x=check_features(x)).logits)
-
     def decision_function(
         self,
         data: GraphLike | Reader,
@@ -237,38 +225,29 @@ class PredictionMixin:
         A label that did not occur in training counts as wrong.
         """
         reader = self.prepare(data, graph)
-        y, known = self._labels(reader, "score")
-        chosen = torch.from_numpy(known)
-        if nodes is not None:
-            among = torch.zeros_like(chosen)
-            among[reader.user_graph.rows(nodes)] = True
-            chosen &= among
-        ids = chosen.nonzero().squeeze(1)
-        if not ids.numel():
-            raise InputError("none of the nodes has a label: score needs labels in data.y")
-        logits, y = self._logits(reader, ids), y[ids]
-        if (y < 0).any():
-            if self.metric in RANKING_METRICS:
-                raise InputError(f"y contains a third class, but {self.metric} is for two classes")
-            warn_user(
-                f"{int((y < 0).sum()):,} labels have a class that did not occur in training: their "
-                "predictions count as wrong"
-            )
-            logits = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
-            y = torch.where(y < 0, logits.shape[1] - 1, y)
-        return float(METRICS[self.metric](logits, y))
+        return self._outcome(reader, nodes, self.metric).score(self.metric)
 
-    def _labels(self, reader: Reader, what: str) -> tuple[torch.Tensor, np.ndarray]:
-        """Return the class ids $[N]$ of the labels and a mask of the known ones."""
+    def labels(self, reader: Reader) -> torch.Tensor:
+        """Return the class ids $[N]$ of the labels; -1 without a label, C and more if unseen."""
         graph = reader.user_graph
         if isinstance(graph, StoredGraph):
             return graph.match_classes(self.classes_)
-        if reader.y is None:
-            raise InputError(f"the graph has no labels: {what} needs data.y, or a label column")
         return match_classes(reader.y, graph.num_nodes, self.classes_)
 
-    def _logits(self, reader: Reader, rows: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(self._collect(reader, rows, None, lambda f: f.logits.numpy()))
+    def _outcome(self, reader: Reader, nodes: NodeSet | None, metric: str = "") -> Outcome:
+        """Predict the labelled nodes, and check their labels for a metric."""
+        y = self.labels(reader)
+        chosen = y >= 0
+        if nodes is not None:
+            chosen[~torch.isin(torch.arange(len(y)), reader.user_graph.rows(nodes))] = False
+        rows = chosen.nonzero().squeeze(1)
+        if not rows.numel():
+            raise InputError("none of the nodes has a label: a score needs labels, in data.y")
+        if metric:
+            check_scorable(metric, y[rows], len(self.classes_))
+        logits = torch.from_numpy(self._collect(reader, rows, None, lambda f: f.logits.numpy()))
+        margin = logits[:, -1] - logits[:, 0]
+        return Outcome(logits.argmax(dim=1), margin, y[rows], len(self.classes_))
 
     def recall_at_k(
         self,
@@ -282,20 +261,10 @@ class PredictionMixin:
         It is the share of the labelled nodes of this class that are among them. Nodes without a
         label are not ranked. Other arguments as `predict`.
         """
-        reader, positive = self.prepare(data, graph), self._positive()
-        if not isinstance(k, int | np.integer) or k < 1:
-            raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
-        y, known = self._labels(reader, "recall")
-        rows = torch.from_numpy(known).nonzero().squeeze(1)
-        if nodes is not None:
-            rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
-        logits = self._logits(reader, rows)
-        ranked = logits[:, positive] - logits[:, 1 - positive]
-        is_positive = y[rows] == positive
-        if not is_positive.any():
-            raise InputError(f"no node has the class '{self.classes_[positive]}': recall needs one")
-        top = ranked.argsort(descending=True, stable=True)[:k]
-        return float(is_positive[top].sum() / is_positive.sum())
+        reader, positive = self.prepare(data, graph), self.positive()
+        outcome = self._outcome(reader, nodes)
+        check_recall(outcome.y, positive)
+        return outcome.recall_at_k(k, positive)
 
     def environments(
         self,
@@ -354,7 +323,7 @@ class PredictionMixin:
             raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
         return threshold
 
-    def _positive(self) -> int:
+    def positive(self) -> int:
         """Return the index of the rarer of two classes, or raise an error for more classes."""
         if self.calibration_.positive is None:
             raise InputError(f"the model has {len(self.classes_)} classes, but this needs two")
@@ -369,7 +338,7 @@ class PredictionMixin:
         """Return the class index $[n]$ for probabilities $[n, C]$ and a threshold."""
         if threshold is None:
             return np.asarray(probabilities.argmax(axis=1))
-        positive, threshold = self._positive(), self.threshold_of(threshold, calibrated)
+        positive, threshold = self.positive(), self.threshold_of(threshold, calibrated)
         return np.where(probabilities[:, positive] >= threshold, positive, 1 - positive)
 
     def reference(self) -> Reference:

@@ -1,4 +1,4 @@
-"""Predictions as a table with one row per node, and as a CSV or Parquet file."""
+"""Predictions as a CSV or Parquet file with one row per node."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score
+import torch
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_nodes
-from canet.data.graph_data import AnyGraph
+from canet.data.graph_data import AnyGraph, GraphLike
 from canet.data.graph_store import GraphStore
-from canet.data.labels import check_labels
-from canet.data.metrics import RANKING_METRICS
 from canet.data.stored_graph import StoredGraph
 from canet.errors import CanetError, InputError
 from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
-from canet.nn.model import Prediction
+from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
@@ -29,86 +27,69 @@ SPLITS = {"valid": "val", "validation": "val"}
 """Name of a split → prefix of its mask, if they differ."""
 
 
-def predictions(
+def write_predictions(
     model: NodeClassifier,
-    data: AnyGraph,
+    data: GraphLike,
+    out: Path,
     nodes: np.ndarray | None = None,
     calibrated: bool = False,
     threshold: float | Literal["best"] | None = None,
-) -> dict[str, np.ndarray]:
-    """Return the predictions for the nodes with these rows $[n]$, or all, as columns $[n]$.
-
-    `id`; `prediction`, the most likely class; `probability_CLASS` for each class; and
-    `novelty_score`, unless the model was saved without its reference sample. Other arguments as
-    for `NodeClassifier.predict` and `predict_proba`.
-    """
-    found = model.forward(data, nodes)
-    ids = data.get("node_id")
-    ids = np.arange(data.x.shape[0]) if ids is None else np.asarray(ids)
-    return prediction_table(
-        model, found, ids if nodes is None else ids[nodes], calibrated, threshold
-    )
-
-
-def prediction_table(
-    model: NodeClassifier,
-    found: Prediction,
-    ids: np.ndarray,
-    calibrated: bool,
-    threshold: float | Literal["best"] | None,
-) -> dict[str, np.ndarray]:
-    """Return the columns of `predictions` for nodes with these ids $[n]$."""
-    probabilities = probabilities_of(found.logits, model.calibration_ if calibrated else None)
-    table = {
-        "id": ids,
-        "prediction": model.classes_[model.choose_classes(probabilities, threshold, calibrated)],
-    }
-    table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
-    if model.reference_ is None:
-        return table
-    return table | {"novelty_score": model.reference_.novelty_score(found.embedding).numpy()}
-
-
-def summarise(
-    model: NodeClassifier,
-    data: AnyGraph,
-    table: Mapping[str, np.ndarray],
-    nodes: np.ndarray | None = None,
     recall_at: int | None = None,
 ) -> dict[str, Any]:
-    """Return counts of the predicted classes, mean novelty score, and scores if they are known.
+    """Write a table of predictions, and return counts, mean confidence and scores.
 
-    `nodes` are the rows $[n]$ of the table in the graph; None: all nodes.
+    The table has the columns `id`; `prediction`, the most likely class; `probability_CLASS` for
+    each class; and `novelty_score`, unless the model was saved without its reference sample. A
+    graph store is predicted in parts, in the order of its rows.
+
+    Args:
+        model: A fitted model.
+        data: The graph.
+        out: A .csv or .parquet file.
+        nodes: Rows $[n]$ of the nodes; None: all nodes.
+        calibrated, threshold: As for `NodeClassifier.predict`. The score is that of the predictions
+            in the table.
+        recall_at: Number of nodes for `NodeClassifier.recall_at_k`, or None.
     """
-    names, counts = np.unique(table["prediction"], return_counts=True)
-    probabilities = [table[f"probability_{c}"] for c in model.classes_]
-    novelty = float(np.mean(table["novelty_score"])) if "novelty_score" in table else None
-    summary: dict[str, Any] = {
-        "nodes": len(table["id"]),
-        "predictions": dict(zip(map(str, names), counts.tolist(), strict=True)),
-        "mean_confidence": float(np.max(probabilities, axis=0).mean()),
-        "novelty_score": novelty,
-        "metric": model.metric,
-        "score": None,
-        "labelled": 0,
-    }
-    if data.get("y") is not None:
-        labels = check_labels(data.y, data.x.shape[0])
-        rows = np.arange(len(labels.values)) if nodes is None else nodes
-        known = labels.known[rows]
-        summary["labelled"] = int(known.sum())
-        if summary["labelled"] and model.metric in RANKING_METRICS:
-            summary["score"] = model.score(data, nodes)
-        elif summary["labelled"]:  # of the predictions in the table
-            pair = labels.values[rows][known].astype(str), table["prediction"][known].astype(str)
-            is_accuracy = model.metric == "accuracy"
-            score = accuracy_score(*pair) if is_accuracy else f1_score(*pair, average="macro")
-            summary["score"] = float(score)
+    reader, num_classes = model.prepare(data), len(model.classes_)
+    graph, rows = reader.user_graph, None if nodes is None else torch.from_numpy(nodes)
+    y = model.labels(reader) if rows is None else model.labels(reader)[rows]
+    labelled = y >= 0
+    check_scorable(model.metric, y, num_classes)
     if recall_at is not None:
-        summary["recall_at_k"] = {
-            "k": recall_at,
-            "recall": model.recall_at_k(data, recall_at, nodes),
-        }
+        check_recall(y, model.positive())
+    predicted, margin = torch.empty_like(y), torch.empty(len(y))
+    confidence = novelty = 0.0
+    with table_writer(out) as write:
+        for where, found in reader.parts(rows):
+            ids = where if rows is None else rows[where]
+            probabilities = probabilities_of(
+                found.logits, model.calibration_ if calibrated else None
+            )
+            chosen = model.choose_classes(probabilities, threshold, calibrated)
+            table = {"id": graph.names(ids.numpy()), "prediction": model.classes_[chosen]}
+            table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
+            if model.reference_ is not None:
+                table["novelty_score"] = model.reference_.novelty_score(found.embedding).numpy()
+                novelty += float(table["novelty_score"].sum())
+            write(table)
+            predicted[where] = torch.from_numpy(chosen)
+            margin[where] = found.logits[:, -1] - found.logits[:, 0]
+            confidence += float(probabilities.max(axis=1).sum())
+    counts = torch.bincount(predicted, minlength=num_classes).tolist()
+    outcome = Outcome(predicted[labelled], margin[labelled], y[labelled], num_classes)
+    summary: dict[str, Any] = {
+        "nodes": len(y),
+        "predictions": {str(c): n for c, n in zip(model.classes_, counts, strict=True) if n},
+        "mean_confidence": confidence / max(1, len(y)),
+        "novelty_score": None if model.reference_ is None else novelty / max(1, len(y)),
+        "metric": model.metric,
+        "score": outcome.score(model.metric) if labelled.any() else None,
+        "labelled": int(labelled.sum()),
+    }
+    if recall_at is not None:
+        recall = outcome.recall_at_k(recall_at, model.positive())
+        summary["recall_at_k"] = {"k": recall_at, "recall": recall}
     return summary
 
 
@@ -151,12 +132,6 @@ def check_target(path: Path) -> None:
     """Raise an error if the file is neither .csv nor .parquet."""
     if path.suffix not in FILES:
         raise InputError(f"cannot write '{path.name}': the file name must end in .csv or .parquet")
-
-
-def write_table(table: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write columns as CSV or Parquet, depending on the file name, atomically."""
-    with table_writer(path) as write:
-        write(table)
 
 
 @contextmanager

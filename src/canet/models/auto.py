@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, SupportsIndex, TypeAlias
 import torch
 from torch import Tensor
 
+from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, warn_user
 from canet.methods import Auto, AutoSettings
@@ -29,7 +30,7 @@ from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
 from canet.store.run_folder import RunFolder
 from canet.store.summary import OOD
-from canet.training import METRICS, Callback, Run, Trainer
+from canet.training import Callback, Run, Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.training.trainer import peak_memory_mb, versions

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from canet.data.graph_data import GraphData
-from canet.data.metrics import RANKING_METRICS
+from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import listed
 from canet.util.sparse import select_rows, to_scipy
@@ -107,7 +107,7 @@ def hold_out(task: ShiftTask, mask: Tensor, name: str) -> SimulatedShift | None:
         train, valid = train[order[cut:]].sort().values, train[order[:cut]].sort().values
     y = task.data.y
     one_class = [y[nodes].unique().numel() < 2 for nodes in (train, valid, held)]
-    undefined = any(one_class) if task.metric in RANKING_METRICS else one_class[0]
+    undefined = any(one_class) if METRICS[task.metric].ranks else one_class[0]
     if min(held.numel(), train.numel()) < MIN_NODES or not valid.numel() or undefined:
         return None
     columns = task.data.to_dict()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, file_status
 from canet.data.benchmarks.dataset import PROTOCOLS
-from canet.data.metrics import METRIC_NAMES
+from canet.data.metrics import METRICS
 from canet.errors import check_name
 from canet.methods import get_method
 from canet.presets import preset
@@ -41,7 +41,7 @@ class TaskSpec(NamedTuple):
 
     @property
     def metric(self) -> str:
-        return METRIC_NAMES[DATASETS[self.task].metric]
+        return METRICS[DATASETS[self.task].metric].label
 
     @property
     def ood_sets(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.benchmarks.dataset import USER_GRAPH
-from canet.data.metrics import METRIC_NAMES
+from canet.data.metrics import METRICS
 from canet.methods import METHODS, Settings, all_methods
 from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
@@ -84,7 +84,7 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
         anchor="-".join([name, config.protocol, *marks]),
         title=", ".join(["Your graph" if is_user else name.capitalize(), *marks]),
         dataset=dataset,
-        metric=METRIC_NAMES[dataset.metric] if dataset else "score",
+        metric=METRICS[dataset.metric].label if dataset else "score",
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
         shifted_columns=[(c, columns) for c in everyone if (columns := _shifted_columns(c))],
         tables=[score_table(comparison, b, context) for b in comparison.backbones],

@@ -1,7 +1,6 @@
-"""Training: trainer, training loop, metrics and selection rules."""
+"""Training: trainer, training loop and selection rules."""
 
-from canet.training.metrics import METRICS
 from canet.training.selection import SELECTION_RULES
 from canet.training.trainer import Callback, Run, Trainer
 
-__all__ = ["METRICS", "SELECTION_RULES", "Callback", "Run", "Trainer"]
+__all__ = ["SELECTION_RULES", "Callback", "Run", "Trainer"]

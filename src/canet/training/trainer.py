@@ -16,6 +16,7 @@ from torch import Tensor
 from canet._version import __version__
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
+from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
@@ -27,7 +28,6 @@ from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields, is_large
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
-from canet.training.metrics import METRICS
 from canet.training.selection import BestValidation
 from canet.training.start import fanout_of, load_initial, resume, share_state, task_to_train
 from canet.util import distributed

@@ -17,7 +17,6 @@ from canet.errors import check_name, unknown_name
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
-    from canet.data.metrics import Metric
     from canet.data.task import ShiftTask
 
 
@@ -59,7 +58,7 @@ class TaskDescription:
     name: str
     description: str
     shift: str
-    metric: Metric
+    metric: str
     state: str
     statistics: Statistics
     domains: int

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from canet.data.metrics import Metric
     from canet.data.task import ShiftTask
 
 USER_GRAPH = "user-graph"
@@ -74,7 +73,7 @@ class Dataset:
     name: ClassVar[str]  # name in the catalogue
     description: ClassVar[str]  # one line for listings
     shift: ClassVar[str]  # as in `ShiftTask`
-    metric: ClassVar[Metric]  # as in `ShiftTask`
+    metric: ClassVar[str]  # as in `ShiftTask`
     ood_sets: ClassVar[tuple[str, ...]]  # names of the OOD scores in results, such as `ood/ES`
     files: ClassVar[tuple[RawFile, ...]] = ()  # published files
     statistics: ClassVar[Statistics | None] = None  # of the published files; None without files

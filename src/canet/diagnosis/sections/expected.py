@@ -11,9 +11,9 @@ from scipy.special import entr
 from torch import Tensor
 
 from canet.data.checks import check_metric
+from canet.data.metrics import METRICS
 from canet.diagnosis.context import Context
-from canet.diagnosis.estimate import Estimate, normal, percentiles, share
-from canet.diagnosis.scoring import pseudo_values, score
+from canet.diagnosis.estimate import Estimate, normal, percentiles, score, share
 from canet.estimator.calibration import calibrated_probabilities, fit_bias, fit_temperature, softmax
 
 NUM_RESAMPLES = 200
@@ -258,16 +258,16 @@ def _expected_metric(
 
     The bootstrap resamples validation nodes, fits the calibration, and draws labels.
     """
-    v = len(valid_y)
+    v, pseudo_values = len(valid_y), METRICS[metric].pseudo_values
     fitted = fit_bias(valid_logits, valid_y)
-    value = pseudo_values(metric, new_logits, calibrated_probabilities(new_logits, fitted)).mean()
+    value = pseudo_values(new_logits, calibrated_probabilities(new_logits, fitted)).mean()
     drawn = [value]  # ROC-AUC is undefined if a class is not drawn
     for _ in range(NUM_FITS):
         chosen = random.integers(v, size=v)
         theta = fit_bias(valid_logits[chosen], valid_y[chosen], fitted)
         upper = calibrated_probabilities(new_logits, theta).cumsum(axis=1)[:, :-1]
         y = (random.random((len(upper), 1)) > upper).sum(axis=1)
-        drawn.append(pseudo_values(metric, new_logits, y).mean())
+        drawn.append(pseudo_values(new_logits, y).mean())
     defined = np.array(drawn)[np.isfinite(drawn)]
     return percentiles(float(value), defined).clip(0, 1)
 
@@ -276,7 +276,8 @@ def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.nda
     """Metric on validation nodes, plus its expected change from validation nodes to new nodes."""
     with np.errstate(divide="ignore"):
         valid_logits, new_logits = np.log(valid), np.log(new)
-    gap = pseudo_values(metric, valid_logits, valid_y) - pseudo_values(metric, valid_logits, valid)
-    expected = pseudo_values(metric, new_logits, new)
+    pseudo_values = METRICS[metric].pseudo_values
+    gap = pseudo_values(valid_logits, valid_y) - pseudo_values(valid_logits, valid)
+    expected = pseudo_values(new_logits, new)
     variance = gap.var() / len(gap) + expected.var() / len(expected)
     return normal(float(gap.mean() + expected.mean()), float(variance)).clip(0, 1)

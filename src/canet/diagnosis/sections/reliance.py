@@ -14,7 +14,6 @@ from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, wilson
 from canet.diagnosis.graph import DiagnosedGraph
 from canet.diagnosis.perturb import draw_donors, drop_edges, rewire
-from canet.diagnosis.scoring import pseudo_values
 
 NUM_FOLDS = 20  # the own features of 1/20 of the nodes are replaced at a time
 ALL, OWN, OTHERS = "all features", "own features", "features of other nodes"
@@ -173,7 +172,7 @@ def num_passes(num_blocks: int, repeats: int) -> int:
 def _outcome(graph: DiagnosedGraph, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mask $[n]$ of the predictions that change, and pseudo-values of the new metric."""
     flips = (logits.argmax(axis=1) != graph.prediction)[graph.rows]
-    return flips, pseudo_values(graph.metric, logits[graph.scored], graph.y[graph.scored])
+    return flips, graph.pseudo_values(logits)
 
 
 def _effect(
@@ -187,8 +186,7 @@ def _effect(
     flips, after = (np.stack(part) for part in zip(*outcomes, strict=True))
     if graph.score is None:
         return Effect(name, kind, columns, _share(flips), None, None)
-    scored = graph.scored
-    before = pseudo_values(graph.metric, graph.logits[scored], graph.y[scored])
+    before = graph.pseudo_values(graph.logits)
     mean, variance = _moments(after)
     score = normal(mean, variance).clip(0, 1)
     if graph.metric == "accuracy":

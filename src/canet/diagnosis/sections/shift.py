@@ -147,7 +147,7 @@ def new_sample(context: Context) -> Sample:
     graph, classes = context.graphs[NEW], len(context.model.classes_)
     rows = graph.rows
     nodes = rows[sample(rows.size, MAX_NODES, np.random.default_rng(context.seed))]
-    y = graph.y[rows]
+    y = np.minimum(graph.y[rows], classes)  # unseen classes are counted together
     ids = id_checksums(graph.node_id, torch.from_numpy(nodes)).numpy()
     return Sample(
         x=graph.x[nodes],

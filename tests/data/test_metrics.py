@@ -4,7 +4,9 @@ import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
-from canet.training.metrics import METRICS, accuracy, average_precision, macro_f1, roc_auc
+from canet.data.metrics import METRICS
+
+CASES = [(name, c) for name, metric in METRICS.items() for c in ((2,) if metric.ranks else (2, 4))]
 
 SEEDS = range(5)
 
@@ -26,7 +28,7 @@ def sklearn_f1(y: Tensor, predicted: Tensor) -> float:
 def test_accuracy_equals_scikit_learn(seed: int) -> None:
     logits, y = draw(seed, 173, 4)
     expected = accuracy_score(y, logits.argmax(dim=1))
-    assert accuracy(logits, y).item() == pytest.approx(expected, abs=1e-10)
+    assert METRICS["accuracy"](logits, y).item() == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 6], ids=["many-ties", "some-ties", "no-ties"])
@@ -34,7 +36,7 @@ def test_accuracy_equals_scikit_learn(seed: int) -> None:
 def test_roc_auc_equals_scikit_learn(seed: int, decimals: int) -> None:
     logits, y = draw(seed, 211, 2, decimals)
     expected = roc_auc_score(y, logits[:, 1] - logits[:, 0])
-    assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
+    assert METRICS["roc_auc"](logits, y).item() == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("rare", [0, 1])
@@ -47,37 +49,39 @@ def test_average_precision_of_the_rarer_class_equals_scikit_learn(
     y[50:] = 1 - rare
     scores = logits[:, rare] - logits[:, 1 - rare]
     expected = average_precision_score(y == rare, scores)
-    assert average_precision(logits, y).item() == pytest.approx(expected, abs=1e-10)
+    assert METRICS["average_precision"](logits, y).item() == pytest.approx(expected, abs=1e-10)
 
 
 def test_average_precision_of_one_class_is_undefined() -> None:
     for label in (0, 1):
-        assert average_precision(torch.randn(5, 2), torch.full((5,), label)).isnan()
+        assert METRICS["average_precision"](torch.randn(5, 2), torch.full((5,), label)).isnan()
 
 
 def test_roc_auc_stays_exact_on_many_nodes() -> None:
     logits, y = draw(0, 200_000, 2, 3)
     expected = roc_auc_score(y, logits[:, 1] - logits[:, 0])
-    assert roc_auc(logits, y).item() == pytest.approx(expected, abs=1e-10)
+    assert METRICS["roc_auc"](logits, y).item() == pytest.approx(expected, abs=1e-10)
 
 
 def test_roc_auc_of_perfect_reversed_and_constant_scores() -> None:
     y = torch.tensor([0, 0, 1, 1])
     up = torch.tensor([[0.0, -2], [0, -1], [0, 1], [0, 2]])
-    assert roc_auc(up, y).item() == 1
-    assert roc_auc(-up, y).item() == 0
-    assert roc_auc(torch.zeros(4, 2), y).item() == 0.5
+    assert METRICS["roc_auc"](up, y).item() == 1
+    assert METRICS["roc_auc"](-up, y).item() == 0
+    assert METRICS["roc_auc"](torch.zeros(4, 2), y).item() == 0.5
 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_roc_auc_of_one_class_is_not_a_number(label: int) -> None:
-    assert roc_auc(torch.randn(5, 2), torch.full((5,), label)).isnan()
+    assert METRICS["roc_auc"](torch.randn(5, 2), torch.full((5,), label)).isnan()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_macro_f1_equals_scikit_learn(seed: int) -> None:
     logits, y = draw(seed, 97, 5)
-    assert macro_f1(logits, y).item() == pytest.approx(sklearn_f1(y, logits.argmax(dim=1)))
+    assert METRICS["macro_f1"](logits, y).item() == pytest.approx(
+        sklearn_f1(y, logits.argmax(dim=1))
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,7 +98,7 @@ def test_macro_f1_equals_scikit_learn_if_a_class_is_absent(seed: int, absent_fro
         "predictions": (True, False),
         "both": (False, False),
     }[absent_from]
-    assert macro_f1(logits, y).item() == pytest.approx(sklearn_f1(y, predicted))
+    assert METRICS["macro_f1"](logits, y).item() == pytest.approx(sklearn_f1(y, predicted))
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -106,3 +110,34 @@ def test_scores_are_doubles_and_independent_of_the_order_of_nodes(name: str) -> 
     assert score.shape == ()
     assert 0.2 < score < 0.8
     torch.testing.assert_close(METRICS[name](logits[order], y[order]), score)
+
+
+def labelled(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits with ties, and labels that agree with them more often than not."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(size=(n, classes)).round(1)
+    return logits, (logits + random.normal(size=(n, classes))).argmax(axis=1)
+
+
+@pytest.mark.parametrize(("name", "classes"), CASES)
+def test_pseudo_values_have_the_mean_and_the_variance_of_the_score(name: str, classes: int) -> None:
+    parts = []
+    for seed in range(300):
+        logits, y = labelled(200, classes, seed)
+        parts.append(METRICS[name].pseudo_values(logits, y))
+        expected = METRICS[name](torch.from_numpy(logits), torch.from_numpy(y))
+        assert parts[-1].mean() == pytest.approx(float(expected))
+    spread = np.std([part.mean() for part in parts])
+    assert np.mean([part.std() for part in parts]) / np.sqrt(200) == pytest.approx(spread, rel=0.15)
+
+
+@pytest.mark.parametrize(("name", "classes"), CASES)
+def test_probabilities_of_labels_give_the_mean_over_drawn_labels(name: str, classes: int) -> None:
+    random, metric = np.random.default_rng(0), METRICS[name]
+    logits = labelled(400, classes)[0]
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    drawn = [
+        metric.pseudo_values(logits, np.array([random.choice(classes, p=row) for row in p])).mean()
+        for _ in range(30)
+    ]
+    assert metric.pseudo_values(logits, p).mean() == pytest.approx(np.mean(drawn), abs=0.02)
