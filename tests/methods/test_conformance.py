@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,25 +12,29 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
-from canet.methods import BACKBONES, METHODS, Batch, Method
+from canet.methods import METHODS, Batch, Method
 from canet.methods.eerm import EERM, log_probability
 from canet.methods.mixup import Mixup
 from canet.store import RunFolder
-from canet.training import Trainer
+from canet.training import Run, Trainer
 from tests.support.gpu import needs_gpu
+from tests.support.pairs import every_pair
 from tests.support.tiny import disconnected_task, tiny_task, with_other_test_nodes
 from tests.support.trainers import same_bits, weights
 
-pytestmark = [
-    pytest.mark.parametrize("backbone", BACKBONES),
-    pytest.mark.parametrize("name", METHODS),
-]
-EPOCHS = 12
+pytestmark = every_pair
+EPOCHS = 6
 
 
 def trainer(task: ShiftTask, name: str, backbone: str, device: str = "cpu") -> Trainer:
     settings = METHODS[name].settings_type(hidden=8, epochs=EPOCHS, learning_rate=0.02)
     return Trainer(task, name, backbone, settings, device)
+
+
+@cache
+def trained(name: str, backbone: str) -> tuple[Trainer, Run]:
+    of = trainer(tiny_task(), name, backbone)
+    return of, of.run(0)
 
 
 def fresh(of: Trainer) -> Method:
@@ -59,21 +64,23 @@ def test_loss_falls(name: str, backbone: str) -> None:
 
 
 def test_predictions_have_a_row_per_node_and_a_column_per_class(name: str, backbone: str) -> None:
-    task = tiny_task()
-    of = trainer(task, name, backbone)
-    method = of.run(0).method.eval()
-    for split, nodes in task.splits().items():
-        logits = method.predict(of.fields.batch(split))
-        assert logits.shape == (nodes.numel(), task.num_classes)
+    of, run = trained(name, backbone)
+    for split, nodes in of.task.splits().items():
+        logits = run.method.eval().predict(of.fields.batch(split))
+        assert logits.shape == (nodes.numel(), of.task.num_classes)
         assert logits.isfinite().all()
 
 
-def test_same_seed_gives_the_same_bits(name: str, backbone: str) -> None:
-    first, second = (trainer(tiny_task(), name, backbone).run(3) for _ in range(2))
+def test_same_seed_gives_the_same_bits_and_a_stored_run_the_same_scores(
+    name: str, backbone: str, tmp_path: Path
+) -> None:
+    _, first = trained(name, backbone)
+    again = trainer(tiny_task(), name, backbone)
+    second = again.run(0, tmp_path / "run")
     assert same_bits(weights(first), weights(second))
     assert first.history == second.history
-    other = trainer(tiny_task(), name, backbone).run(4)
-    assert not same_bits(weights(first), weights(other))
+    loaded = again.load(RunFolder(tmp_path / "run"))
+    assert again.scores(loaded) == first.result.scores
 
 
 def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None:
@@ -89,16 +96,8 @@ def test_sparse_features_train_like_dense_ones(name: str, backbone: str) -> None
     assert losses[0] == pytest.approx(losses[1], rel=1e-2 if name == "sr_gnn" else 1e-4)
 
 
-def test_weights_survive_a_save_and_load(name: str, backbone: str, tmp_path: Path) -> None:
-    of = trainer(tiny_task(), name, backbone)
-    run = of.run(0, tmp_path / "run")
-    loaded = trainer(tiny_task(), name, backbone).load(RunFolder(tmp_path / "run"))
-    assert of.scores(loaded) == run.result.scores
-
-
 def test_task_is_not_changed(name: str, backbone: str) -> None:
-    task, untouched = tiny_task(), tiny_task()
-    trainer(task, name, backbone).run(0)
+    task, untouched = trained(name, backbone)[0].task, tiny_task()
     assert all(task.data[key].equal(untouched.data[key]) for key in untouched.data.to_dict())
     assert all(nodes.equal(untouched.splits()[key]) for key, nodes in task.splits().items())
 
@@ -114,20 +113,17 @@ def test_test_nodes_and_labels_change_no_bit_of_training(
     assert honest.history == garbled.history
 
 
-def test_run_records_the_environment_labels_it_saw(name: str, backbone: str) -> None:
-    result = trainer(tiny_task(), name, backbone).run(0).result
-    expected = ["0", "1", "2"] if METHODS[name].needs_environments else None
-    assert result.environments_seen == expected
-
-
-def test_task_without_environments_is_rejected_if_the_method_needs_them(
+def test_a_method_that_needs_environments_records_them_and_rejects_a_task_without(
     name: str, backbone: str
 ) -> None:
+    needs = METHODS[name].needs_environments
+    seen = trained(name, backbone)[1].result.environments_seen
+    assert seen == (["0", "1", "2"] if needs else None)
     task = tiny_task()
     data = task.data.clone()
     del data.environment
     task = replace(task, data=data)
-    if METHODS[name].needs_environments:
+    if needs:
         free = [name for name, method in METHODS.items() if not method.needs_environments]
         with pytest.raises(CanetError, match=", ".join(free)):
             trainer(task, name, backbone)
