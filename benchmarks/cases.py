@@ -14,10 +14,10 @@ from canet.data import load_task
 from canet.data.benchmarks.arxiv import Arxiv
 from canet.data.benchmarks.dataset import Request
 from canet.data.task import ShiftTask
+from canet.defaults import task_settings
 from canet.errors import check_name
 from canet.methods import InterventionSettings
 from canet.methods.canet import CaNetSettings
-from canet.presets import preset
 from canet.settings import override
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -48,7 +48,7 @@ class Case:
 
     def settings(self) -> CaNetSettings:
         changes = VARIANTS[self.variant] | {"num_environments": self.k}
-        settings = override(preset(self.task, "canet", self.backbone), changes)
+        settings = override(task_settings(self.task, "canet", self.backbone), changes)
         assert isinstance(settings, CaNetSettings)
         return settings
 

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from canet.defaults import shared
 from canet.methods import BACKBONES
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
-from canet.presets import shared
 from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score

@@ -28,13 +28,13 @@ from torch import Tensor
 from canet.data import DATASETS, GENERATORS, load_task
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
+from canet.defaults import task_settings
 from canet.methods import AutoSettings
 from canet.methods.interventions import cluster_rows
 from canet.models.auto import AutoTrainer, TrainedCandidate, with_weights
 from canet.models.ensemble import Ensemble
 from canet.models.portfolio import PRESETS
 from canet.models.shifts import HELD_OUT, hold_out, training_part
-from canet.presets import preset
 from canet.report.score import percent
 from canet.settings import override
 from canet.store.summary import OOD
@@ -101,7 +101,7 @@ def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
             ways[f"{kind}, {label}"] = _scores(task, order[: count(len(order))])
     pairs = zip(tried, shown, strict=True)
     ways[AUTO] = _scores(task, [one for one, candidate in pairs if candidate.weight])
-    published = Trainer(task, "canet", "gcn", preset(case.task, "canet", "gcn"), device)
+    published = Trainer(task, "canet", "gcn", task_settings(case.task, "canet", "gcn"), device)
     result = published.run(case.draw).result.scores
     shifted = {n.removeprefix(OOD): s for n, s in result.items() if n.startswith(OOD)}
     models = {one.candidate.name: _scores(task, [one]) for one in tried}

@@ -1,4 +1,4 @@
-"""Collect searches into `searched.json`, the presets of the compared methods."""
+"""Collect searches into `searched.json`, the default settings of the compared methods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from canet.defaults import BEST, unsearched
 from canet.errors import CanetError
-from canet.presets import BEST, unsearched
 from canet.util.files import read_json
 
 NEEDED = ("task", "backbone", "method", "settings", "command", "date", "hardware")

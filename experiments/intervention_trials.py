@@ -29,12 +29,12 @@ from torch import Tensor
 from canet.data import GENERATORS, load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS, without_spurious_columns
 from canet.data.task import ShiftTask
+from canet.defaults import unsearched
 from canet.methods import Batch, TrainingView, interventions
 from canet.methods.canet import CaNetMethod
 from canet.methods.interventions import Interventions, groups_of, infer_groups, spread_between
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.nn.blocks import Block
-from canet.presets import unsearched
 from canet.report.score import percent
 from canet.settings import override
 from canet.training import Trainer

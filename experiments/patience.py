@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from canet.data import DATASETS, load_task
+from canet.defaults import task_settings
 from canet.methods import AutoSettings
 from canet.models.portfolio import PRESETS
-from canet.presets import preset
 from canet.settings import override
 from canet.store.summary import OOD
 from canet.training import Trainer
@@ -44,7 +44,7 @@ def train(case: Case, device: str) -> Iterator[dict[str, Any]]:
             ("auto", Trainer(task, recipe.method, recipe.backbone, recipe.settings(shared), device))
         )
     models.append(
-        ("canet", Trainer(task, "canet", "gcn", preset(case.task, "canet", "gcn"), device))
+        ("canet", Trainer(task, "canet", "gcn", task_settings(case.task, "canet", "gcn"), device))
     )
     for kind, trainer in models:
         run = trainer.run(case.draw, ood_curves=True)

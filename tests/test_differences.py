@@ -23,6 +23,7 @@ from canet import cli
 from canet.data import load_task
 from canet.data.benchmarks.spurious import BaseGraph, spurious_task
 from canet.data.task import ShiftTask
+from canet.defaults import task_settings
 from canet.methods import Batch, InterventionSettings, Settings, get_method
 from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import GAT, CaNet, EnvironmentEstimator, Graph
@@ -30,7 +31,6 @@ from canet.nn import environment as environment_module
 from canet.paper import french_labels
 from canet.paper.published import published
 from canet.paper.scope import Scope, TaskSpec
-from canet.presets import preset
 from canet.report.comparison import compare
 from canet.report.results import find_results
 from canet.store.summary import OOD_MEAN, ood_mean
@@ -219,13 +219,13 @@ def citing_papers_sum_the_states_of_the_papers_they_cite(small_root: Path) -> No
         return embedding(model, column(1, 2, 4), edges((2, 0), (2, 1)))
 
     for task in ("arxiv", "elliptic"):
-        published = preset(task, "canet", "gcn")
+        published = task_settings(task, "canet", "gcn")
         assert read(published) == [1, 2, 10 * (1 + 2) + 4]
         assert read(replace(published, direction="along")) == [10 * 4 + 1, 10 * 4 + 2, 4]
         # With normalisation, one end of each edge has degree 0, so all weights are 0.
         assert read(replace(published, propagation="symmetric")) == [1, 2, 4]
     for task in ("cora", "citeseer", "pubmed", "twitch"):
-        assert read(preset(task, "canet", "gcn")) == [1, 2, 4]
+        assert read(task_settings(task, "canet", "gcn")) == [1, 2, 4]
 
 
 @check("GAT branch")
@@ -325,10 +325,10 @@ def twitch_and_elliptic_use_the_binary_loss_on_both_columns() -> None:
     for task in ("twitch", "elliptic", "cora", "citeseer", "pubmed", "arxiv"):
         expected = binary if task in ("twitch", "elliptic") else together
         for backbone in ("gcn", "gat"):
-            settings = preset(task, "canet", backbone)
+            settings = task_settings(task, "canet", backbone)
             losses = CaNetMethod(settings, backbone, 1, 2).node_losses(logits, y)
             assert losses.tolist() == pytest.approx(expected)
-    other = replace(preset("twitch", "canet", "gcn"), loss="cross_entropy")
+    other = replace(task_settings("twitch", "canet", "gcn"), loss="cross_entropy")
     losses = CaNetMethod(other, "gcn", 1, 2).node_losses(logits, y)
     assert losses.tolist() == pytest.approx(together)
 

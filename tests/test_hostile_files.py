@@ -14,8 +14,8 @@ import torch
 
 import canet
 from canet.data.benchmarks.processed import processed
+from canet.defaults import read_settings
 from canet.errors import CanetError
-from canet.presets import read_settings
 from canet.store import RunFolder
 from canet.store.archive import open_runs
 from canet.store.run_folder import read_checkpoint

@@ -18,7 +18,7 @@ LAYERS = [
     {"methods"},
     {"store"},
     {"training"},
-    {"presets"},
+    {"defaults"},
     {"models"},
     {"estimator"},
     {"runs"},

@@ -10,6 +10,7 @@ from canet._version import __version__
 if TYPE_CHECKING:
     from canet.data import ShiftTask, inspect_graph, load_task, read_graph
     from canet.data.graph_store import GraphStore, GraphStoreWriter
+    from canet.defaults import task_settings
     from canet.diagnosis import diagnose
     from canet.errors import (
         CanetError,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
     from canet.models import AutoTrainer
-    from canet.presets import preset
     from canet.training import Trainer
 
 __all__ = [
@@ -46,8 +46,8 @@ __all__ = [
     "inspect_graph",
     "load",
     "load_task",
-    "preset",
     "read_graph",
+    "task_settings",
 ]
 
 # torch warns for every sparse CSR tensor; our sparse products are tested against dense ones.
@@ -76,7 +76,7 @@ _HOMES = {
     "inspect_graph": "canet.data",
     "load": "canet.estimator",
     "load_task": "canet.data",
-    "preset": "canet.presets",
+    "task_settings": "canet.defaults",
     "read_graph": "canet.data",
 }
 

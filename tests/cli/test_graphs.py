@@ -216,7 +216,7 @@ def test_twitch_from_files_scores_what_the_task_scores(
     write_npz(tmp_path / "train.npz", train)
     for i in range(3, 6):
         write_npz(tmp_path / f"{names[i]}.npz", region_graph(task, [i])[0])
-    settings = canet.preset("twitch", "canet", backbone)
+    settings = canet.task_settings("twitch", "canet", backbone)
     chosen = ("loss", "tau", "dropout", "weight_decay")
     changes = [x for n in chosen for x in ("--set", f"{n}={getattr(settings, n)}")]
     common = ("--backbone", backbone, "--epochs", 4, "--device", "cpu", "--json")

@@ -62,12 +62,12 @@ def test_replaced_columns_give_the_logits_of_replaced_features(
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("features", ["centred", "standardised"])
-def test_prepared_features_are_replaced_after_preparation(features: str, sparse: bool) -> None:
+@pytest.mark.parametrize("scaling", ["centred", "standardised"])
+def test_prepared_features_are_replaced_after_preparation(scaling: str, sparse: bool) -> None:
     data, columns = random_graph(n=60), np.array([0, 3])
     if sparse:
         data.x = (data.x * (data.x > 0)).to_sparse_csr()
-    model = fitted(data, "erm", "gcn", features=features)
+    model = fitted(data, "erm", "gcn", scaling=scaling)
     graph, donors = read_graph(model, data), np.random.default_rng(0).permutation(60)
     assert graph.predict_mapped(graph.mapped) == pytest.approx(
         model.prepare(data).read().logits.numpy(), abs=1e-5

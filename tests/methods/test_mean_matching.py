@@ -7,10 +7,10 @@ from scipy.optimize import lsq_linear, minimize
 from torch import Tensor
 
 from canet.data import load_task
+from canet.defaults import unsearched
 from canet.errors import CanetError
 from canet.methods import mean_matching, sr_gnn
 from canet.methods.mean_matching import Discrepancy, mean_matching_weights
-from canet.presets import unsearched
 from canet.training import Trainer
 from canet.training.trainer import seeded
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from canet.data import load_task
+from canet.defaults import task_settings
 from canet.nn import CaNet, Features, Graph, SparseMatrix
-from canet.presets import preset
 from canet.training import Trainer
 from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
 
@@ -197,7 +197,7 @@ class Trained(NamedTuple):
 def trained(data_root: Path) -> Trained:
     """Trained once, before tests switch to double precision."""
     task = load_task("cora", data_root)
-    settings = replace(preset("cora", "canet", "gat"), epochs=20)
+    settings = replace(task_settings("cora", "canet", "gat"), epochs=20)
     run = Trainer(task, "canet", "gat", settings, device="cpu").run()
     assert isinstance(run.method.model, CaNet)
     return Trained(run.method.model, task.data.x, task.data.edge_index)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from canet.defaults import task_settings
 from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
 from canet.paper.scope import Scope
-from canet.presets import preset
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table
 from canet.store import RunConfig
@@ -56,7 +56,7 @@ def test_runs_of_searched_canet_have_its_settings_and_differ_only_in_the_data_se
     added = [config for config in table1.configs() if config not in before]
     assert len(table1.configs()) == len(before) + 5
     assert [(c.data_seed, c.seed) for c in added] == [(draw, 0) for draw in range(5)]
-    published = preset("cora", "canet", "gcn")
+    published = task_settings("cora", "canet", "gcn")
     assert all(config.settings == asdict(published) | FOUND for config in added)
 
 

@@ -77,7 +77,7 @@ def test_a_score_that_is_not_finite_is_not_ranked(tmp_path: Path) -> None:
     assert all(math.isnan(other.score(OOD_MEAN).mean) for other in others)
 
 
-def test_the_settings_nearest_to_the_preset_compete_and_the_others_are_variants(
+def test_the_settings_nearest_to_the_defaults_compete_and_the_others_are_variants(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, 0.9, "canet", num_environments=5)
@@ -146,7 +146,7 @@ def test_a_lead_is_clear_if_it_exceeds_both_spreads(
     assert ranking.lead is lead
 
 
-def test_without_presets_the_settings_with_most_runs_compete(
+def test_without_defaults_the_settings_with_most_runs_compete(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, 0.7, "canet", hidden=128)

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from canet.data import WITHOUT_SPURIOUS
+from canet.defaults import unsearched
 from canet.methods.base import Findings
 from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
-from canet.presets import unsearched
 from canet.report.comparison import compare
 from canet.report.results import find_results
 from canet.report.score import Score

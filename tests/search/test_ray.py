@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from canet.presets import BEST
+from canet.defaults import BEST
 from canet.search.search import JOURNAL
 from canet.util.files import read_json
 from tests.support.processes import wait_until

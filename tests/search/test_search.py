@@ -19,8 +19,8 @@ from optuna.storages import GrpcStorageProxy
 
 from canet.data import load_task
 from canet.data.benchmarks import synthetic
+from canet.defaults import task_settings, unsearched
 from canet.errors import CanetError
-from canet.presets import preset, unsearched
 from canet.runs import evaluate
 from canet.search import search
 from canet.search import storage as storage_module
@@ -81,7 +81,9 @@ def test_a_search_starts_from_the_unsearched_settings(
     monkeypatch.setattr(search, "run_search", lambda plan, *_: plans.append(plan))
     assert call(tmp_path, "search", task, "--method", method, "--quiet") == (0, "", "")
     assert plans[0].base.settings == asdict(unsearched(task, method, "gcn"))
-    assert (preset(task, method, "gcn") == unsearched(task, method, "gcn")) == (method == "canet")
+    assert (task_settings(task, method, "gcn") == unsearched(task, method, "gcn")) == (
+        method == "canet"
+    )
 
 
 def test_best_json_describes_the_search(found: tuple[Path, str]) -> None:

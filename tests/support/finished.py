@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from canet.defaults import task_settings
 from canet.methods.base import Findings
-from canet.presets import preset
 from canet.store import RunConfig, RunFolder, RunResult
 from canet.store.run_folder import RESULT
 
@@ -24,7 +24,7 @@ def make_config(
     ood_curves: bool = False,
     **changes: Any,
 ) -> RunConfig:
-    settings = asdict(preset(task, method, backbone)) | changes
+    settings = asdict(task_settings(task, method, backbone)) | changes
     return RunConfig(
         task, "paper", data_seed, "original", False, method, backbone, settings, seed, ood_curves
     )

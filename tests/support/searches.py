@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canet import presets
+from canet import defaults
 
 SearchCaNet = Callable[..., None]
 
@@ -16,12 +16,12 @@ SearchCaNet = Callable[..., None]
 @pytest.fixture
 def search_canet(monkeypatch: pytest.MonkeyPatch) -> SearchCaNet:
     """Takes CaNet's searches out of the package's; called, puts one back with what it found."""
-    content = deepcopy(presets._searched())
+    content = deepcopy(defaults._searched())
     tasks: dict[str, dict[str, dict[str, Any]]] = content["tasks"]
     for backbones in tasks.values():
         for methods in backbones.values():
             methods.pop("canet", None)
-    monkeypatch.setattr(presets, "_searched", lambda: content)
+    monkeypatch.setattr(defaults, "_searched", lambda: content)
 
     def search(task: str, backbone: str = "gcn", **settings: object) -> None:
         tasks[task][backbone]["canet"] = {"settings": settings}

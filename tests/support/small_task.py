@@ -16,7 +16,7 @@ INSIDE, ALL = 240, 300
 FEW = (
     Recipe("erm", "sage"),
     Recipe("erm", "mlp"),
-    Recipe("erm", "gcn", {"norm": "layer", "features": "standardised"}),
+    Recipe("erm", "gcn", {"norm": "layer", "scaling": "standardised"}),
 )
 
 

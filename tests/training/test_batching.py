@@ -63,14 +63,14 @@ def test_a_run_in_batches_is_deterministic_and_resumes(method: str, tmp_path: Pa
     assert np.isfinite(losses).all()
 
 
-@pytest.mark.parametrize("features", ["raw", "centred"])
-def test_sparse_features_train_as_dense_ones(features: str) -> None:
+@pytest.mark.parametrize("scaling", ["raw", "centred"])
+def test_sparse_features_train_as_dense_ones(scaling: str) -> None:
     settings: dict[str, Any] = {"epochs": 4, "batch_size": 5, "fanout": "3,2", "dropout": 0.0}
     task = tiny_task(sparse=True)
     other = copy(task.data)
     other.x = task.data.x.to_dense()
     sparse, dense = (
-        make(one, "erm", features=features, **settings).run()
+        make(one, "erm", scaling=scaling, **settings).run()
         for one in (task, replace(task, data=other))
     )
     assert sparse.history["loss"] == pytest.approx(dense.history["loss"], abs=1e-4)

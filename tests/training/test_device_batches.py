@@ -74,14 +74,14 @@ def test_captured_steps_have_the_losses_of_the_cpu(method: str, steps: list[str]
 
 
 @needs_gpu
-@pytest.mark.parametrize("features", ["raw", "standardised"])
+@pytest.mark.parametrize("scaling", ["raw", "standardised"])
 def test_captured_steps_read_pinned_memory(
-    features: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
+    scaling: str, steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = make("erm", "cuda", features=features).run()
+    expected = make("erm", "cuda", scaling=scaling).run()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 300))
     monkeypatch.setattr(feature_store, "free_memory", lambda: 2**30)
-    trainer = make("erm", "cuda", features=features)
+    trainer = make("erm", "cuda", scaling=scaling)
     assert trainer.fields._reader(False).is_read_by_gpu
     found = trainer.run()
     assert steps[-1] == "DeviceBatches"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from canet.errors import InputError
-from canet.methods.base import Preparation
+from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training import feature_store
 from canet.training.feature_store import FeatureStore, RowCache, RowReader
@@ -62,7 +62,7 @@ def test_a_gpu_reads_from_its_memory_or_pinned_memory_by_itself(
 @pytest.mark.parametrize("how", ["raw", "rows", "centred", "standardised"])
 @pytest.mark.parametrize("kind", ["float", "half", "sparse"])
 def test_rows_are_those_of_the_prepared_matrix(
-    how: Preparation, kind: str, monkeypatch: pytest.MonkeyPatch
+    how: Scaling, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feature_store, "ROWS_AT_ONCE", 7)
     x = matrix(torch.float16 if kind == "half" else torch.float32)

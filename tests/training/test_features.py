@@ -16,7 +16,7 @@ from canet.data.task import ShiftTask
 from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import METHODS
-from canet.methods.base import Preparation
+from canet.methods.base import Scaling
 from canet.methods.interventions import Interventions, as_scipy
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
@@ -35,7 +35,7 @@ from tests.support.tiny import (
 from tests.support.trainers import same_bits, weights
 from tests.support.user_graphs import small_user_graph
 
-CHANGES = [how for how in get_args(Preparation) if how != "raw"]
+CHANGES = [how for how in get_args(Scaling) if how != "raw"]
 FOR_SPARSE = [how for how in CHANGES if how != "quantile"]
 GRAPH = torch.tensor([7, 7, 2, 7, 2, 7, 9, 2, 7, 2])  # one node is alone in its graph
 
@@ -80,7 +80,7 @@ def dense(x: Features) -> Tensor:
 @changes
 @pytest.mark.parametrize("graph", [GRAPH, None], ids=["graphs", "one graph"])
 def test_prepared_features_are_those_of_a_loop_over_entries(
-    how: Preparation, graph: Tensor | None
+    how: Scaling, graph: Tensor | None
 ) -> None:
     x, before = table(), table()
     prepared = prepare_features(x, graph, how)
@@ -94,7 +94,7 @@ def test_prepared_features_are_those_of_a_loop_over_entries(
 @for_sparse
 @pytest.mark.parametrize("graph", [GRAPH, None], ids=["graphs", "one graph"])
 def test_sparse_features_stay_sparse_and_are_prepared_like_dense_ones(
-    how: Preparation, graph: Tensor | None
+    how: Scaling, graph: Tensor | None
 ) -> None:
     x = table()
     prepared = prepare_features(x.to_sparse_csr(), graph, how)
@@ -121,7 +121,7 @@ def test_quantiles_of_sparse_features_are_rejected() -> None:
 
 @changes
 @pytest.mark.parametrize("sparse", [False, True])
-def test_another_graph_changes_no_bit(how: Preparation, sparse: bool) -> None:
+def test_another_graph_changes_no_bit(how: Scaling, sparse: bool) -> None:
     if sparse and how not in FOR_SPARSE:
         pytest.skip("dense features only")
     x, garbage = table(), table()
@@ -138,7 +138,7 @@ def test_another_graph_changes_no_bit(how: Preparation, sparse: bool) -> None:
 
 
 def trainer(task: ShiftTask, how: str, name: str = "erm", **changes: object) -> Trainer:
-    given = {"hidden": 8, "epochs": 6, "learning_rate": 0.02, "features": how} | changes
+    given = {"hidden": 8, "epochs": 6, "learning_rate": 0.02, "scaling": how} | changes
     return Trainer(task, name, "gcn", override(METHODS[name].settings_type(), given), "cpu")
 
 
@@ -249,7 +249,7 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
 def test_predictions_do_not_change_if_features_are_shifted_and_scaled() -> None:
     data = small_user_graph()
     options = {"epochs": 5, "hidden": 8, "device": "cpu", "verbose": 0, "undirected": False}
-    model = canet.NodeClassifier("erm", features="standardised", **options).fit(data)
+    model = canet.NodeClassifier("erm", scaling="standardised", **options).fit(data)
     shifted = data.clone()
     shifted.x = 100 + 7 * data.x
     before, after = model.predict_proba(data), model.predict_proba(shifted)

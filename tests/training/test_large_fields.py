@@ -94,11 +94,11 @@ def test_a_run_on_a_store_has_the_history_and_scores_of_the_run_in_memory(
     assert found.result.inferred_environments is None
 
 
-@pytest.mark.parametrize("features", ["rows", "centred", "standardised"])
+@pytest.mark.parametrize("scaling", ["rows", "centred", "standardised"])
 @pytest.mark.parametrize("kind", ["dense", "half", "sparse"])
-def test_prepared_features_train_as_in_memory(tmp_path: Path, kind: str, features: str) -> None:
+def test_prepared_features_train_as_in_memory(tmp_path: Path, kind: str, scaling: str) -> None:
     stored, loaded = both(tmp_path, kind=kind)
-    runs = [make(task, "erm", features=features, **SAMPLED).run() for task in (stored, loaded)]
+    runs = [make(task, "erm", scaling=scaling, **SAMPLED).run() for task in (stored, loaded)]
     assert runs[0].history["loss"] == pytest.approx(runs[1].history["loss"], abs=1e-5)
 
 
@@ -180,7 +180,7 @@ def test_a_batch_of_all_training_nodes_leaves_the_store_on_disk(
     ("settings", "message"),
     [
         ({"direction": "against"}, "direction"),
-        ({"features": "quantile"}, "quantile"),
+        ({"scaling": "quantile"}, "quantile"),
     ],
 )
 def test_what_needs_the_whole_graph_is_rejected_before_training(
@@ -217,17 +217,17 @@ def test_another_process_opens_the_same_store(tmp_path: Path) -> None:
     ids=["all", "pinned", "cache", "disk"],
 )
 @pytest.mark.parametrize("kind", ["dense", "half", "sparse"])
-@pytest.mark.parametrize("features", ["raw", "standardised"])
+@pytest.mark.parametrize("scaling", ["raw", "standardised"])
 def test_a_gpu_reads_edges_and_features_wherever_they_are(
     tmp_path: Path,
-    features: str,
+    scaling: str,
     kind: str,
     free: int,
     in_memory: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stored, _ = both(tmp_path, kind=kind, weighted=True)
-    settings = get_method("erm").settings_type(hidden=8, features=features, **SAMPLED)
+    settings = get_method("erm").settings_type(hidden=8, scaling=scaling, **SAMPLED)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
     monkeypatch.setattr(feature_store, "free_memory", lambda: in_memory)
     losses, logits = [], []

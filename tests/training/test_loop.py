@@ -58,7 +58,7 @@ def test_captured_epochs_equal_eager_epochs(
 def test_captured_epochs_with_all_settings_equal_eager_epochs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"features": "standardised", "norm": "layer", "residual": True, "ema": 0.9}
+    settings = {"scaling": "standardised", "norm": "layer", "residual": True, "ema": 0.9}
     recorded = make(name, **settings).run(1)
     monkeypatch.setattr(METHODS[name], "capturable", False)
     assert_same(recorded, make(name, **settings).run(1))

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from canet.data import WITHOUT_SPURIOUS
+from canet.defaults import task_settings
 from canet.errors import CanetError
 from canet.methods import METHODS, Auto
-from canet.presets import preset
 from canet.report.comparison import Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score, percent
@@ -95,7 +95,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 def _config(contender: Contender, data_seed: int) -> RunConfig:
     _, method, features, _ = contender
     backbone = method if method == Auto.name else "gcn"
-    settings = preset("synthetic", method, backbone)
+    settings = task_settings("synthetic", method, backbone)
     auto = {"preset": "fast", "epochs": AUTO_EPOCHS}
     changes = auto if method == Auto.name else {"epochs": EPOCHS}
     how = "paper", data_seed, features, False, method, backbone

@@ -100,7 +100,7 @@ def fit(
     best are averaged. If the command is interrupted, run it again to continue.
     """
     from canet.data.metrics import METRICS
-    from canet.presets import changed
+    from canet.defaults import changed
     from canet.store.model_folder import check_target
 
     changes = settings.changes

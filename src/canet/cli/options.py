@@ -330,7 +330,7 @@ class SettingsOptions:
     @property
     def changes(self) -> dict[str, Any]:
         """The changed settings: from a file, then `--set` and `--epochs`."""
-        from canet.presets import read_settings
+        from canet.defaults import read_settings
         from canet.settings import parse_assignments
 
         changes: dict[str, Any] = read_settings(self.settings) if self.settings else {}

@@ -70,8 +70,8 @@ def search(
     Run the same command again to continue.
     """
     from canet.data import DATASETS
+    from canet.defaults import unsearched
     from canet.methods import get_backbone
-    from canet.presets import unsearched
     from canet.runs.comparison import base_config
     from canet.search.study import Plan
     from canet.settings import override

@@ -64,7 +64,7 @@ def train(
     comparison: `canet fit` trains a model for `canet predict`. Several processes, started by
     torchrun or srun, train one model.
     """
-    from canet.presets import preset
+    from canet.defaults import task_settings
     from canet.settings import override
 
     if log and ray:
@@ -76,7 +76,7 @@ def train(
         )
     changes = settings.changes
     backbone = options.backbone_of(method, backbone)
-    chosen = override(preset(task, method, backbone), changes)
+    chosen = override(task_settings(task, method, backbone), changes)
 
     from canet.runs import job_folder, run_jobs
     from canet.runs.evaluate import load_task_of

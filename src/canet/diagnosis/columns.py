@@ -19,7 +19,7 @@ COLUMNS_PER_COPY = 64  # dense columns that are copied at a time
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnShift:
     """The shift of one column."""
 
     name: str  # or the column index, if it has no name
@@ -40,7 +40,7 @@ class Column:
         return self.effect >= CLEAR_EFFECT and self.p_value <= CLEAR_P_VALUE
 
 
-def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[Column]:
+def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[ColumnShift]:
     """Compare each column of two samples $[n, D]$ and $[m, D]$; returns one result per column."""
     from scipy.stats import false_discovery_control
 
@@ -60,10 +60,10 @@ def column_shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[C
     effects, rates = np.array(distances).T
     corrected = false_discovery_control(_p_values(effects, rates, sizes))
     rows = np.stack([effects, difference, *means, corrected], axis=1).tolist()
-    return [Column(name, i, *rows[i]) for i, name in enumerate(names)]
+    return [ColumnShift(name, i, *rows[i]) for i, name in enumerate(names)]
 
 
-def in_table_units(columns: Sequence[Column], encoding: Encoding) -> list[Column]:
+def in_table_units(columns: Sequence[ColumnShift], encoding: Encoding) -> list[ColumnShift]:
     """Convert the means of standardised columns back to the units of the input table."""
     return [
         column
@@ -98,7 +98,7 @@ class Distribution:
 
 
 def distribution(
-    column: Column, before: np.ndarray, after: np.ndarray, encoding: Encoding | None
+    column: ColumnShift, before: np.ndarray, after: np.ndarray, encoding: Encoding | None
 ) -> Distribution:
     """Count the values of a column $[n]$ and $[m]$ in intervals, or one by one if they are few.
 

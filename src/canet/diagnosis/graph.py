@@ -242,7 +242,7 @@ def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
     model, method, other = copy(reader.method.model), copy(reader.method), copy(reader)
     model.map_in = add_bias  # type: ignore[method-assign]
     method._modules = method._modules | {"model": model}
-    method.settings = replace(method.settings, features="raw")
+    method.settings = replace(method.settings, scaling="raw")
     other.method, other.features = method, mapped
     other.user_graph = replace(reader.user_graph, x=mapped)
     return other

@@ -21,12 +21,12 @@ from canet.data.store_task import store_task
 from canet.data.stored_graph import as_store, check_encoding
 from canet.data.task import ShiftTask
 from canet.data.user_graph import UserTask, user_task, warn_one_way
+from canet.defaults import changed
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
 from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.models import AutoTrainer
 from canet.models.refit import refit
-from canet.presets import changed
 from canet.training import Run, Trainer
 from canet.training.prepared import PreparedGraph, prepare_graph
 from canet.training.start import wants_batches

@@ -18,7 +18,7 @@ from canet.settings import check, setting
 from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
-Preparation = Literal["raw", "rows", "centred", "standardised", "quantile"]
+Scaling = Literal["raw", "rows", "centred", "standardised", "quantile"]
 MAX_WIDTH = 2**14
 """Largest width of a layer; its weight matrix then takes one gigabyte."""
 
@@ -27,11 +27,11 @@ MAX_WIDTH = 2**14
 class Settings:
     """Settings of all methods; subclasses add those of one method."""
 
-    features: Preparation = setting(
+    scaling: Scaling = setting(
         "raw",
-        "preparation of the features: raw (unchanged), rows (each row divided by its sum), or per "
+        "scaling of the features: raw (unchanged), rows (each row divided by its sum), or per "
         "graph: centred, standardised or quantile (columns mapped to normal quantiles)",
-        choices=get_args(Preparation),
+        choices=get_args(Scaling),
     )
     hidden: int = setting(
         64, "width of the hidden layers", minimum=1, maximum=MAX_WIDTH, search=(32, 64, 128)
@@ -136,7 +136,7 @@ class TrainingView:
     All tensors are on the CPU, except the result of `read`, which is on the training device.
 
     Args:
-        x: Features $[N, D]$ of all nodes, prepared according to the setting `features`. Only those
+        x: Features $[N, D]$ of all nodes, prepared according to the setting `scaling`. Only those
             of observed nodes may be used directly.
         edge_index: Edges $[2, E]$ that exist at training time.
         observed: Ids of the nodes of the training graph, labelled or not.

@@ -237,7 +237,7 @@ class AutoTrainer:
         found = []
         with seeded(0, self.device, self.threads):
             for member in ensemble.eval().members:
-                model, how = member.model, member.settings.features
+                model, how = member.model, member.settings.scaling
                 fields = TaskFields(self.task, model.operators, model.num_layers, self.device, how)
                 found.append(_on_cpu(fields.logits(member)))
         return self._scores(ensemble, found)

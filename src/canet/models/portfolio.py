@@ -33,7 +33,7 @@ class Recipe:
 
 NORM = {"norm": "layer"}
 RESIDUAL = {"norm": "layer", "residual": True}
-STANDARDISED = {"features": "standardised"}
+STANDARDISED = {"scaling": "standardised"}
 CANET = {"dropout": 0.2}
 RECIPES = (
     Recipe("erm", "sage", {**NORM, **STANDARDISED}),
@@ -48,8 +48,8 @@ RECIPES = (
     Recipe("canet", "gcn", CANET),
     Recipe("erm", "transformer"),
     Recipe("erm", "mlp", {**NORM, **STANDARDISED}),
-    Recipe("erm", "sage", {**NORM, "features": "centred"}),
-    Recipe("erm", "sage", {**NORM, "features": "rows"}),
+    Recipe("erm", "sage", {**NORM, "scaling": "centred"}),
+    Recipe("erm", "sage", {**NORM, "scaling": "rows"}),
 )
 PRESETS: dict[str, tuple[Recipe, ...]] = {
     "fast-1": RECIPES[:3],

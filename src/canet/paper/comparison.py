@@ -22,7 +22,7 @@ class PublishedComparison(ContenderTable):
     """A table with a row for each method and backbone and a column for each split of each task."""
 
     def repeats(self, spec: TaskSpec, contender: Contender) -> list[Repeat]:
-        """One run per draw of the data and, with the preset, more runs on the first draw."""
+        """One run per draw of the data and, with default settings, more runs on the first draw."""
         more = [] if contender.is_searched else self.scope.repeats_on_first_draw(spec)
         return list(dict.fromkeys([*self.scope.repeats(spec), *more]))
 
@@ -69,11 +69,11 @@ class PublishedComparison(ContenderTable):
         return []
 
     def _lead(self, main: Table) -> Table:
-        """Rank of CaNet with its preset in each column, and its lead over the best other method."""
+        """Rank of CaNet with default settings in each column, and its lead over the best other."""
         rows = []
-        presets = [row for row in main.rows if row[1] != SEARCHED_LABEL]
+        unsearched = [row for row in main.rows if row[1] != SEARCHED_LABEL]
         for backbone in (backbone_label(b) for b in PAPER_BACKBONES):
-            block = [row for row in presets if row[0] == backbone]
+            block = [row for row in unsearched if row[0] == backbone]
             for i, head in enumerate(main.columns[2:], start=2):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
                 measured = {name: cell.shown_mean for name, cell in cells.items()}

@@ -1,4 +1,4 @@
-"""The methods of a comparison: each with its preset, and CaNet also with searched settings."""
+"""The methods of a comparison: with default settings, and CaNet also with searched settings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import NamedTuple
 
+from canet.defaults import searched
 from canet.paper.experiment import Experiment
 from canet.paper.published import PAPER_BACKBONES, PAPER_METHODS
 from canet.paper.scope import Repeat, TaskSpec
-from canet.presets import searched
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE, method_label
 from canet.store import RunConfig
 
@@ -17,7 +17,7 @@ CANET = "canet"
 
 
 class Contender(NamedTuple):
-    """A method with its preset, or CaNet with searched settings."""
+    """A method with its default settings, or CaNet with searched settings."""
 
     method: str
     is_searched: bool = False

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from canet import presets, report
+from canet import defaults, report
 from canet.methods import METHODS
 from canet.paper.french_labels import SHIFTED_FR
 from canet.paper.published import published
@@ -14,20 +14,20 @@ from canet.store import RunConfig
 
 
 def write_report(out: Path, target: Path) -> None:
-    """`canet.report.write_report` with published scores, presets and extra test sets."""
+    """`canet.report.write_report` with published scores, default settings and extra test sets."""
     report.write_report(out, target, CONTEXT)
 
 
-def _preset(config: RunConfig) -> dict[str, Any] | None:
-    """The preset of such a run; None for a method that is not in the package."""
+def _default_settings(config: RunConfig) -> dict[str, Any] | None:
+    """The default settings of such a run; None for a method that is not in the package."""
     if config.method not in METHODS:
         return None
-    return asdict(presets.preset(config.task, config.method, config.backbone))
+    return asdict(defaults.task_settings(config.task, config.method, config.backbone))
 
 
 def _searched(config: RunConfig) -> bool:
-    found = presets.searched(config.task, config.method, config.backbone)
+    found = defaults.searched(config.task, config.method, config.backbone)
     return found is not None and config.settings == asdict(found)
 
 
-CONTEXT = report.ReportContext(published, _preset, _searched, extra_sets=(SHIFTED_FR,))
+CONTEXT = report.ReportContext(published, _default_settings, _searched, extra_sets=(SHIFTED_FR,))

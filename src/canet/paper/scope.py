@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from canet.data import DATASETS, file_status
 from canet.data.benchmarks.dataset import PROTOCOLS
 from canet.data.metrics import METRICS
+from canet.defaults import task_settings
 from canet.errors import check_name
 from canet.methods import get_method
-from canet.presets import preset
 from canet.settings import override
 from canet.store import RunConfig
 
@@ -134,7 +134,7 @@ class Scope:
         changes: Mapping[str, Any] | None = None,
         generator: str = "shared",
     ) -> RunConfig:
-        """One run with the settings of the preset, except `changes`."""
+        """One run with the default settings, except `changes`."""
         changed = dict(changes or {})
         if self.quick:
             changed["epochs"] = DATASETS[spec.task].quick_epochs
@@ -158,8 +158,8 @@ class Scope:
 def _settings(
     task: str, method: str, backbone: str, changes: tuple[tuple[str, Any], ...]
 ) -> dict[str, Any]:
-    """Settings of a preset with changes, cached because many jobs share them."""
-    return asdict(override(preset(task, method, backbone), dict(changes)))
+    """Default settings with changes, cached because many jobs share them."""
+    return asdict(override(task_settings(task, method, backbone), dict(changes)))
 
 
 def split_label(split: str) -> str:

@@ -136,7 +136,7 @@ class Ranking:
 class Comparison:
     """All runs on one task under one protocol with one kind of features.
 
-    For each method and backbone, the settings nearest to the preset, and searched settings, are
+    For each method and backbone, the settings nearest to the defaults, and searched settings, are
     contenders. Other settings of the same method are variants.
     """
 
@@ -197,7 +197,9 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
         groups.setdefault((config.backbone, config.method, config.features), []).append(contender)
     chosen, variants = [], []
     for group in groups.values():
-        first, *others = sorted(group, key=lambda c: _distance(c, context.preset(c.config)))
+        first, *others = sorted(
+            group, key=lambda c: _distance(c, context.default_settings(c.config))
+        )
         chosen.append(first)
         for other in others:
             if context.searched(other.config):
@@ -208,10 +210,10 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
     return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
 
 
-def _distance(contender: Contender, preset: Mapping[str, Any] | None) -> tuple[int, bool, int]:
-    """Sort key: number of settings that differ from the preset, then epochs, then most runs."""
+def _distance(contender: Contender, defaults: Mapping[str, Any] | None) -> tuple[int, bool, int]:
+    """Sort key: number of settings that differ from the defaults, then epochs, then most runs."""
     settings = contender.config.settings
-    names = {name for name, _ in differences(settings, settings if preset is None else preset)}
+    names = {name for name, _ in differences(settings, settings if defaults is None else defaults)}
     return len(names - {"epochs"}), "epochs" in names, -len(contender.runs)
 
 

@@ -1,4 +1,4 @@
-"""What a report knows besides the runs: published scores, presets, searches, extra test sets."""
+"""What a report knows besides the runs: published scores, defaults, searches, extra test sets."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class ReportContext:
 
     published: Callable[[RunConfig, str], Published | None] = lambda config, split: None
     """The published score of such a run on a split."""
-    preset: Callable[[RunConfig], Mapping[str, Any] | None] = lambda config: None
-    """The preset of such a run."""
+    default_settings: Callable[[RunConfig], Mapping[str, Any] | None] = lambda config: None
+    """The default settings of such a run."""
     searched: Callable[[RunConfig], bool] = lambda config: False
     """Whether a run has the settings that a search found."""
     extra_sets: Sequence[ExtraSet] = ()

@@ -15,7 +15,7 @@ from canet.report.tables import Cell
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """Head of a column, the subtitle below it, and a cell for each row."""
 
     name: str
@@ -28,7 +28,7 @@ class SectionTable(NamedTuple):
 
     title: str
     rows: Sequence[tuple[Contender, str]]  # the contender of each row, and a subtitle
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     is_sorted: bool = False  # whether rows are sorted by the first column
 
 
@@ -74,10 +74,10 @@ def cost_table(contenders: Sequence[Contender]) -> SectionTable:
     selected = [median(result.selected_epoch for result in some) for some in results]
     devices = [", ".join(sorted({result.device for result in some})) for some in results]
     columns = [
-        Column("ms per epoch", "", [_quantity(value, 1) for value in epochs]),
-        Column("peak memory", "MB", [_quantity(value, 0) for value in memory]),
-        Column("selected epoch", "median", [_quantity(x, int(x % 1 > 0)) for x in selected]),
-        Column("device", "", devices),
+        TableColumn("ms per epoch", "", [_quantity(value, 1) for value in epochs]),
+        TableColumn("peak memory", "MB", [_quantity(value, 0) for value in memory]),
+        TableColumn("selected epoch", "median", [_quantity(x, int(x % 1 > 0)) for x in selected]),
+        TableColumn("device", "", devices),
     ]
     rows = [(contender, backbone_label(contender.config.backbone)) for contender in contenders]
     return SectionTable("Time and memory", rows, columns)
@@ -102,27 +102,27 @@ def _compared(
     return [*rank(scores[:count]), *scores[count:]]
 
 
-def _column(split: str, scores: Sequence[Score], context: ReportContext) -> Column:
+def _column(split: str, scores: Sequence[Score], context: ReportContext) -> TableColumn:
     if split == OOD_MEAN:
-        return Column("OOD mean", "all shifted sets", scores)
+        return TableColumn("OOD mean", "all shifted sets", scores)
     if split == "test_id":
-        return Column("ID", "not shifted", scores)
+        return TableColumn("ID", "not shifted", scores)
     if split.startswith(LEFT_OUT):
-        return Column(split.removeprefix(LEFT_OUT), "not in the paper", scores)
+        return TableColumn(split.removeprefix(LEFT_OUT), "not in the paper", scores)
     extra = {extra.name: extra.subtitle for extra in context.extra_sets}
-    return Column(split.removeprefix(OOD), extra.get(split, "shifted"), scores)
+    return TableColumn(split.removeprefix(OOD), extra.get(split, "shifted"), scores)
 
 
-def _spread_columns(contenders: Sequence[Contender]) -> list[Column]:
+def _spread_columns(contenders: Sequence[Contender]) -> list[TableColumn]:
     """The columns after the scores: drop under shift, and runs that the spread is over."""
     drops = [c.score("test_id").mean - c.score(OOD_MEAN).mean for c in contenders]
-    columns = [Column("drop", "ID − OOD", [Score([value], digits=1) for value in drops])]
+    columns = [TableColumn("drop", "ID − OOD", [Score([value], digits=1) for value in drops])]
     scores = [c.score_over_runs(OOD_MEAN) for c in contenders]
     one_draw = [score if len(score.values) > 1 else Score([]) for score in scores]
     if any(s.values and len(c.draws) > 1 for c, s in zip(contenders, one_draw, strict=True)):
-        columns.append(Column("OOD, one draw", "spread over runs", one_draw))
+        columns.append(TableColumn("OOD, one draw", "spread over runs", one_draw))
     counts = [_quantity(len(c.runs), 0, c.spread_over) for c in contenders]
-    return [*columns, Column("runs", "spread over", counts)]
+    return [*columns, TableColumn("runs", "spread over", counts)]
 
 
 def _quantity(value: float, digits: int, note: str = "") -> Score:

@@ -10,9 +10,9 @@ from typing import Any
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task import ShiftTask
 from canet.data.task_file import TEST, write_task
+from canet.defaults import changed
 from canet.errors import CanetError
 from canet.methods import METHODS, Auto
-from canet.presets import changed
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig

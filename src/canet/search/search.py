@@ -22,8 +22,8 @@ from optuna.storages import BaseStorage
 from canet.data import DATASETS
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task_file import read_metric
+from canet.defaults import BEST
 from canet.errors import CanetError
-from canet.presets import BEST
 from canet.runs.data import current_digest
 from canet.search.storage import open_storage, serve, storage_errors
 from canet.search.study import (

@@ -13,7 +13,7 @@ from canet.data.digest import DataDigest
 
 T = TypeVar("T")
 ADDED_SETTINGS = {
-    "features": "raw",
+    "scaling": "raw",
     "norm": "none",
     "residual": False,
     "ema": 0.0,

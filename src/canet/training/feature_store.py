@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.methods.base import Preparation
+from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.nn.operations import fused, select_rows
@@ -122,7 +122,7 @@ class FeatureStore(RowReader):
     Args:
         x: Features $[N, D]$, dense or sparse CSR, which may be memory maps.
         device: Device of the result.
-        how: Preparation. Means and standard deviations are computed once, in two passes.
+        how: Scaling. Means and standard deviations are computed once, in two passes.
         uses: As for `RowReader`.
     """
 
@@ -130,13 +130,13 @@ class FeatureStore(RowReader):
         self,
         x: Tensor,
         device: torch.device,
-        how: Preparation,
+        how: Scaling,
         uses: Callable[[], Tensor] | None = None,
     ) -> None:
         if how == "quantile":
             raise InputError(
-                "features=quantile needs the ranks of all nodes, but a graph store is read in "
-                "parts: choose features=standardised, or pass the graph in memory, "
+                "scaling=quantile needs the ranks of all nodes, but a graph store is read in "
+                "parts: choose scaling=standardised, or pass the graph in memory, "
                 "GraphStore(path).load()"
             )
         super().__init__(x, device, uses)

@@ -1,4 +1,4 @@
-"""Preparation of features with statistics of each graph. The model stores no statistics."""
+"""Scaling of features with statistics of each graph. The model stores no statistics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.methods.base import Preparation
+from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.sparse_matrix import Pattern
 
@@ -14,7 +14,7 @@ MIN_DEVIATION = torch.finfo(torch.float32).eps
 """Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
 
 
-def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Preparation) -> Features:
+def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Scaling) -> Features:
     r"""Prepare features $[N, D]$ separately for each graph:
 
     - `raw`: unchanged;
@@ -112,8 +112,8 @@ def _normal_scores(x: Tensor | SparseMatrix, number: Tensor) -> Tensor:
 
     if not isinstance(x, Tensor):
         raise InputError(
-            "features=quantile requires dense features: convert x with .to_dense(), or use "
-            "features=standardised"
+            "scaling=quantile requires dense features: convert x with .to_dense(), or use "
+            "scaling=standardised"
         )
     scores = torch.empty_like(x)
     for nodes in number.argsort(stable=True).split(torch.bincount(number).tolist()):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
-from canet.methods.base import Preparation
+from canet.methods.base import Scaling
 from canet.nn import Block, Features, Graph, GraphModel, LazyGraph, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
@@ -37,7 +37,7 @@ class TaskFields:
         operators: Operators of the model, which the blocks must contain.
         num_layers: Depth of the receptive fields.
         device: Device of the batches.
-        features: Preparation of the features.
+        features: Scaling of the features.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TaskFields:
         operators: Sequence[Operator],
         num_layers: int,
         device: torch.device,
-        features: Preparation = "raw",
+        features: Scaling = "raw",
     ) -> None:
         self.task = task
         self.nodes = task.splits()

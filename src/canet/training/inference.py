@@ -89,4 +89,4 @@ class GraphReader:
         return self._prepared(self.user_graph.x)
 
     def _prepared(self, x: Tensor) -> Features:
-        return prepare_features(x, self._feature_graph, self.method.settings.features)
+        return prepare_features(x, self._feature_graph, self.method.settings.scaling)

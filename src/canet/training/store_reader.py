@@ -59,7 +59,7 @@ class StoreReader:
         self._graph(few=True)  # rejects models that need the whole graph
 
     def _open(self, x: Tensor) -> FeatureStore:
-        return FeatureStore(x, self._device, self.method.settings.features)
+        return FeatureStore(x, self._device, self.method.settings.scaling)
 
     def _graph(self, few: bool) -> LazyGraph:
         """Return the graph: for few nodes on disk."""

@@ -133,7 +133,7 @@ class Trainer:
         if fields is None:
             in_batches = self._fanout is not None
             kind = LargeFields if in_batches and is_large(task) else TaskFields
-            how = self.settings.features
+            how = self.settings.scaling
             fields = kind(task, model.operators, model.num_layers, self.device, how)
         self.fields = fields
         self.metric = METRICS[task.metric]

@@ -22,7 +22,7 @@ from canet.data.graph_files.summary import (
     non_number_hint,
     number_matrix,
 )
-from canet.data.graph_files.values import Column, as_text, raise_error
+from canet.data.graph_files.values import ArrowColumn, as_text, raise_error
 from canet.errors import listed
 from canet.util.memory import check_memory
 from canet.util.sparse import from_scipy
@@ -145,7 +145,7 @@ def _standardise(
     return values
 
 
-def _one_hot(column: ColumnEncoding, text: Column, differences: Differences) -> sp.csr_matrix:
+def _one_hot(column: ColumnEncoding, text: ArrowColumn, differences: Differences) -> sp.csr_matrix:
     codes = pc.index_in(text, value_set=pa.array(column.categories, pa.string()))
     unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
     if len(unknown):

@@ -18,7 +18,7 @@ from canet.errors import InputError
 
 ProblemHandler = Callable[[str], object]
 """Function that raises the message of a problem as an error, or collects it."""
-Column = Any  # pa.ChunkedArray | pa.Array; pyarrow has no types
+ArrowColumn = Any  # pa.ChunkedArray | pa.Array; pyarrow has no types
 SPLITS = {"train": "train", "valid": "val", "val": "val", "validation": "val", "test": "test"}
 """Cell of a split column → prefix of the mask; nodes with an empty cell are in no split."""
 MISSING_CLASS = -1
@@ -29,7 +29,7 @@ def raise_error(problem: str) -> NoReturn:
     raise InputError(problem)
 
 
-def as_numbers(column: Column) -> np.ndarray:
+def as_numbers(column: ArrowColumn) -> np.ndarray:
     """Return numbers, booleans (0 and 1) or dates (seconds since 1970) as float64 $[n]$.
 
     Empty cells are NaN.
@@ -39,14 +39,14 @@ def as_numbers(column: Column) -> np.ndarray:
     return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
-def as_text(column: Column) -> Column:
+def as_text(column: ArrowColumn) -> ArrowColumn:
     """Convert a column to strings."""
     if column.type == pa.bool_():
         return pc.if_else(column, "True", "False")
     return column.cast(pa.string())
 
 
-def as_ids(column: Column, is_csv: bool) -> pa.Array:
+def as_ids(column: ArrowColumn, is_csv: bool) -> pa.Array:
     """Return ids $[n]$ as int64 or strings; text of a CSV file such as 7 or 7.0 is an integer."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -60,7 +60,7 @@ def as_ids(column: Column, is_csv: bool) -> pa.Array:
     return column if column.type == pa.int64() else as_text(column)
 
 
-def rows_of_ids(cells: Column, ids: pa.Array) -> np.ndarray:
+def rows_of_ids(cells: ArrowColumn, ids: pa.Array) -> np.ndarray:
     """Return the row $[n]$ of the node with each id; -1 if there is no such node."""
     if ids.type == pa.string():
         cells = as_text(cells)
@@ -73,7 +73,7 @@ def rows_of_ids(cells: Column, ids: pa.Array) -> np.ndarray:
     return pc.fill_null(rows, -1).to_numpy()
 
 
-def as_classes(column: Column) -> np.ndarray:
+def as_classes(column: ArrowColumn) -> np.ndarray:
     """Return classes $[n]$: int64 (-1 for empty cells) or strings (None for empty cells).
 
     Integers may be written as 1 or 1.0, but 01 is text. Other numbers stay float64.
@@ -89,7 +89,7 @@ def as_classes(column: Column) -> np.ndarray:
     return _whole_classes(np.array([*numbers, np.nan], dtype=np.float64)[codes])
 
 
-def dictionary(column: Column) -> tuple[list[str], np.ndarray]:
+def dictionary(column: ArrowColumn) -> tuple[list[str], np.ndarray]:
     """Return the distinct words of a column and the index $[n]$ of each cell; -1 if empty."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -97,7 +97,7 @@ def dictionary(column: Column) -> tuple[list[str], np.ndarray]:
     return encoded.dictionary.to_pylist(), pc.fill_null(encoded.indices, -1).to_numpy()
 
 
-def split_words(column: Column) -> np.ndarray:
+def split_words(column: ArrowColumn) -> np.ndarray:
     """Return the split of each node $[n]$: train, val, test or ""; other words are not changed."""
     words, codes = dictionary(as_text(column))
     sets = [SPLITS.get(word.strip().lower(), word.strip()) for word in words]
@@ -105,7 +105,7 @@ def split_words(column: Column) -> np.ndarray:
 
 
 def add_split(
-    graph: GraphData, column: Column, name: str, path: Path, report_problem: ProblemHandler
+    graph: GraphData, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
 ) -> None:
     """Add the masks $[n]$ of a split column; report words that are not a split."""
     words = split_words(column)
@@ -120,7 +120,7 @@ def add_split(
 
 
 def add_time(
-    graph: GraphData, column: Column, name: str, path: Path, report_problem: ProblemHandler
+    graph: GraphData, column: ArrowColumn, name: str, path: Path, report_problem: ProblemHandler
 ) -> bool:
     """Add times $[n]$, NaN for empty cells, and return whether they were dates.
 
@@ -155,7 +155,7 @@ def can_parse(cell: str, kind: Callable[[str], object] = float) -> bool:
     return True
 
 
-def _without_decimal_point(text: Column) -> Column:
+def _without_decimal_point(text: ArrowColumn) -> ArrowColumn:
     return pc.replace_substring_regex(text, r"\.0$", "")
 
 

@@ -13,7 +13,7 @@ import torch
 from canet.diagnosis.columns import (
     CLEAR_EFFECT,
     CLEAR_P_VALUE,
-    Column,
+    ColumnShift,
     Distribution,
     column_shifts,
     distribution,
@@ -75,7 +75,7 @@ class Shift:
     """The shift of all parts, columns and blocks, each sorted by effect."""
 
     parts: list[Part]
-    columns: list[Column]
+    columns: list[ColumnShift]
     blocks: list[BlockShift]  # the same blocks as in `reliance`
     # Class → share in training, share on the new graph; empty without labels.
     class_rates: dict[str, tuple[float, float]]
@@ -92,7 +92,7 @@ class Shift:
         return [part for part in self.parts if part.has_shifted]
 
     @property
-    def shifted_columns(self) -> list[Column]:
+    def shifted_columns(self) -> list[ColumnShift]:
         """The columns with a clear shift."""
         return [column for column in self.columns if column.has_shifted]
 

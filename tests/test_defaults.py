@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from canet import presets
+from canet import defaults
 from canet.data import DATASETS
+from canet.defaults import task_settings
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS, InterventionSettings
 from canet.methods.canet import CaNetSettings
 from canet.methods.irm import IRMSettings
 from canet.paper.published import PAPER_BACKBONES
-from canet.presets import preset
 from canet.util.files import read_json, write_json
 from experiments.collect_searches import collect
 
@@ -40,7 +40,7 @@ LOSS = {"multi": "cross_entropy", "binary": "binary_cross_entropy"}
 def test_canet_starts_from_the_published_settings(row: list[str]) -> None:
     task, backbone, decay, tau, dropout, estimator, propagation, direction, *rest = row
     layers, hidden, loss = rest
-    assert preset(task, "canet", backbone) == CaNetSettings(
+    assert task_settings(task, "canet", backbone) == CaNetSettings(
         weight_decay=float(decay),
         tau=float(tau),
         dropout=float(dropout),
@@ -70,14 +70,14 @@ def test_table_covers_every_task_and_every_backbone_of_the_paper() -> None:
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_task_without_published_settings_gets_the_defaults(backbone: str) -> None:
-    assert preset("synthetic", "canet", backbone) == CaNetSettings()
-    assert preset("mine", "canet", backbone) == CaNetSettings()
+    assert task_settings("synthetic", "canet", backbone) == CaNetSettings()
+    assert task_settings("mine", "canet", backbone) == CaNetSettings()
 
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("task", DATASETS)
 def test_methods_on_one_task_share_its_loss_and_direction(task: str, backbone: str) -> None:
-    settings = [preset(task, method, backbone) for method in METHODS]
+    settings = [task_settings(task, method, backbone) for method in METHODS]
     assert len({(s.loss, s.direction) for s in settings}) == 1
 
 
@@ -86,10 +86,10 @@ def searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty file of searched settings in place of the one in the package."""
     path = tmp_path / "searched.json"
     path.write_text("{}")
-    monkeypatch.setattr(presets, "SEARCHED", path)
-    presets._searched.cache_clear()
+    monkeypatch.setattr(defaults, "SEARCHED", path)
+    defaults._searched.cache_clear()
     yield path
-    presets._searched.cache_clear()
+    defaults._searched.cache_clear()
 
 
 def best(
@@ -121,34 +121,36 @@ def write_best(folder: Path, **given: Any) -> None:
 def test_without_a_search_competitors_have_their_defaults_and_the_shared_settings_of_the_task(
     searched: Path,
 ) -> None:
-    assert preset("cora", "erm", "gcn") == InterventionSettings()
-    assert preset("twitch", "erm", "gat") == InterventionSettings(loss="binary_cross_entropy")
-    assert preset("arxiv", "erm", "gcn") == InterventionSettings(direction="against")
+    assert task_settings("cora", "erm", "gcn") == InterventionSettings()
+    assert task_settings("twitch", "erm", "gat") == InterventionSettings(
+        loss="binary_cross_entropy"
+    )
+    assert task_settings("arxiv", "erm", "gcn") == InterventionSettings(direction="against")
     elliptic = InterventionSettings(direction="against", loss="binary_cross_entropy")
-    assert preset("elliptic", "erm", "gat") == elliptic
+    assert task_settings("elliptic", "erm", "gat") == elliptic
 
 
 def test_competitors_start_from_searched_settings(searched: Path, tmp_path: Path) -> None:
     write_best(tmp_path, task="arxiv", hidden=128, penalty_weight=10.0)
     write_json(searched, collect([tmp_path]))
-    found = preset("arxiv", "irm", "gcn")
+    found = task_settings("arxiv", "irm", "gcn")
     assert found == IRMSettings(hidden=128, penalty_weight=10.0, direction="against")
-    assert preset("arxiv", "irm", "gat") == IRMSettings(direction="against")
-    assert presets.searched("arxiv", "irm", "gcn") == found
-    assert presets.searched("arxiv", "erm", "gcn") is None
+    assert task_settings("arxiv", "irm", "gat") == IRMSettings(direction="against")
+    assert defaults.searched("arxiv", "irm", "gcn") == found
+    assert defaults.searched("arxiv", "erm", "gcn") is None
 
 
 def test_canet_keeps_the_published_settings_and_searched_settings_are_separate(
     searched: Path, tmp_path: Path
 ) -> None:
-    published = preset("arxiv", "canet", "gcn")
+    published = task_settings("arxiv", "canet", "gcn")
     write_best(tmp_path, task="arxiv", method="canet", hidden=128, dropout=0.2, tau=3.0)
     write_json(searched, collect([tmp_path]))
-    assert preset("arxiv", "canet", "gcn") == published
+    assert task_settings("arxiv", "canet", "gcn") == published
     entry = read_json(searched)["tasks"]["arxiv"]["gcn"]["canet"]
     assert entry["settings"] == {"hidden": 128, "tau": 3.0}
-    assert presets.searched("arxiv", "canet", "gcn") == replace(published, hidden=128, tau=3.0)
-    assert presets.searched("arxiv", "canet", "gat") is None
+    assert defaults.searched("arxiv", "canet", "gcn") == replace(published, hidden=128, tau=3.0)
+    assert defaults.searched("arxiv", "canet", "gat") is None
 
 
 def test_collected_entries_contain_the_changed_settings_and_the_search(tmp_path: Path) -> None:
@@ -182,11 +184,11 @@ def test_folder_without_searches_and_two_searches_of_one_method_are_rejected(
 
 
 def test_searched_settings_of_the_package_fit_their_methods() -> None:
-    content = read_json(presets.SEARCHED)
+    content = read_json(defaults.SEARCHED)
     for task, backbones in content.get("tasks", {}).items():
         for backbone, methods in backbones.items():
             for method, entry in methods.items():
-                found = presets.searched(task, method, backbone)
+                found = defaults.searched(task, method, backbone)
                 assert found
                 settings = asdict(found)
                 assert entry["settings"].items() <= settings.items()

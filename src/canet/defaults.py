@@ -1,4 +1,4 @@
-"""Presets: the initial settings of each task, method and backbone, published or from a search.
+"""The default settings of each task, method and backbone: published, or from a search.
 
 CaNet uses the settings that its authors published. No such settings are published for the other
 methods, so they use `searched.json`. `experiments/collect_searches.py` writes this file from many
@@ -24,8 +24,8 @@ BEST = "best.json"
 """File in the folder of a search with the best settings."""
 
 
-def preset(task: str, method: str, backbone: str) -> Settings:
-    """Return the initial settings for a task, method and backbone: published, or else searched.
+def task_settings(task: str, method: str, backbone: str) -> Settings:
+    """Return the default settings for a task, method and backbone: published, or else searched.
 
     A task that is not in the catalogue has the defaults of the method.
     """
