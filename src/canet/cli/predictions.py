@@ -69,7 +69,7 @@ def predict(
     chosen = None if nodes is None else choose_nodes(data, nodes)
     summary = write_predictions(classifier, data, out, chosen, calibrated, limit, recall_at)
     if limit is not None:
-        limit = classifier.threshold_of(limit, calibrated)
+        limit = classifier.calibration_.threshold_as_number(limit, calibrated)
     summary |= {"threshold": limit, "out": str(out)}
 
     def show(summary: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from canet.diagnosis.sections.confidence import Calibration, Confidence
+from canet.diagnosis.sections.confidence import Confidence, Reliability
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
 
@@ -118,7 +118,7 @@ def abstention_curve(found: Confidence) -> str:
     return _svg(figure)
 
 
-def _graphs(found: Confidence) -> list[tuple[str, Calibration]]:
+def _graphs(found: Confidence) -> list[tuple[str, Reliability]]:
     return [(VALID, found.valid), *([(NEW, found.new)] if found.new is not None else [])]
 
 

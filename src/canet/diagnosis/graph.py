@@ -19,7 +19,6 @@ from canet.data.metrics import METRICS
 from canet.data.user_graph import UserGraph, match_classes
 from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
-from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import EnsembleReader
@@ -192,7 +191,7 @@ def read_graph(
         time=time,
         held_out=held_out if held_out.any() else ~held_out,
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
-        probabilities=probabilities_of(found.logits),
+        probabilities=found.logits.double().softmax(dim=1).numpy(),
         metric=model.metric,
         embedding=found.embedding.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],

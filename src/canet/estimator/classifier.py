@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph_data import Column, GraphLike, NodeSet
 from canet.errors import unknown_name
-from canet.estimator.calibration import calibrate
 from canet.estimator.fitting import (
     check_earlier,
     class_weights,
@@ -243,7 +242,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.findings_ = run.result.findings
         self._set_encoding(encoding_of(opened))
         self.data_ = describe_data(task)
-        self.calibration_ = calibrate(reference, has_class_weights=weights is not None)
+        self.calibration_ = reference.calibrate(with_bias=weights is not None)
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
         warn_largest_class(self, reference)

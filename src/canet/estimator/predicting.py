@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,13 +15,12 @@ from canet.data.graph_store import GraphStore
 from canet.data.stored_graph import StoredGraph, as_store, check_encoding
 from canet.data.user_graph import match_classes
 from canet.errors import InputError
-from canet.estimator.calibration import calibrated_threshold, probabilities_of
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.methods import Method, describe_method
 from canet.models import Ensemble, EnsembleReader, Reader
+from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
-from canet.store.model_folder import Calibration
 from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph, prepare_graph
 from canet.training.store_reader import PreparedStore, StoreReader, open_reader
@@ -159,7 +158,7 @@ class PredictionMixin:
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
         graph: Column | None = None,
-        threshold: float | Literal["best"] | None = None,
+        threshold: Threshold | None = None,
         calibrated: bool = False,
     ) -> np.ndarray:
         """Return the most likely class $[n]$ of each node.
@@ -179,9 +178,9 @@ class PredictionMixin:
         """
 
         def classes(found: Prediction) -> np.ndarray:
-            how = self.calibration_ if calibrated else None
-            probabilities = probabilities_of(found.logits, how)
-            return self.classes_[self.choose_classes(probabilities, threshold, calibrated)]
+            probabilities = self.probabilities(found.logits, calibrated)
+            chosen = self.calibration_.choose_classes(probabilities, threshold, calibrated)
+            return self.classes_[chosen]
 
         return self._collect(data, nodes, graph, classes)
 
@@ -199,10 +198,15 @@ class PredictionMixin:
         with class weights, by a bias for each class.
         """
 
-        def probabilities(found: Prediction) -> np.ndarray:
-            return probabilities_of(found.logits, self.calibration_ if calibrated else None)
+        return self._collect(
+            data, nodes, graph, lambda found: self.probabilities(found.logits, calibrated)
+        )
 
-        return self._collect(data, nodes, graph, probabilities)
+    def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
+        """Return the probability of each class $[n, C]$ for logits $[n, C]$ of the model."""
+        how = self.calibration_ if calibrated else Calibration()
+        corrected = how.apply(logits.double().numpy())
+        return torch.from_numpy(corrected).softmax(dim=1).numpy()
 
     def decision_function(
         self,
@@ -261,7 +265,7 @@ class PredictionMixin:
         It is the share of the labelled nodes of this class that are among them. Nodes without a
         label are not ranked. Other arguments as `predict`.
         """
-        reader, positive = self.prepare(data, graph), self.positive()
+        reader, positive = self.prepare(data, graph), self.calibration_.rarer()
         outcome = self._outcome(reader, nodes)
         check_recall(outcome.y, positive)
         return outcome.recall_at_k(k, positive)
@@ -313,33 +317,6 @@ class PredictionMixin:
             return self.reference().novelty_score(found.embedding).numpy()
 
         return self._collect(data, nodes, graph, novelty)
-
-    def threshold_of(self, threshold: float | Literal["best"], calibrated: bool = False) -> float:
-        """Return a threshold as a number; `best` is converted to calibrated probabilities."""
-        if threshold == "best":
-            best = self.calibration_.threshold
-            return calibrated_threshold(self.calibration_, best) if calibrated else best
-        if isinstance(threshold, str) or not 0 <= threshold <= 1:
-            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
-        return threshold
-
-    def positive(self) -> int:
-        """Return the index of the rarer of two classes, or raise an error for more classes."""
-        if self.calibration_.positive is None:
-            raise InputError(f"the model has {len(self.classes_)} classes, but this needs two")
-        return self.calibration_.positive
-
-    def choose_classes(
-        self,
-        probabilities: np.ndarray,
-        threshold: float | Literal["best"] | None,
-        calibrated: bool = False,
-    ) -> np.ndarray:
-        """Return the class index $[n]$ for probabilities $[n, C]$ and a threshold."""
-        if threshold is None:
-            return np.asarray(probabilities.argmax(axis=1))
-        positive, threshold = self.positive(), self.threshold_of(threshold, calibrated)
-        return np.where(probabilities[:, positive] >= threshold, positive, 1 - positive)
 
     def reference(self) -> Reference:
         """Return the sample of the training graph, or raise an error if it was not saved."""

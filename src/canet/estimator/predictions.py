@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,9 +17,9 @@ from canet.data.graph_data import AnyGraph, GraphLike
 from canet.data.graph_store import GraphStore
 from canet.data.stored_graph import StoredGraph
 from canet.errors import CanetError, InputError
-from canet.estimator.calibration import probabilities_of
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
+from canet.nn.calibration import Threshold
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
@@ -33,7 +33,7 @@ def write_predictions(
     out: Path,
     nodes: np.ndarray | None = None,
     calibrated: bool = False,
-    threshold: float | Literal["best"] | None = None,
+    threshold: Threshold | None = None,
     recall_at: int | None = None,
 ) -> dict[str, Any]:
     """Write a table of predictions, and return counts, mean confidence and scores.
@@ -51,22 +51,20 @@ def write_predictions(
             in the table.
         recall_at: Number of nodes for `NodeClassifier.recall_at_k`, or None.
     """
-    reader, num_classes = model.prepare(data), len(model.classes_)
+    reader, num_classes, calibration = model.prepare(data), len(model.classes_), model.calibration_
     graph, rows = reader.user_graph, None if nodes is None else torch.from_numpy(nodes)
     y = model.labels(reader) if rows is None else model.labels(reader)[rows]
     labelled = y >= 0
     check_scorable(model.metric, y, num_classes)
     if recall_at is not None:
-        check_recall(y, model.positive())
+        check_recall(y, calibration.rarer())
     predicted, margin = torch.empty_like(y), torch.empty(len(y))
     confidence = novelty = 0.0
     with table_writer(out) as write:
         for where, found in reader.parts(rows):
             ids = where if rows is None else rows[where]
-            probabilities = probabilities_of(
-                found.logits, model.calibration_ if calibrated else None
-            )
-            chosen = model.choose_classes(probabilities, threshold, calibrated)
+            probabilities = model.probabilities(found.logits, calibrated)
+            chosen = calibration.choose_classes(probabilities, threshold, calibrated)
             table = {"id": graph.names(ids.numpy()), "prediction": model.classes_[chosen]}
             table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
             if model.reference_ is not None:
@@ -88,7 +86,7 @@ def write_predictions(
         "labelled": int(labelled.sum()),
     }
     if recall_at is not None:
-        recall = outcome.recall_at_k(recall_at, model.positive())
+        recall = outcome.recall_at_k(recall_at, calibration.rarer())
         summary["recall_at_k"] = {"k": recall_at, "recall": recall}
     return summary
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.models import Reader
+from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
 from canet.util.sparse import select_rows
@@ -60,6 +61,12 @@ class Reference:
         within = self._distance(self.valid_embedding).sort().values
         rank = torch.searchsorted(within, self._distance(embedding))
         return rank.double() / max(1, within.numel())
+
+    def calibrate(self, with_bias: bool) -> Calibration:
+        """Learn corrections of the probabilities from the validation nodes."""
+        logits, y = self.valid_logits.double().numpy(), self.valid_y.numpy()
+        fitted = Calibration.fit(logits, y, with_bias=with_bias)
+        return fitted.with_threshold(logits, y, self.train_label_counts.numpy())
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all fields as dense tensors, for saving."""

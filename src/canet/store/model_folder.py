@@ -20,6 +20,7 @@ from torch import Tensor
 
 from canet.errors import CanetError, MissingFileError
 from canet.methods.base import Findings
+from canet.nn.calibration import Calibration
 from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
 from canet.store.result import Candidate
 from canet.store.tensors import pack
@@ -29,23 +30,6 @@ from canet.util.locks import exclusive_lock
 MODEL = "model.json"
 CARD = "MODEL_CARD.md"
 TENSORS = re.compile(r"[a-z]+-[0-9a-f]{12}\.safetensors")
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Corrections of the probabilities, learnt from validation nodes after training.
-
-    Args:
-        temperature: Divisor of the logits.
-        bias: Added to the logits of each class $[C]$ after that; empty: zero.
-        positive: Index of the rarer of two training classes; None for more classes.
-        threshold: Probability of this class from which a node is assigned to it for the best F1.
-    """
-
-    temperature: float = 1.0
-    bias: list[float] = field(default_factory=list)
-    positive: int | None = None
-    threshold: float = 0.5
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 
 from canet.diagnosis.estimate import Estimate
-from canet.diagnosis.sections.confidence import abstention, calibration, compute, cross_fitted
+from canet.diagnosis.sections.confidence import (
+    abstention,
+    calibration_error,
+    compute,
+    cross_fitted,
+    reliability,
+    reliability_bins,
+)
 from tests.support.planted import labelled, make_context, planted, random_graph, sign_of
 
 
 def test_both_halves_are_scaled_by_the_temperature_of_the_other() -> None:
     logits, y = labelled(4000)
-    scaled = calibration(3 * logits, y, cross_fitted(3 * logits, y, 0))
+    scaled = reliability(3 * logits, y, cross_fitted(3 * logits, y, 0))
     assert scaled.error > 0.08
     assert scaled.scaled_error < 0.03
     assert scaled.confidence > scaled.accuracy.value + 0.08
@@ -72,6 +80,31 @@ def test_novel_nodes_are_found() -> None:
 )
 def test_confidence_is_compared_with_accuracy(confidence: float, over: bool, under: bool) -> None:
     logits, y = labelled(50)
-    found = calibration(logits, y, cross_fitted(logits, y, 0))
+    found = reliability(logits, y, cross_fitted(logits, y, 0))
     found = replace(found, confidence=confidence, accuracy=Estimate(0.8, 0.7, 0.9))
     assert (found.is_overconfident, found.is_underconfident) == (over, under)
+
+
+def test_the_calibration_error_is_that_of_a_loop_over_bins() -> None:
+    random = np.random.default_rng(0)
+    confidence = np.concatenate([random.uniform(0.2, 1, 200), [1.0, 1 / 15, 0.2]])
+    right = random.random(203) < confidence**2
+    slow = 0.0
+    for i in range(15):
+        inside = [v for v in range(203) if i / 15 < confidence[v] <= (i + 1) / 15]
+        if inside:
+            accuracy = sum(right[v] for v in inside) / len(inside)
+            mean = sum(confidence[v] for v in inside) / len(inside)
+            slow += len(inside) / 203 * abs(accuracy - mean)
+    bins = reliability_bins(confidence, right)
+    assert calibration_error(bins) == pytest.approx(slow)
+    assert sum(b.num_nodes for b in bins) == 203
+
+
+def test_a_calibrated_model_has_a_small_error() -> None:
+    logits, y = labelled(20000)
+    right = logits.argmax(axis=1) == y
+    assert calibration_error(reliability_bins(softmax(logits, axis=1).max(axis=1), right)) < 0.015
+    assert (
+        calibration_error(reliability_bins(softmax(3 * logits, axis=1).max(axis=1), right)) > 0.08
+    )

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
-from canet.diagnosis.calibration import Bin, calibration_error, reliability_bins
 from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, auroc, share
-from canet.estimator.calibration import fit_temperature, softmax
+from canet.nn.calibration import Calibration
 
+NUM_BINS = 15
 NUM_COVERAGES = 20  # points of the abstention curve
 MIN_NOVELTY = 0.95  # novelty score above which a node counts as novel
 MOSTLY_NOVEL = 0.5  # share of novel nodes
@@ -20,7 +21,16 @@ MIN_NODES = 50  # for a reliable temperature
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Bin:
+    """The nodes whose confidence is in one of 15 intervals of equal width."""
+
+    confidence: float  # mean confidence
+    accuracy: Estimate
+    num_nodes: int
+
+
+@dataclass(frozen=True)
+class Reliability:
     """Confidence and accuracy on the labelled nodes of one graph."""
 
     nodes: int  # number of labelled nodes
@@ -73,8 +83,8 @@ class Confidence:
 
     temperature: float  # fitted on the validation nodes; above 1 if the model is overconfident
     # On the validation nodes. Each half of them is scaled with the temperature of the other half.
-    valid: Calibration
-    new: Calibration | None  # on the labelled nodes of the new graph; None without labels
+    valid: Reliability
+    new: Reliability | None  # on the labelled nodes of the new graph; None without labels
     novelty: Novelty | None  # None without a new graph
 
 
@@ -82,21 +92,22 @@ def compute(context: Context) -> Confidence:
     """Compute the calibration on validation nodes and, with labels, on the new graph."""
     reference, graph = context.reference, context.new
     logits, y = reference.valid_logits.double().numpy(), reference.valid_y.numpy()
-    temperature = fit_temperature(logits, y)
+    fitted = Calibration.fit(logits, y)
     scaled = cross_fitted(logits, y, context.seed)
     new = None
     if graph is not None and (chosen := graph.scored).any():
         of_new = graph.logits[chosen]
-        new = calibration(of_new, graph.y[chosen], softmax(of_new, temperature).max(axis=1))
-    return Confidence(temperature, calibration(logits, y, scaled), new, novelty(context))
+        new = reliability(of_new, graph.y[chosen], _confidence(fitted.apply(of_new)))
+    valid = reliability(logits, y, scaled)
+    return Confidence(fitted.temperature, valid, new, novelty(context))
 
 
-def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibration:
-    """Calibration of logits $[n, C]$ with labels $[n]$ and temperature-scaled confidences $[n]$."""
-    plain = softmax(logits).max(axis=1)
+def reliability(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Reliability:
+    """Reliability of logits $[n, C]$ with labels $[n]$ and temperature-scaled confidences $[n]$."""
+    plain = _confidence(logits)
     correct = logits.argmax(axis=1) == y
     bins, scaled_bins = reliability_bins(plain, correct), reliability_bins(scaled, correct)
-    return Calibration(
+    return Reliability(
         nodes=len(y),
         accuracy=share(correct),
         confidence=float(plain.mean()),
@@ -108,14 +119,35 @@ def calibration(logits: np.ndarray, y: np.ndarray, scaled: np.ndarray) -> Calibr
     )
 
 
+def reliability_bins(confidence: np.ndarray, correct: np.ndarray) -> list[Bin]:
+    """Accuracy by confidence $[n]$, in 15 bins of equal width; empty bins are left out."""
+    number = np.clip(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0, NUM_BINS - 1)
+    return [
+        Bin(float(confidence[inside].mean()), share(correct[inside]), int(inside.sum()))
+        for inside in (number == i for i in np.unique(number))
+    ]
+
+
+def calibration_error(bins: list[Bin]) -> float:
+    r"""Expected calibration error: $\sum_b \frac{n_b}{n} |acc_b - conf_b|$."""
+    gaps = [abs(b.accuracy.value - b.confidence) for b in bins]
+    return float(np.average(gaps, weights=[b.num_nodes for b in bins]))
+
+
 def cross_fitted(logits: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
     """Confidences $[n]$ of each random half of the nodes at the temperature of the other half."""
     halves = np.array_split(np.random.default_rng(seed).permutation(len(y)), 2)
     confidences = np.empty(len(y))
     for own, other in (halves, halves[::-1]):
         fit = other if other.size else own
-        confidences[own] = softmax(logits[own], fit_temperature(logits[fit], y[fit])).max(axis=1)
+        fitted = Calibration.fit(logits[fit], y[fit])
+        confidences[own] = _confidence(fitted.apply(logits[own]))
     return confidences
+
+
+def _confidence(logits: np.ndarray) -> np.ndarray:
+    """Largest probability $[n]$ for logits $[n, C]$."""
+    return np.asarray(softmax(logits, axis=1).max(axis=1))
 
 
 def abstention(confidence: np.ndarray, correct: np.ndarray) -> dict[float, Estimate]:

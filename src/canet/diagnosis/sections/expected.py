@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import entr
+from scipy.special import entr, softmax
 from torch import Tensor
 
 from canet.data.checks import check_metric
 from canet.data.metrics import METRICS
 from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, percentiles, score, share
-from canet.estimator.calibration import calibrated_probabilities, fit_bias, fit_temperature, softmax
+from canet.nn.calibration import Calibration
 
 NUM_RESAMPLES = 200
 NUM_FITS = 50  # resamples for other metrics than accuracy, whose calibration is slow to fit
@@ -126,7 +126,7 @@ def expected_score(
     valid_y = _array(valid_y)
     new_y = np.full(len(new_logits), -1) if new_y is None else _array(new_y)
     check_metric(metric, valid_logits.shape[1], torch.from_numpy(valid_y))
-    valid, new = softmax(valid_logits), softmax(new_logits)
+    valid, new = softmax(valid_logits, axis=1), softmax(new_logits, axis=1)
     v, random = len(valid), np.random.default_rng(seed)
     by_entropy, by_confidence = None, None
     if metric == "accuracy":
@@ -238,10 +238,15 @@ def _average_confidence(
     The bootstrap fits the temperature of each resample, and interpolates the mean confidence at
     this temperature.
     """
-    value = _confidence(softmax(new_logits, fit_temperature(valid_logits, valid_y)))
-    fitted = np.array([fit_temperature(valid_logits, valid_y, weight) for weight in counts])
+
+    def confidence(calibration: Calibration) -> np.ndarray:
+        return _confidence(softmax(calibration.apply(new_logits), axis=1))
+
+    value = confidence(Calibration.fit(valid_logits, valid_y))
+    fits = (Calibration.fit(valid_logits, valid_y, weight) for weight in counts)
+    fitted = np.array([fit.temperature for fit in fits])
     grid = np.geomspace(fitted.min(), fitted.max(), NUM_TEMPERATURES)
-    curve = [_confidence(softmax(new_logits, t)).mean() for t in grid]
+    curve = [confidence(Calibration(t)).mean() for t in grid]
     centre = np.interp(fitted, grid, curve)
     drawn = random.normal(centre, value.std() / np.sqrt(len(value)))
     return percentiles(float(value.mean()), drawn).clip(0, 1)
@@ -259,13 +264,12 @@ def _expected_metric(
     The bootstrap resamples validation nodes, fits the calibration, and draws labels.
     """
     v, pseudo_values = len(valid_y), METRICS[metric].pseudo_values
-    fitted = fit_bias(valid_logits, valid_y)
-    value = pseudo_values(new_logits, calibrated_probabilities(new_logits, fitted)).mean()
+    samples = (random.integers(v, size=v) for _ in range(NUM_FITS))
+    fits = Calibration.fit_samples(valid_logits, valid_y, samples)
+    value = pseudo_values(new_logits, softmax(next(fits).apply(new_logits), axis=1)).mean()
     drawn = [value]  # ROC-AUC is undefined if a class is not drawn
-    for _ in range(NUM_FITS):
-        chosen = random.integers(v, size=v)
-        theta = fit_bias(valid_logits[chosen], valid_y[chosen], fitted)
-        upper = calibrated_probabilities(new_logits, theta).cumsum(axis=1)[:, :-1]
+    for fitted in fits:
+        upper = softmax(fitted.apply(new_logits), axis=1).cumsum(axis=1)[:, :-1]
         y = (random.random((len(upper), 1)) > upper).sum(axis=1)
         drawn.append(pseudo_values(new_logits, y).mean())
     defined = np.array(drawn)[np.isfinite(drawn)]

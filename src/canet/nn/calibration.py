@@ -1,0 +1,163 @@
+"""Calibration: temperature, class biases and a threshold, learnt from validation nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import logsumexp, softmax
+from sklearn.metrics import precision_recall_curve
+
+from canet.errors import InputError
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 50.0
+LOG_TEMPERATURE_STD, BIAS_STD = 0.5, 4.0  # of the normal priors
+Threshold: TypeAlias = float | Literal["best"]
+"""Probability of the rarer of two classes from which a node is assigned to it."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Corrections of the probabilities, learnt from validation nodes after training.
+
+    Args:
+        temperature: Divisor of the logits.
+        bias: Added to the logits of each class $[C]$ after that; empty: zero.
+        positive: Index of the rarer of two training classes; None for more classes.
+        threshold: Probability of this class from which a node is assigned to it for the best F1.
+    """
+
+    temperature: float = 1.0
+    bias: list[float] = field(default_factory=list)
+    positive: int | None = None
+    threshold: float = 0.5
+
+    @classmethod
+    def fit(
+        cls,
+        logits: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray | None = None,
+        with_bias: bool = False,
+    ) -> Calibration:
+        r"""Fit the temperature T of temperature scaling to class indices $[n]$.
+
+        T minimises $-\sum_v w_v \log \mathrm{softmax}(z_v / T)_{y_v}$ (Guo et al., "On calibration
+        of modern neural networks", ICML '17) for logits $z$ $[n, C]$ and weights $w$ $[n]$, by
+        default all 1. T > 1 means that the model is overconfident. The prior
+        $\log T \sim N(0, \frac{1}{4})$ keeps T near 1 if there are few nodes.
+
+        `with_bias` adds one bias per class (without weights): bias-corrected temperature scaling
+        (Alexandari et al., ICML '20). A model that was trained with class weights overestimates the
+        probability of rare classes; a temperature cannot correct that.
+        """
+        if with_bias:
+            return next(cls.fit_samples(logits, y, ()))
+        weight = np.ones(len(y)) if weight is None else weight
+        used = np.flatnonzero(weight)
+        weight, total = weight[used], weight.sum()
+        highest = logits[used].max(axis=1)
+        above = highest - logits[used, y[used]]
+        below = np.ascontiguousarray((logits[used] - highest[:, None]).T)
+
+        def loss(log_temperature: float) -> float:
+            temperature = math.exp(log_temperature)
+            losses = above / temperature + np.log(np.exp(below / temperature).sum(axis=0))
+            prior = (log_temperature / LOG_TEMPERATURE_STD) ** 2 / 2
+            return float((weight @ losses + prior) / total)
+
+        bounds = (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE))
+        return cls(math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+
+    @classmethod
+    def fit_samples(
+        cls, logits: np.ndarray, y: np.ndarray, samples: Iterable[np.ndarray]
+    ) -> Iterator[Calibration]:
+        """Yield the calibration with biases of all nodes, then that of each sample of rows $[m]$.
+
+        The fit of a sample starts from the result of all nodes.
+        """
+        theta = start = _fit_bias(logits, y, np.zeros(1 + logits.shape[1]))
+        yield cls(math.exp(theta[0]), theta[1:].tolist())
+        for rows in samples:
+            theta = _fit_bias(logits[rows], y[rows], start)
+            yield cls(math.exp(theta[0]), theta[1:].tolist())
+
+    def with_threshold(
+        self, logits: np.ndarray, y: np.ndarray, label_counts: np.ndarray
+    ) -> Calibration:
+        """Return a copy with the threshold of the best F1 for logits $[n, 2]$ and labels $[n]$.
+
+        `label_counts` $[C]$ are the numbers of training nodes of each class. For more than two
+        classes, there is no threshold.
+        """
+        if len(label_counts) != 2:
+            return self
+        positive = int(label_counts.argmin()) if label_counts[0] != label_counts[1] else 1
+        if not (y == positive).any():
+            return replace(self, positive=positive)
+        probability = softmax(logits, axis=1)[:, positive]
+        precision, recall, thresholds = precision_recall_curve(y == positive, probability)
+        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
+        return replace(self, positive=positive, threshold=float(thresholds[f1[:-1].argmax()]))
+
+    def apply(self, logits: np.ndarray) -> np.ndarray:
+        """Return the corrected logits $[n, C]$."""
+        scaled = logits / self.temperature
+        return scaled + np.array(self.bias) if self.bias else scaled
+
+    def rarer(self) -> int:
+        """Return the index of the rarer of two classes, or raise an error for more classes."""
+        if self.positive is None:
+            raise InputError("the model has more than two classes, but this needs two")
+        return self.positive
+
+    def threshold_as_number(self, threshold: Threshold, calibrated: bool = False) -> float:
+        """Return a threshold of the probabilities, or of the calibrated ones."""
+        if threshold == "best":
+            return self._calibrated(self.threshold) if calibrated else self.threshold
+        if isinstance(threshold, str) or not 0 <= threshold <= 1:
+            raise InputError(f"threshold is {threshold!r}: pass a number from 0 to 1, or 'best'")
+        return threshold
+
+    def _calibrated(self, threshold: float) -> float:
+        """Return the calibrated probability of the rarer class that belongs to a raw one."""
+        if not 0 < threshold < 1 or self.positive is None:
+            return threshold
+        difference = math.log(threshold / (1 - threshold)) / self.temperature
+        if self.bias:
+            difference += self.bias[self.positive] - self.bias[1 - self.positive]
+        return 1 / (1 + math.exp(-difference))
+
+    def choose_classes(
+        self, probabilities: np.ndarray, threshold: Threshold | None, calibrated: bool = False
+    ) -> np.ndarray:
+        """Return the class index $[n]$ for probabilities $[n, C]$, which may be `calibrated`."""
+        if threshold is None:
+            return np.asarray(probabilities.argmax(axis=1))
+        positive, limit = self.rarer(), self.threshold_as_number(threshold, calibrated)
+        return np.where(probabilities[:, positive] >= limit, positive, 1 - positive)
+
+
+def _fit_bias(logits: np.ndarray, y: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Fit the log temperature and one bias per class $[1 + C]$ to class indices $[n]$."""
+    n, hot = len(y), np.eye(logits.shape[1])[y]
+    prior = np.array([LOG_TEMPERATURE_STD, *[BIAS_STD] * logits.shape[1]]) ** -2.0
+
+    def loss(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        scaled = logits / math.exp(theta[0])
+        shifted = scaled + theta[1:]
+        excess = softmax(shifted, axis=1) - hot
+        value = (logsumexp(shifted, axis=1) - (shifted * hot).sum(axis=1)).sum()
+        slope = np.array([-(excess * scaled).sum(), *excess.sum(axis=0)])
+        return (value + (prior * theta**2).sum() / 2) / n, (slope + prior * theta) / n
+
+    bounds = [
+        (math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)),
+        *[(None, None)] * logits.shape[1],
+    ]
+    return np.asarray(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)

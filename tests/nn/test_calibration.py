@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from canet.errors import InputError
+from canet.nn.calibration import Calibration
+from tests.support.planted import labelled
+
+
+@pytest.mark.parametrize("temperature", [0.4, 1.0, 3.0])
+def test_a_known_temperature_is_recovered(temperature: float) -> None:
+    logits, y = labelled(8000)
+    assert Calibration.fit(temperature * logits, y).temperature == pytest.approx(
+        temperature, rel=0.05
+    )
+
+
+def test_the_temperature_has_the_least_loss_and_prior_of_a_grid() -> None:
+    logits, y = labelled(60)
+
+    def loss(t: float) -> float:
+        likelihood = log_softmax(logits / t, axis=1)[np.arange(60), y].sum()
+        return float(2 * np.log(t) ** 2 - likelihood) / 60
+
+    best = Calibration.fit(logits, y).temperature
+    assert loss(best) <= min(loss(t) for t in np.geomspace(0.1, 20, 400)) + 1e-6
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_the_temperature_of_few_nodes_stays_within_its_bounds(wrong: bool) -> None:
+    logits = labelled(6)[0]
+    y = logits.argmin(axis=1) if wrong else logits.argmax(axis=1)
+    found = Calibration.fit(logits, y).temperature
+    assert 1 < found < 5 if wrong else 0.2 < found < 1
+
+
+def test_a_bias_corrects_class_weights() -> None:
+    logits, y = labelled(6000)
+    bias = np.array([0.0, 3.0, -1.0, 0.5])
+    found = Calibration.fit(2 * (logits + bias), y, with_bias=True)
+    assert found.temperature == pytest.approx(2, rel=0.1)
+    assert np.array(found.bias) - found.bias[0] == pytest.approx(bias[0] - bias, abs=0.3)
+    probabilities = softmax(found.apply(2 * (logits + bias)), axis=1)
+    assert probabilities.mean(axis=0) == pytest.approx(np.bincount(y) / 6000, abs=0.01)
+
+
+def test_a_weight_equals_a_repeated_node() -> None:
+    logits, y = labelled(50)
+    weight = np.random.default_rng(1).integers(0, 4, 50)
+    again = Calibration.fit(logits.repeat(weight, axis=0), y.repeat(weight)).temperature
+    assert Calibration.fit(logits, y, weight).temperature == pytest.approx(again, rel=1e-3)
+
+
+def test_two_classes_of_equal_size_have_the_second_as_the_rarer_one() -> None:
+    logits, y = labelled(40)
+    for counts, positive in (([10, 10], 1), ([3, 10], 0)):
+        found = Calibration().with_threshold(logits[:, :2], y % 2, np.array(counts))
+        assert found.rarer() == positive
+    with pytest.raises(InputError, match="two classes"):
+        Calibration().rarer()
