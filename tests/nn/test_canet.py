@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +9,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GraphConv
 
 from canet.errors import InputError
-from canet.nn import CaNet, Graph, Operator, Prediction
-from canet.nn import environment as environment_module
+from canet.nn import CaNet, Graph, Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from tests.support.networks import (
     EDGES,
@@ -22,8 +19,6 @@ from tests.support.networks import (
     NUM_NODES,
     apply,
     predict,
-    slow_norm,
-    with_biases,
 )
 
 K = 3
@@ -42,177 +37,6 @@ def make(num_layers: int = 2, num_environments: int = K, **options: object) -> C
 
 def features() -> Tensor:
     return torch.randn(NUM_NODES, NUM_FEATURES)
-
-
-# The equations, one node, neighbour and branch at a time ----------------------------------------
-
-
-def neighbours_of(u: int, direction: str) -> list[int]:
-    """Neighbours of u, once per edge."""
-    edges = EDGES.T.tolist()
-    if direction == "against":
-        return [target for source, target in edges if source == u]
-    return [source for source, target in edges if target == u]
-
-
-def convolved(z: list[Tensor], u: int, propagation: str, direction: str) -> Tensor:
-    """The sum over neighbours v of z_v, or of z_v / sqrt(d_u d_v)."""
-    total = torch.zeros(HIDDEN)
-    for v in neighbours_of(u, direction):
-        weight = 1.0
-        if propagation == "symmetric":
-            degrees = len(neighbours_of(u, direction)) * len(neighbours_of(v, direction))
-            weight = 1 / math.sqrt(degrees) if degrees else 0.0
-        total = total + weight * z[v]
-    return total
-
-
-def attended(model: CaNet, layer: int, z: list[Tensor], u: int, k: int, direction: str) -> Tensor:
-    """Attention of branch k at node u over its neighbours and itself."""
-    branches = model.branches[layer]
-    weight = branches.weight[k]
-    vector = torch.cat([branches.attention_dst[k], branches.attention_src[k]])
-    read = [v for v in neighbours_of(u, direction) if v != u] + [u]
-    exponents = []
-    for v in read:
-        score = vector @ torch.cat([z[u] @ weight, z[v] @ weight])
-        exponents.append(torch.exp(score if score > 0 else NEGATIVE_SLOPE * score))
-    total = torch.zeros(HIDDEN)
-    for v, exponent in zip(read, exponents, strict=True):
-        total = total + exponent / sum(exponents) * (z[v] @ weight)
-    return total
-
-
-def slow_forward(
-    model: CaNet,
-    x: Tensor,
-    *,
-    backbone: str = "gcn",
-    estimator: str = "node",
-    propagation: str = "symmetric",
-    direction: str = "along",
-    tau: float = 1.0,
-    noise: list[Tensor] | None = None,
-    drop: Callable[[Tensor], Tensor] = lambda z: z,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Logits, and per layer the posteriors and the mixing weights."""
-    num_environments = model.num_environments
-    shared = backbone == "gcn" and propagation == "symmetric"
-    estimator_direction = direction if shared else "along"
-    dropped = drop(x)
-    z = [(model.phi_in.weight @ dropped[u] + model.phi_in.bias).clamp(min=0) for u in range(len(x))]
-    posteriors, mixtures = [], []
-    for layer in range(model.num_layers):
-        z = list(drop(torch.stack(z)))
-        posterior, mixture, updated = [], [], []
-        for u in range(len(x)):
-            linear = model.estimators[layer].linear
-            if estimator == "node":
-                logits = linear.weight @ z[u] + linear.bias
-            else:
-                read = convolved(z, u, "symmetric", estimator_direction)
-                logits = linear.weight[:, :HIDDEN] @ read + linear.weight[:, HIDDEN:] @ z[u]
-            pi = logits.exp() / logits.exp().sum()
-            e = pi
-            if noise is not None:
-                powers = ((pi.log() + noise[layer][u]) / tau).exp()
-                e = powers / powers.sum()
-            total = z[u]
-            for k in range(num_environments):
-                if backbone == "gcn":
-                    weight = model.branches[layer].weight[k]
-                    branch = convolved(z, u, propagation, direction) @ weight[:HIDDEN]
-                    branch = branch + z[u] @ weight[HIDDEN:]
-                else:
-                    branch = attended(model, layer, z, u, k, direction)
-                total = total + e[k] * branch
-            posterior.append(pi)
-            mixture.append(e)
-            updated.append(total.clamp(min=0))
-        z = slow_norm(updated, model.norms[layer]) if model.norms else updated
-        posteriors.append(torch.stack(posterior))
-        mixtures.append(torch.stack(mixture))
-    z = list(drop(torch.stack(z)))
-    logits = torch.stack([model.phi_out.weight @ z[u] + model.phi_out.bias for u in range(len(x))])
-    return logits, posteriors, mixtures
-
-
-VARIANTS = [
-    {"backbone": backbone, "estimator": estimator, "propagation": propagation, "direction": way}
-    for backbone, propagation in (("gcn", "symmetric"), ("gcn", "sum"), ("gat", "symmetric"))
-    for estimator in ("node", "graph")
-    for way in ("along", "against")
-]
-variants = pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: "-".join(v.values()))
-
-
-def assert_same(
-    model: CaNet, ours: Prediction, theirs: tuple[Tensor, list[Tensor], list[Tensor]]
-) -> None:
-    """Equal logits, posteriors and mixtures, and equal gradients of a random sum of them all."""
-    logits, posteriors, mixtures = theirs
-    torch.testing.assert_close(ours.logits, logits)
-    got, wanted = [ours.logits], [logits]
-    for environment, posterior, mixture in zip(
-        ours.environments, posteriors, mixtures, strict=True
-    ):
-        torch.testing.assert_close(environment.log_posterior.exp(), posterior)
-        torch.testing.assert_close(environment.sample, mixture)
-        got += [environment.log_posterior, environment.sample, environment.total_expected_log()]
-        wanted += [posterior.log(), mixture, (mixture * posterior.log()).sum()]
-    parameters = dict(model.named_parameters())
-    weights = [torch.randn_like(output) for output in got]
-    gradients = [
-        torch.autograd.grad(
-            sum((output * weight).sum() for output, weight in zip(outputs, weights, strict=True)),
-            list(parameters.values()),
-        )
-        for outputs in (got, wanted)
-    ]
-    for name, mine, other in zip(parameters, *gradients, strict=True):
-        assert (other != 0).any(), name
-        torch.testing.assert_close(mine, other)
-
-
-@variants
-def test_training_pass_and_gradients_follow_the_equations(
-    variant: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, x = make(tau=0.7, **variant), features()
-    noise = [torch.randn(NUM_NODES, K) for _ in range(2)]
-    drawn = iter(noise)
-    monkeypatch.setattr(environment_module, "draw", lambda like: next(drawn).neg().exp())
-    assert_same(model, predict(model, x), slow_forward(model, x, tau=0.7, noise=noise, **variant))
-
-
-@variants
-def test_prediction_follows_the_equations_with_the_posterior_as_mixture(
-    variant: dict[str, str],
-) -> None:
-    model, x = make(tau=0.1, dropout=0.9, **variant).eval(), features()
-    assert_same(model, predict(model, x), slow_forward(model, x, **variant))
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_norm_is_that_of_the_hidden_state_after_each_layer(backbone: str) -> None:
-    model, x = with_biases(make(backbone=backbone, norm="layer")).eval(), features()
-    assert_same(model, predict(model, x), slow_forward(model, x, backbone=backbone))
-
-
-@pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_dropout_comes_first_in_every_layer_and_before_both_linear_maps(
-    backbone: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, x = make(backbone=backbone, estimator="graph", dropout=0.5).eval(), features()
-    widths = [NUM_FEATURES, HIDDEN, HIDDEN, HIDDEN]
-    masks = [torch.randint(2, (NUM_NODES, width)) * 2.0 for width in widths]
-    first, second = iter(masks), iter(masks)
-    monkeypatch.setattr(model, "drop", lambda z: z * next(first))
-    theirs = slow_forward(
-        model, x, backbone=backbone, estimator="graph", drop=lambda z: z * next(second)
-    )
-    assert_same(model, predict(model, x), theirs)
-    assert next(first, None) is None
 
 
 @pytest.mark.parametrize(

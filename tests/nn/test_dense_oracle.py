@@ -7,7 +7,7 @@ repeated edges, plain torch operations and autograd. It always computes the whol
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,15 @@ from canet.methods.canet import CaNetMethod, CaNetSettings
 from canet.nn import Graph, Prediction
 from canet.nn import environment as environment_module
 from canet.nn.blocks import ReceptiveField
-from tests.support.networks import EDGES, HIDDEN, NUM_CLASSES, NUM_FEATURES, NUM_NODES
+from tests.support.networks import (
+    EDGES,
+    HIDDEN,
+    NUM_CLASSES,
+    NUM_FEATURES,
+    NUM_NODES,
+    predict,
+    with_biases,
+)
 
 SLOPE = 0.01  # negative slope of LeakyReLU
 TAU = 0.7
@@ -75,6 +83,7 @@ class Variant:
     shared_environment: bool = False
     learned_environment: bool = True
     loss: str = "cross_entropy"
+    norm: str = "none"
 
     def __str__(self) -> str:
         kind = self.propagation if self.backbone == "gcn" else "attention"
@@ -87,8 +96,7 @@ VARIANTS = [
     for backbone, propagation in (("gcn", "symmetric"), ("gcn", "sum"), ("gat", "symmetric"))
     for estimator in ("node", "graph")
     for direction in ("along", "against")
-    for num_environments in (1, 3)
-    for num_layers in (1, 2, 3)
+    for num_environments, num_layers in ((1, 2), (3, 1), (3, 3))
 ]
 BRANCHES = [
     Variant(backbone, propagation, estimator, num_layers=3)
@@ -154,6 +162,7 @@ def dense_forward(
     x: Tensor,
     variant: Variant,
     exponentials: list[Tensor] | None,
+    drop: Callable[[Tensor], Tensor] = lambda z: z,
 ) -> Dense:
     """The model on the whole graph.
 
@@ -165,12 +174,12 @@ def dense_forward(
     convolution = variant.backbone == "gcn"
     shares = convolution and variant.propagation == "symmetric"
     estimated = propagation if shares else normalised(adjacency(example, "along"))
-    z = (x @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
+    z = (drop(x) @ weights["phi_in.weight"].T + weights["phi_in.bias"]).clamp(min=0)
     uniform = torch.full((len(x), variant.num_environments), 1 / variant.num_environments)
     posteriors: list[Tensor] = []
     mixtures: list[Tensor] = []
     for layer in range(variant.num_layers):
-        posterior, mixture = uniform, uniform
+        z, posterior, mixture = drop(z), uniform, uniform
         if variant.learned_environment and variant.shared_environment and layer > 0:
             posterior, mixture = posteriors[0], mixtures[0]
         elif variant.learned_environment:
@@ -194,8 +203,13 @@ def dense_forward(
                 branch = attention(with_loops(read), mapped, b_u, b_v) @ mapped
             total = total + mixture[:, k : k + 1] * branch
         z = total.clamp(min=0)
+        if f"norms.{layer}.weight" in weights:
+            spread = ((z - z.mean(1, keepdim=True)) ** 2).mean(1, keepdim=True) + 1e-5
+            normed = (z - z.mean(1, keepdim=True)) / spread.sqrt()
+            z = normed * weights[f"norms.{layer}.weight"] + weights[f"norms.{layer}.bias"]
         posteriors.append(posterior)
         mixtures.append(mixture)
+    z = drop(z)
     return Dense(z @ weights["phi_out.weight"].T + weights["phi_out.bias"], posteriors, mixtures)
 
 
@@ -225,7 +239,10 @@ def make(variant: Variant) -> CaNetMethod:
     settings: dict[str, Any] = asdict(variant)
     backbone = settings.pop("backbone")
     settings |= {"hidden": HIDDEN, "dropout": 0.0, "tau": TAU, "reg_weight": REG_WEIGHT}
-    return CaNetMethod(CaNetSettings(**settings), backbone, NUM_FEATURES, NUM_CLASSES)
+    method = CaNetMethod(CaNetSettings(**settings), backbone, NUM_FEATURES, NUM_CLASSES)
+    if variant.norm == "layer":
+        with_biases(method.model)
+    return method
 
 
 def assert_equal(ours: Tensor, theirs: Tensor) -> None:
@@ -354,6 +371,32 @@ def test_binary_loss_follows_the_dense_equations_on_each_column(
 ) -> None:
     binary = replace(variant, loss="binary_cross_entropy")
     assert_same(binary, EXAMPLES["random"], training=True, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_norm_is_that_of_the_hidden_state_after_each_layer(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = Variant(backbone, estimator="graph", norm="layer")
+    assert_same(variant, EXAMPLES["random"], True, monkeypatch)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "gat"])
+def test_dropout_comes_first_in_every_layer_and_before_both_linear_maps(
+    backbone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant, example = Variant(backbone, estimator="graph"), EXAMPLES["random"]
+    model = make(variant).model.eval()
+    x = torch.randn(example.num_nodes, NUM_FEATURES)
+    widths = [NUM_FEATURES, HIDDEN, HIDDEN, HIDDEN]
+    masks = [torch.randint(2, (example.num_nodes, width)) * 2.0 for width in widths]
+    ours, theirs = iter(masks), iter(masks)
+    monkeypatch.setattr(model, "drop", lambda z: z * next(ours))
+    logits = predict(model, x, example.edges, example.num_nodes).logits
+    weights = dict(model.named_parameters())
+    dense = dense_forward(weights, example, x, variant, None, lambda z: z * next(theirs))
+    assert_equal(logits, dense.logits)
+    assert next(ours, None) is None
 
 
 # The examples -------------------------------------------------------------------------------------
