@@ -43,7 +43,7 @@ from canet.runs import run_jobs
 from tests.support.jobs import tiny_job
 
 configs = [tiny_job(seed, epochs=150) for seed in range(4)]
-failed = run_jobs(configs, Path(sys.argv[1]), 2, "cpu", quiet=True, ray=sys.argv[2])
+failed = run_jobs(configs, Path(sys.argv[1]), jobs=2, device="cpu", quiet=True, ray=sys.argv[2])
 sys.exit(len(failed))
 """
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,13 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.runs import evaluate, job_folder, run, run_jobs
 from canet.runs.run import make_batches, read_failure
-from canet.runs.worker import FAILURE, Worker, train_in_process, train_remotely, write_files
+from canet.runs.worker import FAILURE, Worker, train_batch
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import CONFIG, MARKER, METRICS, RESULT, WEIGHTS
 from canet.training import Run, Trainer
 from canet.util.locks import LOCK, exclusive_lock
 from tests.support.jobs import outcome, tiny_job, two_methods
+from tests.support.pool import LocalPool
 
 STEEP = {"learning_rate": 1e6, "num_layers": 8}
 """Settings with which training fails, because the loss becomes infinite."""
@@ -177,75 +177,32 @@ def test_seeds_of_a_method_that_can_share_a_gpu_are_in_one_batch() -> None:
     assert seeds(batch_seeds=False) == [[seed] for seed in (0, 1, 2, 3, 4, 5, 6, 0)]
 
 
-class BreakingPool:
-    """A pool in this process whose workers die with seed 0; it records the submitted seeds."""
-
-    remote = False
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.submitted: list[list[int]] = []
-
-    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-        seeds = [config.seed for config in arguments[0]]
-        self.submitted.append(seeds)
-        future: Future[Any] = Future()
-        if 0 in seeds or self.submitted == [[0, 1], [2, 3]]:
-            future.set_exception(BrokenExecutor("SIGKILL"))
-        else:
-            future.set_result(function(*arguments))
-        return future
-
-    def __enter__(self) -> BreakingPool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def test_runs_whose_worker_died_are_repeated_once_one_at_a_time(
+def test_runs_of_a_batch_whose_worker_dies_are_trained_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool = BreakingPool(2)
-    configs = [tiny_job(seed) for seed in range(6)]
+    configs = [tiny_job(seed) for seed in range(4)]
+    pool = LocalPool(2, dies=lambda batch, _: configs[0] in batch)
     monkeypatch.setattr(run, "open_pool", lambda *_: pool)
-    monkeypatch.setattr(
-        run, "make_batches", lambda *_: iter([configs[:2], configs[2:4], configs[4:]])
-    )
+    monkeypatch.setattr(run, "make_batches", lambda *_: iter([configs[:2], configs[2:]]))
     (lines,) = run_here(configs, tmp_path)
-    assert pool.submitted[:3] == [[0, 1], [2, 3], [4, 5]]
-    assert sorted(pool.submitted[3:]) == [[0], [1], [2], [3]]
+    assert [configs[1]] in pool.jobs
     assert lines == read_failure(job_folder(tmp_path, configs[0]))
-    assert lines[-1] == "SIGKILL"
+    assert "SIGKILL" in lines[-1]
     assert all(job_folder(tmp_path, config).finished for config in configs[1:])
 
 
-# Runs on other machines
-
-
-def test_remote_runs_and_local_runs_have_the_same_files(tmp_path: Path) -> None:
+def test_remote_runs_and_local_runs_have_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configs = [tiny_job(seed) for seed in (0, 1)]
-    ended = train_remotely(configs, "cpu", None)
     run_here(configs, tmp_path / "here")
+    monkeypatch.setattr(run, "open_pool", lambda *_: LocalPool(remote=True))
+    run_here(configs, tmp_path / "there")
     for config in configs:
         folder = job_folder(tmp_path / "there", config)
-        write_files(folder, ended.files[config.seed])
-        assert folder.finished
         assert outcome(folder) == outcome(job_folder(tmp_path / "here", config))
         names = {path.name for path in folder.path.iterdir()} - {LOCK}
         assert names == {CONFIG, METRICS, RESULT, WEIGHTS, MARKER}
-
-
-def test_the_marker_of_a_remote_run_is_written_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(self: Path, content: bytes) -> int:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="no space"):
-        write_files(RunFolder(tmp_path), {MARKER: b"", WEIGHTS: b"weights"})
-    assert list(tmp_path.iterdir()) == []
 
 
 # One command at a time in a folder
@@ -278,20 +235,20 @@ def test_a_second_command_waits_for_the_first(
 # Real processes
 
 
-def die_with_seed_0(configs: list[RunConfig], *rest: Any) -> Any:
+def die_with_seed_0(worker: Worker, configs: list[RunConfig], root: Path) -> Any:
     if configs[0].seed == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return train_in_process(configs, *rest)
+    return train_batch(worker, configs, root)
 
 
 @pytest.mark.slow
 def test_runs_in_workers_equal_local_runs_and_only_invalid_ones_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "train_in_process", die_with_seed_0)
+    monkeypatch.setattr(run, "train_batch", die_with_seed_0)
     configs = [tiny_job(seed) for seed in range(4)]
     broken = tiny_job(1, **STEEP)
-    failed = run_jobs([*configs, broken], tmp_path / "workers", 2, "cpu", quiet=True)
+    failed = run_jobs([*configs, broken], tmp_path / "workers", jobs=2, device="cpu", quiet=True)
     lines = {job.config.seed: job.lines for job in failed}
     assert "SIGKILL" in lines[0][-1]
     assert "learning_rate" in lines[1][0]
@@ -307,6 +264,7 @@ CALLER = """
 import sys
 from pathlib import Path
 from canet.runs import run_jobs
+from tests.support.pool import LocalPool
 from tests.support.jobs import two_methods
 
 if __name__ == "__main__":

@@ -11,14 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from canet.util.processes import Processes, run_all
+from canet.util.processes import Processes
 from tests.support.processes import alive, wait_until, write_pid_and_sleep
 
 pytestmark = pytest.mark.slow
-
-
-def double(number: int) -> int:
-    return 2 * number
 
 
 def die() -> None:
@@ -43,23 +39,6 @@ def test_a_process_has_one_thread_survives_errors_and_is_replaced_when_it_dies()
         last = pool.submit(os.getpid).result()
         assert last != first
     wait_until(lambda: not alive(last))
-
-
-def test_tasks_are_generated_only_when_the_pool_can_start_them() -> None:
-    with Processes(2, threads=None) as pool:
-        taken: list[int] = []
-
-        def numbers() -> object:
-            for number in range(10):
-                taken.append(number)
-                yield number
-
-        ended = []
-        for number, future in run_all(pool, numbers(), lambda n: pool.submit(double, n)):
-            assert future.result() == 2 * number
-            ended.append(number)
-            assert len(taken) <= len(ended) + 1
-    assert sorted(ended) == [*range(10)]
 
 
 def test_closing_a_pool_kills_processes_with_running_tasks(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
     configs = {one: [_config(one, seed) for seed in DATA_SEEDS] for one in CONTENDERS}
     jobs = 1 if pick_device(device).type == "cuda" else min(MAX_JOBS, os.cpu_count() or 1)
     every = [config for own in configs.values() for config in own]
-    if failed := run_jobs(every, out, jobs, device, retry=True, quiet=quiet):
+    if failed := run_jobs(every, out, jobs=jobs, device=device, retry=True, quiet=quiet):
         raise CanetError(f"{failed[0].config.model} failed: {failed[0].lines[-1]}")
     places = {one: [job_folder(out, config) for config in own] for one, own in configs.items()}
     lines = [_line(contender, own) for contender, own in places.items()]

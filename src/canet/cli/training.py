@@ -91,7 +91,18 @@ def train(
     loaded = load_task_of(base, data_root)
     places = [job_folder(out, config) for config in configs]
     finished = sum(place.finished for place in places)
-    failed = run_jobs(configs, out, jobs, device, data_root, True, output.silent, ray, loaded, log)
+    failed = run_jobs(
+        configs,
+        out,
+        jobs=jobs,
+        device=device,
+        data_root=data_root,
+        retry=True,
+        quiet=output.silent,
+        ray=ray,
+        task=loaded,
+        log=log,
+    )
     if failed:
         raise _failure(failed, seeds)
     if distributed.rank():

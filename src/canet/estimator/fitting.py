@@ -33,7 +33,7 @@ from canet.training.start import wants_batches
 from canet.training.store_reader import PreparedStore
 from canet.util.devices import pick_device
 from canet.util.files import digest_of
-from canet.util.processes import open_pool
+from canet.util.jobs import open_pool
 from canet.util.progress import Display
 
 READ_ARGUMENTS = (

@@ -8,7 +8,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Future
 from copy import copy
 from dataclasses import asdict, replace
 from itertools import islice
@@ -36,7 +35,7 @@ from canet.training.loop import Progress
 from canet.training.trainer import peak_memory_mb, versions
 from canet.util.devices import device_name, pick_device
 from canet.util.files import WriteError
-from canet.util.processes import Pool, run_all
+from canet.util.jobs import Pool, WorkerDied, run_all
 from canet.util.seeds import checked_seed
 from canet.util.torch_state import seeded
 
@@ -56,18 +55,21 @@ class TrainedCandidate(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A model to train, the shift whose held-out part it must not see, and the run folder."""
+    """A model to train without the held-out part of a shift.
+
+    Args:
+        recipe: The model.
+        shift: Number of the shift; 0: nothing is held out.
+        seed: Seed of the training.
+        name: Folder of the run, relative to that of all jobs.
+        done: Whether the run is finished.
+    """
 
     recipe: Recipe
-    shift: SimulatedShift | None
+    shift: int
     seed: int
-    folder: Path | None = None
-
-    @property
-    def run_folder(self) -> RunFolder:
-        """The run folder; every job of a pool has one."""
-        assert self.folder is not None
-        return RunFolder(self.folder)
+    name: str
+    done: bool = False
 
 
 class _Training(NamedTuple):
@@ -276,66 +278,40 @@ class AutoTrainer:
             return self.time_limit is None or time.monotonic() - begin < self.time_limit
 
         jobs = (
-            _Job(recipe, shift, seed, work and work / str(i) / str(k) / f"seed-{seed}")
+            _Job(recipe, k, seed, f"{i}/{k}/seed-{seed}")
             for i, recipe in enumerate(recipes)
             if not i or in_time()
-            for k, shift in enumerate(shifts)
+            for k in range(len(shifts))
         )
-        for job in jobs if self.pool is None else self._trained_in(self.pool, jobs):
-            yield self._train(job)
+        if self.pool is None or work is None:
+            for job in jobs:
+                yield self._train(shifts[job.shift], job, work and work / job.name)
+            return
+        alone = copy(self)
+        alone.pool = None
+        known = (j._replace(done=RunFolder(work / j.name).finished) for j in jobs)
+        for job, found in run_all(
+            self.pool, _train_job, known, shared=(alone, shifts), root=work, in_order=True
+        ):
+            if isinstance(found, WorkerDied):
+                raise found
+            yield found or self._train(shifts[job.shift], job, work / job.name)
 
-    def _trained_in(self, pool: Pool, jobs: Iterator[_Job]) -> Iterator[_Job]:
-        """Yield the jobs in their order, each as soon as the pool has trained it."""
-        without_pool = copy(self)
-        without_pool.pool = None
-        waiting: list[_Job] = []
-        trained: set[Path | None] = set()
-
-        def start(job: _Job) -> Future[dict[str, bytes]]:
-            waiting.append(job)
-            if not job.run_folder.finished:
-                return pool.submit(without_pool.train_and_pack, job)
-            finished: Future[dict[str, bytes]] = Future()
-            finished.set_result({})
-            return finished
-
-        for job, future in run_all(pool, jobs, start):
-            try:
-                files = future.result()
-            except BrokenExecutor:  # perhaps because of another job
-                files = pool.submit(without_pool.train_and_pack, job).result()
-            if files:
-                job.run_folder.write_finished(files)
-            trained.add(job.folder)
-            while waiting and waiting[0].folder in trained:
-                yield waiting.pop(0)
-
-    def train_and_pack(self, job: _Job) -> dict[str, bytes]:
-        """Train in a temporary folder and return its files, for machines that do not share a disk.
-
-        Empty if the training failed: it will fail in this process too, with the reason.
-        """
-        with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-            run_folder = RunFolder(Path(folder) / job.run_folder.path.name)
-            if self._train(job._replace(folder=run_folder.path)).failure:
-                return {}
-            return {name: (run_folder.path / name).read_bytes() for name in run_folder.files}
-
-    def _train(self, job: _Job) -> _Training:
+    def _train(self, shift: SimulatedShift | None, job: _Job, folder: Path | None) -> _Training:
         """Train a model, without the held-out part of a shift."""
         begin = time.monotonic()
-        part = job.shift.name if job.shift else ""
-        trainer = self.trainer(job.shift.task if job.shift else self.task, job.recipe, part)
+        task, part = (shift.task, shift.name) if shift else (self.task, "")
+        trainer = self.trainer(task, job.recipe, part)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InterventionWarning)
-                run = trainer.run(job.seed, job.folder)
+                run = trainer.run(job.seed, folder)
         except WriteError:
             raise
         except CanetError as error:
             return _Training(failure=str(error))
         scores, method, logits = run.result.scores, None, {}
-        if not job.shift:
+        if not shift:
             with seeded(0, self.device, self.threads):
                 logits = _on_cpu(trainer.fields.logits(run.method.eval()))
             method = run.method.cpu()
@@ -343,6 +319,14 @@ class AutoTrainer:
         if not math.isfinite(held_out):
             return _Training(failure="its predictions on a held-out part are not finite")
         return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
+
+
+def _train_job(
+    shared: tuple[AutoTrainer, Sequence[SimulatedShift | None]], job: _Job, work: Path
+) -> _Training | None:
+    """Train in a worker; None if the run is finished, because its files may not be here."""
+    trainer, shifts = shared
+    return None if job.done else trainer._train(shifts[job.shift], job, work / job.name)
 
 
 def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:

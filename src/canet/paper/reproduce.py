@@ -62,7 +62,16 @@ def reproduce(
     compare_data([r for path, r in results.items() if r.path != path], scope.data_root, quiet=True)
     if not quiet:
         _announce(chosen, configs, out)
-    failed = run_jobs(configs, out / RUNS, jobs, device, scope.data_root, retry, quiet, ray)
+    failed = run_jobs(
+        configs,
+        out / RUNS,
+        jobs=jobs,
+        device=device,
+        data_root=scope.data_root,
+        retry=retry,
+        quiet=quiet,
+        ray=ray,
+    )
     finished = FinishedRuns(out / RUNS)
     for experiment in chosen:
         experiment.add_measurements(finished, device)

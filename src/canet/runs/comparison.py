@@ -76,7 +76,16 @@ def compare_on_graph(
     write_task(out, task)
     configs = [config for group in groups for config in group]
     root = out / RUNS
-    failed = run_jobs(configs, root, jobs, device, out, True, quiet, task=task)
+    failed = run_jobs(
+        configs,
+        root,
+        jobs=jobs,
+        device=device,
+        data_root=out,
+        retry=True,
+        quiet=quiet,
+        task=task,
+    )
     lost = {(job.config.name, job.config.seed) for job in failed}
     summaries = []
     for group in groups:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,21 +11,13 @@ from canet.data.task import ShiftTask
 from canet.errors import InputError, warn_user
 from canet.methods import Auto, describe_method
 from canet.runs.data import compare_data
-from canet.runs.worker import (
-    FAILURE,
-    Outcome,
-    Worker,
-    job_folder,
-    train_in_process,
-    train_remotely,
-    write_files,
-)
+from canet.runs.worker import FAILURE, Outcome, Worker, job_folder, train_batch
 from canet.store import RunConfig, RunFolder
 from canet.util import distributed
 from canet.util.devices import pick_device
 from canet.util.files import read_json, write_json
+from canet.util.jobs import Pool, WorkerDied, open_pool, run_all
 from canet.util.locks import exclusive_lock
-from canet.util.processes import Pool, open_pool, run_all, worker_exit_reason
 from canet.util.progress import Display
 
 SEEDS_AT_ONCE = 5
@@ -44,6 +35,7 @@ class FailedJob:
 def run_jobs(
     configs: Sequence[RunConfig],
     root: Path,
+    *,
     jobs: int = 1,
     device: str = "auto",
     data_root: Path | None = None,
@@ -76,8 +68,9 @@ def run_jobs(
             "processes that were started by torchrun or srun train one model together: leave out "
             "--jobs and --ray, and choose one method, but not auto"
         )
+    worker = Worker(device, data_root, task, log)
     if distributed.rank():
-        Worker(device, data_root, task).follow(configs)
+        worker.follow(configs)
         return []
     batch_seeds = is_alone and ray is None and pick_device(device).type == "cuda"
     configs = [*{(config.name, config.seed): config for config in configs}.values()]
@@ -93,9 +86,8 @@ def run_jobs(
         batches = make_batches(runs.pending, batch_seeds)
         with Display(len(configs), runs.num_done, "runs", quiet) as display:
             if pool:
-                runs.train_in(pool, batches, device, data_root, display, log)
+                runs.train_in(pool, worker, batches, display)
             else:
-                worker = Worker(device, data_root, task, log)
                 for batch in batches:
                     counts = runs.num_done, len(batch), len(runs.failed)
                     unit = "run" if batch[0].method == Auto.name else "epoch"
@@ -159,43 +151,29 @@ class _Runs:
         return self._num_runs - len(self.pending)
 
     def train_in(
-        self,
-        pool: Pool,
-        batches: Iterator[list[RunConfig]],
-        device: str,
-        data_root: Path | None,
-        display: Display,
-        log: Path | None,
+        self, pool: Pool, worker: Worker, batches: Iterable[list[RunConfig]], display: Display
     ) -> None:
-        """Train in a pool. If a worker dies, its runs are repeated once, one at a time."""
+        """Train in a pool; if a batch fails because its worker dies, train each of its runs."""
 
-        def start(batch: list[RunConfig]) -> Future[Outcome]:
-            display.update(self.num_done, pool.size, len(self.failed), label(batch))
-            if pool.remote:
-                return pool.submit(train_remotely, batch, device, data_root)
-            return pool.submit(train_in_process, batch, self._root, device, data_root, log)
+        def started() -> Iterator[list[RunConfig]]:
+            for batch in batches:
+                display.update(self.num_done, pool.size, len(self.failed), label(batch))
+                yield batch
 
-        repeated: list[RunConfig] = []
-        for batch, future in run_all(pool, batches, start):
-            try:
-                self.record_outcome(batch, future.result())
-            except BrokenExecutor:
-                repeated += batch
-        for config in repeated:
-            try:
-                self.record_outcome([config], start([config]).result())
-            except BrokenExecutor as error:
-                lines = ["the worker process of this run died twice", worker_exit_reason(error)]
-                self.record_outcome([config], Outcome({config.seed: lines}))
+        for batch, found in run_all(pool, train_batch, started(), shared=worker, root=self._root):
+            if not isinstance(found, WorkerDied):
+                self.record_outcome(batch, found)
+            elif len(batch) == 1:
+                self.record_outcome(batch, Outcome({batch[0].seed: [str(found)]}))
+            else:
+                self.train_in(pool, worker, [[config] for config in batch], display)
 
     def record_outcome(self, batch: Sequence[RunConfig], outcome: Outcome) -> None:
-        """Record the outcome of runs: write their files or their failures."""
+        """Record the outcome of runs: write failures."""
         for message in outcome.warnings:
             warn_user(message)
         for config in batch:
             folder = job_folder(self._root, config)
-            if files := outcome.files.get(config.seed):
-                write_files(folder, files)
             lines = outcome.failures.get(config.seed)
             if lines and not folder.finished:
                 write_json(folder.path / FAILURE, {"lines": lines})

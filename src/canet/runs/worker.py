@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -18,12 +16,11 @@ from canet.errors import CanetError, InputWarning
 from canet.models import AutoTrainer
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
-from canet.store.run_folder import MARKER
 from canet.training import Trainer
 from canet.training.loop import Progress
 from canet.util import distributed
 from canet.util.devices import pick_device
-from canet.util.files import WriteError, write_bytes
+from canet.util.files import WriteError
 from canet.util.tensorboard import TensorBoardLog
 
 FAILURE = "failed.json"
@@ -38,12 +35,10 @@ class Outcome:
 
     Args:
         failures: Seed → last lines of the error of a failed run.
-        files: Seed → name and content of the files of a run that finished on another machine.
         warnings: Messages of warnings.
     """
 
     failures: dict[int, list[str]] = field(default_factory=dict)
-    files: dict[int, dict[str, bytes]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -156,37 +151,9 @@ class Worker:
                 self._open(by_seed[seed]).run_together({seed: None}, by_seed[seed].ood_curves)
 
 
-_worker = cache(Worker)
-
-
-def train_in_process(
-    configs: Sequence[RunConfig],
-    root: Path,
-    device: str,
-    data_root: Path | None,
-    log: Path | None = None,
-) -> Outcome:
-    """Train runs in a worker process on this machine."""
-    return _worker(device, data_root, log=log).train(configs, root)
-
-
-def train_remotely(configs: Sequence[RunConfig], device: str, data_root: Path | None) -> Outcome:
-    """Train runs on another machine and return their files."""
-    with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-        outcome = train_in_process(configs, Path(folder), device, data_root)
-        for config in configs:
-            run = job_folder(Path(folder), config)
-            if run.finished:
-                outcome.files[config.seed] = {
-                    name: (run.path / name).read_bytes() for name in [*run.files, MARKER]
-                }
-    return outcome
-
-
-def write_files(folder: RunFolder, files: dict[str, bytes]) -> None:
-    """Write the files of a run that finished on another machine; the marker is written last."""
-    for name in sorted(files, key=lambda name: name == MARKER):
-        write_bytes(folder.path / name, files[name])
+def train_batch(worker: Worker, configs: Sequence[RunConfig], root: Path) -> Outcome:
+    """Train runs that differ only in their seed; a job of the pool."""
+    return worker.train(configs, root)
 
 
 def _last_lines(error: Exception) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Generator, Iterator
-from concurrent.futures import BrokenExecutor, Future
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -40,7 +39,7 @@ from canet.search.worker import TrialOutcome, TrialWorker, train_in_process
 from canet.training.trainer import versions
 from canet.util.devices import device_name, pick_device
 from canet.util.files import read_json, write_json
-from canet.util.processes import open_pool, run_all, worker_exit_reason
+from canet.util.jobs import WorkerDied, open_pool, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
@@ -90,7 +89,7 @@ def run_search(
         else:
             running: list[optuna.Trial] = []
             missing = _trials(study, plan, wanted, running)
-            training = _train(missing, plan, opened, jobs, device, data_root, ray)
+            training = _train(missing, plan, opened, jobs, device, data_root, ray, out)
             with Display(wanted, done, "trials", quiet) as display, closing(training):
                 for trial, outcome in training:
                     if outcome.error:
@@ -126,6 +125,7 @@ def _train(
     device: str,
     data_root: Path | None,
     ray: str | None,
+    out: Path,
 ) -> Generator[tuple[optuna.Trial, TrialOutcome]]:
     """Train trials, one or several at a time; yield each with its outcome."""
     pool = open_pool(jobs, ray, device)
@@ -134,19 +134,19 @@ def _train(
         for trial in trials:
             yield trial, worker.train(trial)
         return
-    with pool, serve(storage) if pool.remote else nullcontext(storage) as shared:
+    with pool, serve(storage) if pool.remote else nullcontext(storage) as storage:
+        started: dict[int, optuna.Trial] = {}
 
-        def start(trial: optuna.Trial) -> Future[TrialOutcome]:
-            return pool.submit(train_in_process, plan, shared, device, data_root, trial._trial_id)
+        def numbers() -> Iterator[int]:
+            for trial in trials:
+                started[trial._trial_id] = trial
+                yield trial._trial_id
 
-        try:
-            for trial, future in run_all(pool, trials, start):
-                yield trial, future.result()
-        except BrokenExecutor as error:
-            raise CanetError(
-                f"a worker process died ({worker_exit_reason(error)}): use fewer --jobs if memory "
-                "is short, and run the same command again to resume"
-            ) from error
+        shared = plan, storage, device, data_root
+        for number, found in run_all(pool, train_in_process, numbers(), shared=shared, root=out):
+            if isinstance(found, WorkerDied):
+                raise found
+            yield started.pop(number), found
 
 
 def _claim_folder(plan: Plan, out: Path) -> None:

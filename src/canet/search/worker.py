@@ -87,9 +87,10 @@ _workers: dict[str, TrialWorker] = {}
 
 
 def train_in_process(
-    plan: Plan, storage: BaseStorage, device: str, data_root: Path | None, trial_id: int
+    shared: tuple[Plan, BaseStorage, str, Path | None], trial_id: int, _: Path
 ) -> TrialOutcome:
     """Train a trial in a worker process, which keeps the task for the next trial."""
+    plan, storage, device, data_root = shared
     worker = _workers.get(plan.name)
     if worker is None:
         worker = _workers[plan.name] = TrialWorker(plan, storage, device, data_root)

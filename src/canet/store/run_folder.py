@@ -31,16 +31,11 @@ from canet.store.config import RunConfig, RunStart
 from canet.store.folders import folders_below
 from canet.store.result import RunResult
 from canet.store.tensors import pack
-from canet.util.files import WriteError, digest_of, write_bytes, write_json
+from canet.util.files import DONE, WriteError, digest_of, write_bytes, write_json
 from canet.util.locks import exclusive_lock
 
-CONFIG, METRICS, RESULT, WEIGHTS, MARKER = (
-    "config.json",
-    "metrics.json",
-    "result.json",
-    "weights.safetensors",
-    "done",
-)
+CONFIG, METRICS, RESULT = "config.json", "metrics.json", "result.json"
+WEIGHTS, MARKER = "weights.safetensors", DONE
 CHECKPOINT = re.compile(r"checkpoint-(\d+)-([0-9a-f]{16})\.safetensors")
 MAX_CHECKPOINTS = 2
 NAME, SEED = re.compile(r".+-.+-.+-[0-9a-f]{8}"), re.compile(r"seed-\d+")

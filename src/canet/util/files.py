@@ -21,6 +21,8 @@ from canet.util.memory import check_memory
 
 MAX_JSON_BYTES = 2**28
 """Largest JSON file that is read."""
+DONE = "done"
+"""Name of the file that marks a complete folder; it is written last."""
 TEMPORARY_SUFFIX = ".canet.tmp"
 MAX_TEMPORARY_AGE = 24 * 3600
 """Seconds after which a temporary file is assumed to belong to a process that was killed."""

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import contextmanager
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.backend.reduction import dump
 
-from canet.errors import CanetError
+from canet.util.files import write_errors
 
 T = TypeVar("T")
-Task = TypeVar("Task")
 SECONDS_BETWEEN_CHECKS = 1.0
-
-
-class Pool(Protocol):
-    """Runs functions in other processes, `size` at a time.
-
-    If the process or machine of a function dies, its future raises a `BrokenExecutor`. If `remote`,
-    functions may run on another machine, which cannot read the files of this machine.
-    """
-
-    size: int
-    remote: bool
-
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]: ...
-
-    def __enter__(self) -> Pool: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Processes:
@@ -56,8 +42,18 @@ class Processes:
         self.size = size
         self._threads = threads
         self._executor = self._new_executor()
+        self._shared = tempfile.TemporaryDirectory(prefix="canet-", ignore_cleanup_errors=True)
+        self._num_shared = 0
         # loky restarts a process whose memory has grown, for example after a large graph.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+
+    def share(self, value: T) -> Callable[[], T]:
+        """Write a value to a temporary file; return a function that reads it once per process."""
+        path = Path(self._shared.name) / str(self._num_shared)
+        self._num_shared += 1
+        with write_errors(path), path.open("wb") as file:
+            dump(value, file)
+        return partial(_read_shared, path)
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         with _terminal_signals_blocked():
@@ -73,46 +69,12 @@ class Processes:
 
     def __exit__(self, *_: object) -> None:
         self._executor.shutdown(kill_workers=True)
+        self._shared.cleanup()
 
     def _new_executor(self) -> Any:
         return ProcessPoolExecutor(
             self.size, initializer=_initialise_worker, initargs=(os.getpid(), self._threads)
         )
-
-
-def open_pool(jobs: int, ray: str | None = None, device: str = "auto") -> Pool | None:
-    """Return a pool of worker processes or of a Ray cluster; None if this process does the work.
-
-    Args:
-        jobs: Number of tasks that run at the same time. With 1 and no cluster, no pool is needed.
-        ray: Address of a Ray cluster, or `auto`; None for worker processes on this machine.
-        device: `auto`, `cpu` or `cuda`; a cluster reserves a share of it for each task.
-    """
-    if jobs < 1:
-        raise CanetError(f"jobs is {jobs}, but it must be 1 or more")
-    if ray is not None:
-        from canet.util.ray import Cluster
-
-        return Cluster(ray, jobs, device)
-    return None if jobs == 1 else Processes(jobs)
-
-
-def run_all(
-    pool: Pool, tasks: Iterable[Task], start: Callable[[Task], Future[T]]
-) -> Iterator[tuple[Task, Future[T]]]:
-    """Yield each task with its finished future, in the order in which the tasks finish.
-
-    The next task is taken from `tasks` only when the pool can start it.
-    """
-    remaining = iter(tasks)
-    running: dict[Future[T], Task] = {}
-    while True:
-        for task in islice(remaining, pool.size - len(running)):
-            running[start(task)] = task
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            yield running.pop(future), future
 
 
 def worker_exit_reason(error: BrokenExecutor) -> str:
@@ -130,6 +92,12 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@lru_cache(maxsize=1)
+def _read_shared(path: Path) -> Any:
+    with path.open("rb") as file:
+        return pickle.load(file)
 
 
 def _initialise_worker(parent: int, threads: int | None) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from canet.errors import CanetError
@@ -51,6 +52,10 @@ class Cluster:
             num_gpus=min(1.0, gpus / self.size),
             max_retries=MAX_RETRIES,
         )
+
+    def share(self, value: T) -> Callable[[], T]:
+        """Send a value to the cluster; return a function that gets it once per worker."""
+        return partial(_get_shared, ray.put(value))
 
     def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
         answer: Future[T] = Future()
@@ -98,6 +103,11 @@ def _call(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
 
     torch.set_num_threads(1)
     return function(*arguments)
+
+
+@lru_cache(maxsize=1)
+def _get_shared(reference: Any) -> Any:
+    return ray.get(reference)
 
 
 def _forward_result(done: Future[T], answer: Future[T]) -> None:
