@@ -19,7 +19,8 @@ from torch_geometric.loader import NeighborLoader
 
 from benchmarks.rmat import RMat
 from benchmarks.scale import BATCH, CPU_FANOUT, DEGREE, FEATURES
-from canet.nn import LazyGraph, Neighbours, Operator
+from canet.nn import Graph, Operator
+from canet.util.sparse import Csr
 
 NUM_BATCHES = 60
 
@@ -34,11 +35,11 @@ def main(num_nodes: int = 1_000_000) -> None:
     seeds = seeds[: NUM_BATCHES * BATCH]
     target = torch.arange(num_nodes).repeat_interleave(rowptr.diff())
     data = Data(x=x, edge_index=torch.stack([source.long(), target]), y=y)
-    lazy = LazyGraph({"along": Neighbours(rowptr, source)}, [Operator("mean")])
+    sampled = Graph(Csr(rowptr, source), num_nodes, [Operator("mean")])
 
     def ours() -> Iterator[Any]:
         for number, nodes in enumerate(seeds.split(BATCH)):
-            field = lazy.sampled_field(nodes, CPU_FANOUT, number)
+            field = sampled.sampled_field(nodes, CPU_FANOUT, number)
             yield field, x[field.nodes], y[nodes]
 
     def pyg(replace: bool) -> Iterable[Any]:

@@ -24,7 +24,7 @@ from benchmarks.rmat import RMat
 from canet.data.graph_store import GraphStore, GraphStoreWriter
 from canet.data.store_task import store_task
 from canet.methods import BACKBONES, Method, get_method
-from canet.nn import LazyGraph, Neighbours
+from canet.nn import Graph
 from canet.nn.operations import select_rows
 from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
@@ -33,6 +33,7 @@ from canet.training.feature_store import RowCache
 from canet.training.large_fields import LargeFields
 from canet.training.pieces import Pieces
 from canet.util.memory import keep_freed_memory
+from canet.util.sparse import Csr
 
 BATCH = 1024
 FEATURES, DEGREE = 128, 15
@@ -170,7 +171,7 @@ def measure_on_gpu(
     kind = get_method(method)
     settings = kind.settings_type(hidden=GPU_HIDDEN, num_layers=3, dropout=0.0)
     made = kind(settings, BACKBONES["sage"], FEATURES, graph.num_classes).to(device).train()
-    lazy = LazyGraph({"along": Neighbours(rowptr, source)}, made.model.operators)
+    lazy = Graph(Csr(rowptr, source), num_nodes, made.model.operators)
     read: Callable[[torch.Tensor], torch.Tensor] = partial(select_rows, x)
     if kept < 1:
         num_bytes = int(kept * x.numel() * x.element_size())

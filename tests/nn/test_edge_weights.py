@@ -16,8 +16,7 @@ from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
 from canet.nn import Graph
 from canet.nn.blocks import Operator
-from canet.nn.graph import operator_matrix
-from tests.support.networks import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES
+from tests.support.networks import EDGES, NUM_CLASSES, NUM_FEATURES, NUM_NODES, operator_matrix
 
 KINDS = ("symmetric", "renormalised", "mean", "sum", "attention")
 backbones = pytest.mark.parametrize("backbone", BACKBONES)

@@ -26,7 +26,6 @@ from canet.nn import (
 from canet.nn import environment as environment_module
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.environment import Environment, EstimatorKind
-from canet.nn.graph import operator_matrix
 from canet.nn.operations import (
     Gathered,
     fused,
@@ -38,7 +37,7 @@ from canet.nn.operations import (
 from canet.nn.operations.attention import fused_attend
 from canet.nn.operations.products import product
 from canet.nn.sparse_matrix import Pattern
-from tests.support.networks import attend_each
+from tests.support.networks import attend_each, operator_matrix
 
 pytestmark = pytest.mark.skipif(not fused.HAS_TRITON, reason="no Triton")
 INTERPRETED = not torch.cuda.is_available()

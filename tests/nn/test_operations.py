@@ -9,11 +9,10 @@ from torch.autograd import gradcheck
 
 from canet.nn import Operator
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
-from canet.nn.graph import operator_matrix
 from canet.nn.operations.attention import attention_weights, composed_attention
 from canet.nn.operations.mixtures import mix_branches
 from canet.nn.sparse_matrix import Pattern
-from tests.support.networks import EDGES, NUM_NODES, attend_each
+from tests.support.networks import EDGES, NUM_NODES, attend_each, operator_matrix
 
 H, K = 4, 3
 

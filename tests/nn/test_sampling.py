@@ -11,7 +11,8 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, LazyGraph, Operator, lazy_graph
+from canet.nn import Graph, Operator
+from canet.nn import graph as graph_module
 from canet.nn.operations import fused
 from canet.nn.sampling import parse_fanout
 
@@ -128,6 +129,7 @@ def test_the_kernel_draws_neighbours_of_the_graph(
     dense = torch.zeros(N, N).index_put((edges()[1], edges()[0]), torch.tensor(1.0)).to(device)
     nodes, draws = torch.tensor([5, 0, 39, 3], device=device), []
     exact = graph.block.matrices[operator].csr.to(device) @ x
+    graph = graph.to(nodes.device)
     for seed in range(60):
         field = graph.sampled_field(nodes, (30, 4), seed)
         assert torch.equal(field.nodes[:4], nodes)
@@ -156,7 +158,7 @@ def test_a_padded_field_gives_the_predictions_of_the_exact_one(
     torch.manual_seed(0)
     made = kind(kind.settings_type(hidden=8), BACKBONES[backbone], 4, 3, 0).to(device).double()
     model, x = made.model.eval(), torch.randn(N, 4, device=device)
-    lazy = LazyGraph.from_edges(edges().to(device), N, model.operators)
+    lazy = Graph(edges().to(device), N, model.operators)
     nodes = torch.tensor([5, 0, 39, 3], device=device)
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     exact = lazy.sampled_field(nodes, (4, 3), 7)
@@ -180,7 +182,7 @@ def test_a_padded_field_gives_the_predictions_of_the_exact_one(
 def test_beyond_the_capacity_a_node_reads_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    lazy = LazyGraph.from_edges(edges().to(device), N, [Operator("sum")])
+    lazy = Graph(edges().to(device), N, [Operator("sum")])
     nodes, seed = torch.tensor([5, 0], device=device), torch.zeros(1, device=device).long()
     field, sizes = lazy.padded_field(nodes, (4, 3), seed, (6, 9))
     assert int(sizes[1, 0]) > 6
@@ -200,11 +202,11 @@ def test_the_kernel_draws_the_same_neighbours_as_plain_code(
 ) -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     operator = Operator("mean")
-    plain = LazyGraph.from_edges(edges(), N, [operator])
+    plain = Graph(edges(), N, [operator])
     nodes = torch.tensor([5, 0, 39, 3])
     expected = plain.sampled_field(nodes, (4, 3), 7)
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
-    kernel = LazyGraph.from_edges(edges().to(device), N, [operator])
+    kernel = Graph(edges().to(device), N, [operator])
     found = kernel.sampled_field(nodes.to(device), (4, 3), 7)
     for mine, theirs in zip(found.blocks, expected.blocks, strict=True):
         ids = []
@@ -218,7 +220,7 @@ def test_the_kernel_draws_the_same_neighbours_as_plain_code(
 
 
 def test_neighbours_do_not_depend_on_the_other_nodes() -> None:
-    lazy = LazyGraph.from_edges(edges(), N, [Operator("sum")])
+    lazy = Graph(edges(), N, [Operator("sum")])
     both, one = (lazy.sampled_field(torch.tensor(ids), (5,), 3) for ids in ([4, 0], [0]))
     read = []
     for field, row in ((both, 1), (one, 0)):
@@ -231,21 +233,21 @@ def test_neighbours_do_not_depend_on_the_other_nodes() -> None:
 
 
 def test_readers_of_a_node_are_the_targets_of_its_edges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_graph, "ENTRIES_AT_ONCE", 7)
+    monkeypatch.setattr(graph_module, "ENTRIES_AT_ONCE", 7)
     source, target = edges()
     is_edge = source != target  # no self-loop
     expected = torch.bincount(source[is_edge], minlength=N)
-    found = LazyGraph.from_edges(edges(), N, [Operator("mean")]).num_readers()
+    found = Graph(edges(), N, [Operator("mean")]).num_readers()
     assert torch.equal(found.long(), expected)
     both = [Operator("mean"), Operator("mean", "against")]
-    around = LazyGraph.from_edges(edges(), N, both).num_readers()
+    around = Graph(edges(), N, both).num_readers()
     assert torch.equal(
         around.long(), expected + torch.bincount(target[source != target], minlength=N)
     )
 
 
 def test_only_a_graph_on_a_gpu_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    lazy = LazyGraph.from_edges(edges(), N, [Operator("mean")])
+    lazy = Graph(edges(), N, [Operator("mean")])
     for on_gpu in (False, True):
         monkeypatch.setattr(fused, "on_gpu", lambda tensor, found=on_gpu: found)
         assert lazy.has_kernel((3, 2)) == lazy.can_be_padded((3, 2)) == on_gpu

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from canet.nn import BACKBONES, Branches, CaNet, Features, Graph, GraphModel, Prediction
+from canet.nn import (
+    BACKBONES,
+    Branches,
+    CaNet,
+    Features,
+    Graph,
+    GraphModel,
+    Operator,
+    Prediction,
+    SparseMatrix,
+)
 from canet.nn.backbones.gat import NEGATIVE_SLOPE
 from canet.nn.layer import LayerInput
 from canet.nn.operations import attend
@@ -136,3 +146,11 @@ def attend_each(pattern: Pattern, z: Tensor, score_dst: Tensor, score_src: Tenso
     """
     pairs = zip(score_dst.split(1, dim=1), score_src.split(1, dim=1), strict=True)
     return torch.stack([attend(pattern, z, *pair, NEGATIVE_SLOPE) for pair in pairs], dim=1)
+
+
+def operator_matrix(
+    edges: Tensor, num_nodes: int, operator: Operator, edge_weight: Tensor | None = None
+) -> SparseMatrix:
+    """The normalised matrix $[N, N]$ of an operator."""
+    graph = Graph(edges, num_nodes, [operator], edge_weight=edge_weight)
+    return graph.block.matrices[operator]

@@ -55,7 +55,7 @@ def test_padded_steps_have_the_losses_of_other_batches(monkeypatch: pytest.Monke
     expected = [float(BatchEpochs(batches, 0)(*optimizers[0], epoch)) for epoch in range(2)]
     monkeypatch.setattr(fused, "on_gpu", lambda tensor: True)
     monkeypatch.setattr(device_batches, "STEPS_BEFORE_CAPTURE", 10**9)
-    graph = trainer.fields._graph(hidden=False).lazy(torch.device("cpu"))
+    graph = trainer.fields._graph(hidden=False)
     data = DeviceData(graph, trainer.fields._reader(False).rows, trainer.task.data.y)
     steps = DeviceBatches(data, nodes, 5, (3, 2))
     found = [float(steps.train(*optimizers[1], epoch_seed(0, epoch))) for epoch in range(2)]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from canet.errors import InputError
 from canet.methods import BACKBONES, get_method
-from canet.nn import Graph, LazyGraph
+from canet.nn import Graph
 from canet.training import pieces
 from canet.training.pieces import Pieces
 from canet.util.files import WriteError
@@ -75,10 +75,9 @@ def test_pieces_give_the_logits_of_the_whole_graph(
     model, x = model_of(method, backbone, **settings), torch.randn(N, 4)
     weight = torch.rand(edges().shape[1]) + 0.5
     graph = Graph(edges(), N, model.operators, edge_weight=weight)
-    lazy = LazyGraph.from_edges(edges(), N, model.operators, weight)
     expected = model(x, graph.whole(model.num_layers).blocks)
     chosen = None if nodes is None else torch.tensor(nodes)
-    found = list(Pieces(lazy, model.num_layers, chosen).predict(model, lambda ids: x[ids]))
+    found = list(Pieces(graph, model.num_layers, chosen).predict(model, lambda ids: x[ids]))
     assert len(found) > 1 or nodes is not None
     ids = torch.cat([piece for piece, _ in found])
     assert ids.tolist() == (list(range(N)) if nodes is None else sorted(nodes))
@@ -88,7 +87,7 @@ def test_pieces_give_the_logits_of_the_whole_graph(
 
 
 def test_a_node_with_more_edges_than_a_piece_is_a_piece() -> None:
-    lazy = LazyGraph.from_edges(edges(), N, [])
+    lazy = Graph(edges(), N, [])
     parts = list(lazy.pieces(None, 10))
     assert torch.equal(torch.cat(parts), torch.arange(N))
     assert parts[0].tolist() == [0]
@@ -101,7 +100,7 @@ def test_components_are_those_of_scipy() -> None:
     chain = torch.stack([torch.arange(40, 79), torch.arange(41, 80)]).flip(1)
     some = torch.randint(40, (2, 25), generator=random)
     edge_index = torch.cat([some, chain], dim=1)
-    lazy = LazyGraph.from_edges(edge_index, 90, [])
+    lazy = Graph(edge_index, 90, [])
     expected = components(edge_index, 90)
     number, size = lazy.membership.number, lazy.membership.size
     for node in range(90):
@@ -116,7 +115,7 @@ def test_components_are_those_of_scipy() -> None:
 def test_too_many_parts_for_sums_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "MAX_SUMS", 64)
     model, x = model_of("erm", "transformer"), torch.randn(N, 4)
-    lazy = LazyGraph.from_edges(edges(), N, model.operators)
+    lazy = Graph(edges(), N, model.operators)
     with pytest.raises(InputError, match="2 connected components"):
         list(Pieces(lazy, 2).predict(model, lambda ids: x[ids]))
 
@@ -128,6 +127,6 @@ def test_a_full_disk_for_states_is_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pieces, "BYTES_IN_MEMORY", 0)
     monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
     model, x = model_of("erm", "gcn"), torch.randn(N, 4)
-    lazy = LazyGraph.from_edges(edges(), N, model.operators)
+    lazy = Graph(edges(), N, model.operators)
     with pytest.raises(WriteError, match=tempfile.gettempdir()):
         list(Pieces(lazy, model.num_layers).predict(model, lambda ids: x[ids]))

@@ -8,7 +8,6 @@ from canet.nn.canet import CaNet
 from canet.nn.environment import Environment, EnvironmentEstimator
 from canet.nn.graph import Graph
 from canet.nn.layer import Branches
-from canet.nn.lazy_graph import LazyGraph, Neighbours
 from canet.nn.model import Features, GraphModel, PlainModel, Prediction, ShiftedFeatures
 from canet.nn.sparse_matrix import SparseMatrix
 from canet.util.plugins import add_plugins
@@ -26,8 +25,6 @@ __all__ = [
     "Features",
     "Graph",
     "GraphModel",
-    "LazyGraph",
-    "Neighbours",
     "Operator",
     "PlainModel",
     "Prediction",

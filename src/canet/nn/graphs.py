@@ -59,6 +59,27 @@ class Graphs:
 
 
 @dataclass(frozen=True)
+class Membership:
+    """The graph of each node, where a node that is alone in its graph has none.
+
+    Args:
+        number: Number $[N]$ of each node's graph; -1 if the node is alone.
+        size: Number of nodes $[G]$ of each graph.
+    """
+
+    number: Tensor
+    size: Tensor
+
+    @classmethod
+    def of(cls, graph: Tensor) -> Membership:
+        """Build from graph numbers $[N]$ that start at 0."""
+        count = torch.bincount(graph)
+        is_kept = count > 1
+        number = torch.where(is_kept, is_kept.cumsum(0) - 1, -1)
+        return cls(number[graph], count[is_kept])
+
+
+@dataclass(frozen=True)
 class GraphSums:
     r"""What a node reads from the other nodes of its graph, if these are not sources of a block.
 

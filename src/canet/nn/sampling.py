@@ -76,15 +76,18 @@ def scramble(x: Tensor) -> Tensor:
     return x ^ x >> 31 & 2**33 - 1
 
 
-def relabel(nodes: Tensor, read: Sequence[Tensor], position: Tensor) -> tuple[Tensor, list[Tensor]]:
+def relabel(
+    nodes: Tensor, read: Sequence[Tensor], position: Tensor, ascending: bool = False
+) -> tuple[Tensor, list[Tensor]]:
     """Return `nodes` $[n]$, followed by the other nodes in `read`, and positions in this list.
 
     The work does not depend on the size of the graph.
 
     Args:
-        nodes: Different nodes.
+        nodes: The nodes.
         read: Node ids.
         position: An array over all nodes of the graph that contains -1, and does so afterwards.
+        ascending: Whether the other nodes are in ascending order.
     """
     n = nodes.numel()
     number_from = partial(torch.arange, dtype=position.dtype, device=position.device)
@@ -97,6 +100,7 @@ def relabel(nodes: Tensor, read: Sequence[Tensor], position: Tensor) -> tuple[Te
     else:
         position.scatter_reduce_(0, others, number, "amax")
     others = others[position[others] == number]
+    others = others.sort().values if ascending else others
     position[others] = number_from(n, n + others.numel())
     sources = torch.cat([nodes, others])
     columns = [position[ids] for ids in read]

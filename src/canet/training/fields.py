@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.task import ShiftTask
 from canet.methods import Batch, Method, TrainingView
 from canet.methods.base import Scaling
-from canet.nn import Block, Features, Graph, GraphModel, LazyGraph, Operator
+from canet.nn import Block, Features, Graph, GraphModel, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
@@ -106,8 +106,8 @@ class TaskFields:
         model.train(was_training)
         return found
 
-    def _on_cpu(self, hidden: bool) -> LazyGraph:
-        return self._graph(hidden).lazy(torch.device("cpu"))
+    def _on_cpu(self, hidden: bool) -> Graph:
+        return self._graph(hidden)
 
     def _training_batches(
         self,
@@ -134,9 +134,10 @@ class TaskFields:
         hidden = self._hidden("train")
         if not any(count > 0 for count in fanout):
             return self._read(nodes, hidden)
-        field = self._graph(hidden).sampled_field(nodes.to(self._device), fanout, seed)
+        graph = self._graph(hidden).to(self._device)
+        field = graph.sampled_field(nodes.to(self._device), fanout, seed)
         if sums:
-            field = self._on_cpu(hidden).membership.with_sums(field, sums)
+            field = self._on_cpu(hidden).with_sums(field, sums)
         return self._rows(field.nodes, hidden), field.blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
@@ -150,8 +151,8 @@ class TaskFields:
         columns = self._training_columns(torch.arange(self.task.num_nodes))
         return DeviceData(graph, reader.rows, *columns)
 
-    def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
-        return self._graph(hidden).lazy(self._device)
+    def _graph_on_device(self, hidden: bool) -> Graph | None:
+        return self._graph(hidden).to(self._device)
 
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:
         """Return features of some nodes $[n]$ on the device."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.methods import Method, TrainingView
-from canet.nn import Block, Features, LazyGraph, Neighbours, ReceptiveField
+from canet.nn import Block, Features, Graph, ReceptiveField
 from canet.training.feature_store import FeatureStore
 from canet.training.fields import TaskFields
 from canet.training.pieces import Pieces
@@ -44,11 +44,6 @@ def place_of_edges(store: GraphStore, device: torch.device) -> torch.device:
     return device if has_room(size, device) else CPU
 
 
-def neighbours_in(store: GraphStore, device: torch.device = CPU) -> Neighbours:
-    """Return the neighbours of all nodes of a store; on the CPU their arrays stay on disk."""
-    return Neighbours(*store.csr.to(device), dtype=torch.float)
-
-
 class LargeFields(TaskFields):
     """The batches of a large graph, which is trained in batches and scored in pieces.
 
@@ -59,7 +54,7 @@ class LargeFields(TaskFields):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._store: GraphStore | None = self.task.data.store if self.task.on_disk else None
-        self._lazy: dict[tuple[bool, torch.device], LazyGraph] = {}
+        self._lazy: dict[tuple[bool, torch.device], Graph] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
         self._place: torch.device | None = None  # of the edges that neighbours are drawn from
         if self._store is not None:
@@ -120,7 +115,7 @@ class LargeFields(TaskFields):
     def _needs_sums(self, fanout: Sequence[int]) -> bool:
         return self._attends_over_graphs
 
-    def _on_cpu(self, hidden: bool) -> LazyGraph:
+    def _on_cpu(self, hidden: bool) -> Graph:
         return self._lazy_graph(hidden)
 
     def _draw(
@@ -129,7 +124,7 @@ class LargeFields(TaskFields):
         hidden, place = self._hidden("train"), self._place_of_edges()
         field = self._lazy_graph(hidden, place).sampled_field(nodes.to(place), fanout, seed)
         if sums:
-            field = self._on_cpu(hidden).membership.with_sums(field, sums)
+            field = self._on_cpu(hidden).with_sums(field, sums)
         return self._rows(field.nodes, hidden), field.to(self._device).blocks
 
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
@@ -145,28 +140,24 @@ class LargeFields(TaskFields):
             self._place = self._device if has_room(size, self._device) else CPU
         return self._place
 
-    def _graph_on_device(self, hidden: bool) -> LazyGraph | None:
+    def _graph_on_device(self, hidden: bool) -> Graph | None:
         place = self._place_of_edges()
         return self._lazy_graph(hidden, place) if place == self._device else None
 
     def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
-        return self._lazy_graph(hidden).receptive_field(nodes, self._num_layers)
+        return self._lazy_graph(hidden).sampled_field(nodes, (-1,) * self._num_layers)
 
-    def _lazy_graph(self, hidden: bool, device: torch.device = CPU) -> LazyGraph:
+    def _lazy_graph(self, hidden: bool, device: torch.device = CPU) -> Graph:
         key = hidden, device
         if key in self._lazy:
             return self._lazy[key]
-        if self._store is not None:
-            neighbours = neighbours_in(self._store, device)
-            self._lazy[key] = LazyGraph({"along": neighbours}, self._operators)
+        if device != CPU:
+            self._lazy[key] = self._lazy_graph(hidden).to(device)
+        elif self._store is not None:
+            csr, count = self._store.csr, self.task.num_nodes
+            self._lazy[key] = Graph(csr, count, self._operators, dtype=torch.float)
         else:
             edges, weight = self._edges(hidden)
-            weight = None if weight is None else weight.to(device)
-            self._lazy[key] = LazyGraph.from_edges(
-                edges.to(device),
-                self.task.num_nodes,
-                self._operators,
-                weight,
-                graph=self._numbers(hidden),
-            )
+            numbers = self._numbers(hidden)
+            self._lazy[key] = Graph(edges, self.task.num_nodes, self._operators, numbers, weight)
         return self._lazy[key]

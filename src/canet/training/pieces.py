@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from canet.errors import InputError
-from canet.nn import Features, GraphModel, LazyGraph
+from canet.nn import Features, Graph, GraphModel
 from canet.nn.model import Prediction
 from canet.util.files import write_errors
 
@@ -41,7 +41,7 @@ class Pieces:
         nodes: Different node ids; None: all nodes.
     """
 
-    def __init__(self, graph: LazyGraph, num_layers: int, nodes: Tensor | None = None) -> None:
+    def __init__(self, graph: Graph, num_layers: int, nodes: Tensor | None = None) -> None:
         self._graph = graph
         self._needed = [None if nodes is None else nodes.to(graph.device).sort().values]
         for _ in range(num_layers):
@@ -96,10 +96,10 @@ class Pieces:
         device = model.phi_out.weight.device
         num_edges = EDGES_AT_ONCE[device.type]
         for ids in self._graph.pieces(self._needed[layer + 1], num_edges):
-            field = self._graph.receptive_field(ids, 1)
+            field = self._graph.sampled_field(ids, [-1])
             read = states.read(field.nodes).to(device)
             if sums is not None:
-                field = self._graph.membership.with_sums(field, [sums])
+                field = self._graph.with_sums(field, [sums])
             yield ids, model.next_states(layer, read, field.blocks[0].to(device))
 
     def _sums(self, model: GraphModel, layer: int, states: _States) -> Tensor | None:
@@ -128,7 +128,7 @@ class _States:
         graph: The graph.
     """
 
-    def __init__(self, nodes: Tensor | None, graph: LazyGraph) -> None:
+    def __init__(self, nodes: Tensor | None, graph: Graph) -> None:
         self._nodes, self._device = nodes, graph.device
         self._count = graph.num_nodes if nodes is None else nodes.numel()
         self._states: Tensor | None = None

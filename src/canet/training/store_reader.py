@@ -11,13 +11,14 @@ from torch import Tensor
 from canet.data.graph_store import GraphStore
 from canet.data.stored_graph import StoredGraph
 from canet.methods import Method
-from canet.nn import LazyGraph, Neighbours, Operator
+from canet.nn import Graph, Operator
 from canet.nn.model import Prediction
 from canet.training.feature_store import FeatureStore
 from canet.training.inference import GraphReader, Part, check_finite
-from canet.training.large_fields import CPU, neighbours_in, place_of_edges
+from canet.training.large_fields import CPU, place_of_edges
 from canet.training.pieces import Pieces
 from canet.training.prepared import PreparedGraph
+from canet.util.sparse import Csr
 
 SMALL_SHARE = 0.01
 """For fewer of all nodes, only their neighbourhood is read from disk."""
@@ -28,19 +29,19 @@ class PreparedStore:
 
     def __init__(self, store: GraphStore) -> None:
         self.user_graph = StoredGraph(store)
-        self._neighbours: dict[torch.device, Neighbours] = {}  # for each device of a model
+        self._csr: dict[torch.device, Csr] = {}  # for each device of a model
 
-    def graph(self, operators: Sequence[Operator], device: torch.device) -> LazyGraph:
+    def graph(self, operators: Sequence[Operator], device: torch.device) -> Graph:
         """Return the graph for a model, on the device if it has room for the edges.
 
         Sums over whole graphs need the graph on the CPU.
         """
         if any(operator.kind == "graph" for operator in operators):
             device = CPU
-        if device not in self._neighbours:
-            store = self.user_graph.store
-            self._neighbours[device] = neighbours_in(store, place_of_edges(store, device))
-        return LazyGraph({"along": self._neighbours[device]}, operators)
+        store = self.user_graph.store
+        if device not in self._csr:
+            self._csr[device] = store.csr.to(place_of_edges(store, device))
+        return Graph(self._csr[device], store.num_nodes, operators, dtype=torch.float)
 
 
 class StoreReader:
@@ -61,7 +62,7 @@ class StoreReader:
     def _open(self, x: Tensor) -> FeatureStore:
         return FeatureStore(x, self._device, self.method.settings.scaling)
 
-    def _graph(self, few: bool) -> LazyGraph:
+    def _graph(self, few: bool) -> Graph:
         """Return the graph: for few nodes on disk."""
         return self._prepared.graph(self.method.model.operators, CPU if few else self._device)
 

@@ -7,9 +7,8 @@ import torch
 
 from canet.nn import Operator
 from canet.nn.backbones.gcn import ConvolutionBranches
-from canet.nn.graph import operator_matrix
 from canet.nn.operations import multiply
-from tests.support.networks import EDGES, NUM_NODES, apply
+from tests.support.networks import EDGES, NUM_NODES, apply, operator_matrix
 
 H, K = 4, 3
 
