@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.rmat import RMat
 from canet.data.graph_store import GraphStore, GraphStoreWriter
-from canet.data.store_task import store_task
+from canet.data.user_task import user_task
 from canet.methods import BACKBONES, Method, get_method
 from canet.nn import Graph
 from canet.nn.operations import select_rows
@@ -76,7 +76,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         kind = get_method("erm")
         fanout = ",".join(map(str, CPU_FANOUT))
         settings = kind.settings_type(hidden=CPU_HIDDEN, batch_size=BATCH, fanout=fanout)
-        task = store_task(store).task
+        task = user_task(store.open()).task
         trainer = Trainer(task, "erm", "sage", settings, "cpu", threads=threads)
         method = trainer._new_method()
         optimizer = torch.optim.Adam(method.parameters(), lr=0.001)

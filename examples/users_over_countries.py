@@ -58,8 +58,8 @@ def main() -> None:
             dropout=0.0,
             **settings,
         )
-        # vrex needs environments; `graph` tells which nodes belong to one graph.
-        model.fit(training, environment=training.country, graph=training.country)
+        # vrex needs environments; `batch` is the graph of each node.
+        model.fit(training, environment=training.country, batch=training.country)
         scores = [100 * model.score(graph) for graph in new.values()]
         cells = "  ".join(f"{score:5.1f}" for score in scores)
         name = f"{method} {backbone}"

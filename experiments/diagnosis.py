@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.data.graph import UserGraph
 from canet.data.task import ShiftTask
-from canet.data.user_graph import UserGraph
 from canet.diagnosis import expected_score
 from canet.diagnosis.graph import read_graph, seed_of
 from canet.diagnosis.sections.reliance import replace_columns

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch_geometric.data import Data
 
 import canet
-from canet.data.user_graph import read_user_graph
+from canet.data.graph import read_user_graph
 from canet.errors import CanetError
 from tests.support.user_graphs import small_user_graph
 
@@ -192,7 +192,7 @@ def test_arguments_of_fit_are_accepted_or_rejected(data: Data, draw: st.DataObje
         "valid": draw.draw(node_sets(n)),
         "environment": draw.draw(columns(n)),
         "time": draw.draw(columns(n)),
-        "graph": draw.draw(columns(n)),
+        "batch": draw.draw(columns(n)),
     }
     attempt(lambda: canet.NodeClassifier("canet", **QUICK).fit(data, **arguments), data)
 

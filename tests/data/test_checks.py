@@ -14,12 +14,12 @@ from canet.data.checks import (
     check_disjoint,
     check_edges,
     check_features,
-    check_groups,
     check_metric,
     check_nodes,
     check_times,
     is_one_way,
 )
+from canet.data.labels import check_labels
 from canet.errors import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
@@ -278,14 +278,14 @@ def test_roc_auc_is_rejected_unless_there_are_two_classes() -> None:
 def test_groups_are_numbered_in_the_order_of_their_names(
     groups: Any, names: list[Any], numbers: list[int]
 ) -> None:
-    found, number = check_groups(groups, 4, "environment")
+    found, number = check_labels(groups, 4, "environment")
     assert found.tolist() == names
     assert number.tolist() == numbers
 
 
 def test_wrong_groups_are_rejected_and_the_message_names_their_column() -> None:
-    rejected(check_groups, [0.5, 1.0], 2, "environment", match="environment")
-    rejected(check_groups, [0], 2, "graph", match="^graph")
+    rejected(check_labels, [0.5, 1.0], 2, "environment", match="environment")
+    rejected(check_labels, [0], 2, "graph", match="^graph")
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canet import GraphStore, GraphStoreWriter
+from canet.data.graph import read_user_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
 from canet.data.graph_store.store import FORMAT, INDEX, pack_index
-from canet.data.user_graph import read_user_graph
 from canet.errors import (
     CanetError,
     ChecksumError,

@@ -34,17 +34,15 @@ def test_labels_keep_their_values_and_unknown_labels_are_marked(
     y: Any, values: list[Any], known: str
 ) -> None:
     found = check_labels(y, 3)
-    assert found.values.dtype.kind == known
-    assert found.known.tolist() == [value is not None for value in values]
-    assert found.values[found.known].tolist() == [v for v in values if v is not None]
+    assert found.names.dtype.kind == known
+    assert found.names.tolist() == sorted({v for v in values if v is not None})
+    assert [None if c < 0 else found.names[c] for c in found.codes] == values
 
 
 def test_a_column_of_labels_is_accepted() -> None:
     for column in ([[0], [1], [-1]], torch.tensor([[0], [1], [-1]])):
-        found = check_labels(column, 3)
-        assert found.values.tolist() == [0, 1, -1]
-        assert found.known.tolist() == [True, True, False]
-    assert check_labels([["a"], [None]], 2).known.tolist() == [True, False]
+        assert check_labels(column, 3).codes.tolist() == [0, 1, -1]
+    assert check_labels([["a"], [None]], 2).codes.tolist() == [0, -1]
 
 
 def test_pandas_labels_are_accepted_and_their_missing_values_are_unknown() -> None:
@@ -57,14 +55,14 @@ def test_pandas_labels_are_accepted_and_their_missing_values_are_unknown() -> No
         ("object", ["a", None, "b"]),
     ):
         found = check_labels(pandas.Series(values, dtype=kind), 3)
-        assert found.known.tolist() == [True, False, True]
-        assert found.values[found.known].tolist() == [values[0], values[2]]
+        assert found.names.tolist() == sorted([values[0], values[2]])
+        assert found.codes[1] == -1
 
 
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="numpy before 2")
 def test_numpy_strings_of_variable_length_are_accepted() -> None:
     y = np.array(["a", "long enough"], dtype=np.dtypes.StringDType())
-    assert check_labels(y, 2).values.tolist() == ["a", "long enough"]
+    assert check_labels(y, 2).names.tolist() == ["a", "long enough"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import torch
 
 from canet import GraphStore, GraphStoreWriter
 from canet.data import load_task
+from canet.data.graph import match_classes, read_user_graph
 from canet.data.graph_files import ReadOptions, Roles, read_columns
-from canet.data.store_task import store_task
-from canet.data.stored_graph import StoredGraph
-from canet.data.user_graph import user_task
+from canet.data.user_task import user_task
 from canet.errors import InputError
 from tests.support.stores import NAMES, NUM_NODES, never_load, write_store
 
@@ -35,13 +34,12 @@ def test_a_store_has_the_task_of_the_same_graph_in_memory(
     tmp_path: Path, parts: dict[str, Any]
 ) -> None:
     store = write_store(tmp_path / "store", **parts)
-    found, expected = store_task(store, seed=4), user_task(store.load(), seed=4)
+    found, expected = user_task(store.open(), seed=4), user_task(store.load(), seed=4)
     assert found.classes.tolist() == expected.classes.tolist() == NAMES.tolist()
     mine, theirs = found.task, expected.task
     assert torch.equal(mine.train, theirs.train)
     assert torch.equal(mine.valid, theirs.valid)
-    tests = torch.cat([mine.test_id, *mine.test_ood.values()]).sort().values
-    assert torch.equal(tests, theirs.test_id)
+    assert torch.equal(mine.test_id, theirs.test_id)
     assert torch.equal(mine.data.y, theirs.data.y)
     assert mine.environments == theirs.environments
     for name in ("environment", "sample_weight"):
@@ -56,24 +54,25 @@ def test_a_task_reads_neither_edges_nor_all_features(
     store = write_store(tmp_path / "store")
     never_load(monkeypatch)
     task = load_task(str(tmp_path / "store"))
-    assert task.on_disk
+    assert "edge_index" not in task.data
     assert list(task.splits()) == ["train", "valid", "ood/far", "ood/test"]
     assert task.digest.graph == store.digest.graph
-    assert "neighbours" not in task.data.store._maps
 
 
 def test_the_digest_depends_on_splits_and_metric_and_not_on_memory(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", splits=())
-    task = store_task(store, seed=0).task
+    task = user_task(store.open(), seed=0).task
     assert task.in_memory().digest == task.digest
-    assert store_task(store, seed=1).task.digest.differs_in(task.digest) == "splits"
-    assert store_task(store, "macro_f1").task.digest.differs_in(task.digest) == "splits"
+    assert user_task(store.open(), seed=1).task.digest.differs_in(task.digest) == "splits"
+    assert (
+        user_task(store.open(), metric="macro_f1").task.digest.differs_in(task.digest) == "splits"
+    )
 
 
 def test_a_task_in_memory_has_the_graph_of_the_store(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", weighted=True, kind="half")
-    task, graph = store_task(store).task.in_memory(), store.load()
-    assert not task.on_disk
+    task, graph = user_task(store.open()).task.in_memory(), store.load()
+    assert "csr" not in task.data
     assert task.in_memory() is task
     assert torch.equal(task.data.edge_index, graph.edge_index)
     assert torch.equal(task.data.edge_weight, graph.edge_weight)
@@ -86,10 +85,10 @@ def test_classes_in_another_order_are_sorted(tmp_path: Path) -> None:
         writer.set_labels(np.array([0, 1, 0, 1, -1, 0]), classes=["b", "a"])
         writer.set_split(np.array(["train", "train", "valid", "valid", "train", "train"]))
     store = GraphStore(tmp_path / "store")
-    task, classes = store_task(store)
+    task, classes, _ = user_task(store.open())
     assert classes.tolist() == ["a", "b"]
     assert task.data.y.tolist() == [1, 0, 1, 0, -1, 1]
-    y = StoredGraph(store).match_classes(np.array(["a", "c"]))
+    y = match_classes(store.open().y, 6, np.array(["a", "c"]))
     assert y.tolist() == [2, 0, 2, 0, -1, 2]
 
 
@@ -104,17 +103,17 @@ def test_a_store_without_labels_is_rejected(tmp_path: Path) -> None:
 
 def test_known_classes_must_contain_those_of_the_store(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
-    kept = store_task(store, known_classes=np.array([*NAMES, "dog"]))
+    kept = user_task(store.open(), known_classes=np.array([*NAMES, "dog"]))
     assert kept.task.num_classes == 4
     with pytest.raises(InputError, match="cat"):
-        store_task(store, known_classes=NAMES[:2])
+        user_task(store.open(), known_classes=NAMES[:2])
 
 
 def test_nodes_are_found_by_name_or_row(tmp_path: Path) -> None:
-    named = StoredGraph(write_store(tmp_path / "named", node_id=True))
+    named = read_user_graph(write_store(tmp_path / "named", node_id=True).open())
     assert named.rows(["node 7", "node 3"]).tolist() == [7, 3]
     assert named.names(np.array([2])).tolist() == ["node 2"]
-    plain = StoredGraph(write_store(tmp_path / "plain"))
+    plain = read_user_graph(write_store(tmp_path / "plain").open())
     assert plain.rows(["7", "3"]).tolist() == [7, 3]
     for wrong in (["node 999"], [NUM_NODES]):
         with pytest.raises(InputError):
@@ -124,9 +123,9 @@ def test_nodes_are_found_by_name_or_row(tmp_path: Path) -> None:
 
 
 def test_edges_in_one_direction_are_noticed(tmp_path: Path) -> None:
-    StoredGraph(write_store(tmp_path / "both")).check_undirected()
+    read_user_graph(write_store(tmp_path / "both").open(), undirected=True)
     with pytest.raises(InputError, match="undirected"):
-        StoredGraph(write_store(tmp_path / "one", undirected=False)).check_undirected()
+        read_user_graph(write_store(tmp_path / "one", undirected=False).open(), undirected=True)
 
 
 def test_a_store_is_read_like_any_graph_but_not_with_other_columns(tmp_path: Path) -> None:

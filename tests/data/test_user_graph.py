@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.utils import to_undirected
 
-from canet.data.user_graph import UserTask, match_classes, read_user_graph, user_task, warn_one_way
+from canet.data.graph import match_classes, read_user_graph, warn_one_way
+from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, InputWarning
 
 N = 12
@@ -231,11 +232,11 @@ def test_passed_environments_replace_those_of_the_graph() -> None:
 
 def test_graph_numbers_come_from_batch_or_from_the_argument() -> None:
     halves = [0] * 6 + [1] * 6
-    assert read_user_graph(graph()).graph is None
-    found = read_user_graph(graph(batch=torch.tensor(halves))).graph
+    assert read_user_graph(graph()).batch is None
+    found = read_user_graph(graph(batch=torch.tensor(halves))).batch
     assert found is not None
     assert found.tolist() == halves
-    named = read_user_graph(graph(batch=torch.zeros(N)), ["z"] * 6 + ["a"] * 6).graph
+    named = read_user_graph(graph(batch=torch.zeros(N)), ["z"] * 6 + ["a"] * 6).batch
     assert named is not None
     assert named.tolist() == halves[::-1]
     assert user_task(graph(batch=torch.tensor(halves))).task.data.batch.tolist() == halves

@@ -248,8 +248,8 @@ def test_graphs_in_one_data_object_are_independent() -> None:
         edge_index=torch.cat([first.edge_index, second.edge_index + 20], dim=1),
     )
     number = [7] * 20 + [3] * 30
-    together = model.predict_proba(both, graph=number)
-    np.testing.assert_allclose(together[:20], model.predict_proba(first, graph=[0] * 20), rtol=1e-4)
+    together = model.predict_proba(both, batch=number)
+    np.testing.assert_allclose(together[:20], model.predict_proba(first, batch=[0] * 20), rtol=1e-4)
     both.batch = torch.tensor(number)
     np.testing.assert_array_equal(model.predict_proba(both), together)
 

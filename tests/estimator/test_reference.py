@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from canet.data.graph import UserGraph
 from canet.data.task import ShiftTask
-from canet.data.user_graph import UserGraph
 from canet.estimator.reference import (
     MAX_NODES,
     ROWS_PER_CHUNK,

@@ -11,8 +11,8 @@ from torch import Tensor
 import canet
 from canet.data import load_task
 from canet.data.benchmarks.spurious import NUM_SPURIOUS
+from canet.data.graph import UserGraph
 from canet.data.task import ShiftTask
-from canet.data.user_graph import UserGraph
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from canet.data.user_graph import read_user_graph
+from canet.data.graph import read_user_graph
 from canet.methods import METHODS
 from canet.models.ensemble import Ensemble, EnsembleReader
 from canet.training.inference import GraphReader

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.user_graph import UserGraph, read_user_graph
+from canet.data.graph import UserGraph, read_user_graph
 from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph

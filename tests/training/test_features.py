@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import canet
+from canet.data.graph import UserGraph
 from canet.data.task import ShiftTask
-from canet.data.user_graph import UserGraph
 from canet.errors import InputError
 from canet.methods import METHODS
 from canet.methods.base import Scaling

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import UserGraph
+from canet.data.graph import UserGraph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
@@ -109,12 +109,12 @@ def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() 
 @pytest.mark.parametrize("name", ["erm", "canet"])
 def test_other_features_and_edges_are_read_as_in_a_graph_that_has_them(name: str) -> None:
     method, own, other = make(name, "gat"), graph(numbered=True), graph(numbered=True, seed=1)
-    assert own.graph is not None
+    assert own.batch is not None
     reader = GraphReader(method, PreparedGraph(own))
     found = reader.read(x=other.x).logits
-    assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.graph)).logits)
+    assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.batch)).logits)
     assert (
-        reader.with_edges(other.edge_index, own.graph)
+        reader.with_edges(other.edge_index, own.batch)
         .read(x=other.x)
         .logits.equal(forward(method, other).logits)
     )

@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from canet.data.graph_store import GraphStore
-from canet.data.store_task import store_task
 from canet.data.task import ShiftTask
+from canet.data.task_file import load_store_task
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix
 from canet.training import Trainer, feature_store, large_fields, pieces
 from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields
-from canet.training.store_reader import PreparedStore
+from canet.training.prepared import prepare_graph
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
 from tests.support.tiny import tiny_task
@@ -36,7 +36,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def both(path: Path, **parts: Any) -> tuple[ShiftTask, ShiftTask]:
     """The task of a new store, and the same task in memory."""
-    task = store_task(write_store(path / "store", **parts)).task
+    task = load_store_task(str(write_store(path / "store", **parts).path))
     return task, task.in_memory()
 
 
@@ -164,7 +164,7 @@ def test_a_store_without_batches_is_read_into_memory(tmp_path: Path) -> None:
     stored, loaded = both(tmp_path)
     runs = [make(task, "erm", epochs=3).run() for task in (stored, loaded)]
     assert runs[0].history == runs[1].history
-    assert not make(stored, "erm", epochs=3).task.on_disk
+    assert "csr" not in make(stored, "erm", epochs=3).task.data
 
 
 def test_a_batch_of_all_training_nodes_leaves_the_store_on_disk(
@@ -198,7 +198,7 @@ def test_a_method_that_needs_all_edges_is_rejected(tmp_path: Path) -> None:
 
 
 def test_models_share_the_edges_of_a_store(tmp_path: Path) -> None:
-    prepared = PreparedStore(write_store(tmp_path / "store"))
+    prepared: Any = prepare_graph(write_store(tmp_path / "store").open())
     graphs = [prepared.graph([Operator(kind)], torch.device("cpu")) for kind in ("mean", "graph")]
     assert graphs[0]._neighbours["along"].col is graphs[1]._neighbours["along"].col
 
@@ -207,7 +207,7 @@ def test_another_process_opens_the_same_store(tmp_path: Path) -> None:
     stored, _ = both(tmp_path)
     again = pickle.loads(pickle.dumps(stored.data.store))
     assert isinstance(again, GraphStore)
-    assert store_task(again).task.digest == stored.digest
+    assert load_store_task(str(again.path)).digest == stored.digest
 
 
 @needs_gpu

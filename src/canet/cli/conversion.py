@@ -92,9 +92,9 @@ def _convert_graph(
     display: Display,
 ) -> None:
     """Write a graph that is read into memory."""
+    from canet.data.graph import warn_one_way
     from canet.data.graph_files import read_columns
     from canet.data.graph_store import GraphStoreWriter
-    from canet.data.user_graph import warn_one_way
 
     data = read_columns(path, chosen, None if like is None else like.encoding)
     encoding = data.get("encoding")

@@ -124,7 +124,6 @@ def fit(
     check_target(out, overwrite)
 
     from canet.data.graph_files import read_columns
-    from canet.data.stored_graph import open_store
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util import distributed
     from canet.util.devices import pick_device
@@ -157,7 +156,7 @@ def fit(
     with fit_display("reading", quiet=not model.verbose) as display:
         chosen = columns.read_options
         encoding = None if earlier is None else earlier.encoding_
-        data = open_store(graph, chosen) or read_columns(graph, chosen, encoding)
+        data = read_columns(graph, chosen, encoding, in_memory=False)
         model.fit(data, warm_start=earlier)
         display.stage("saving")
         model.save(out)

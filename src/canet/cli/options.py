@@ -233,9 +233,9 @@ class ColumnOptions:
         self, graph: Path, undirected: bool | None, metric: str | None
     ) -> ShiftTask:
         """Read a graph, and return the task of comparing models on it."""
+        from canet.data.graph import warn_one_way
         from canet.data.graph_files import read_columns
         from canet.data.task_file import TEST, comparison_task
-        from canet.data.user_graph import warn_one_way
 
         how = metric or "accuracy", bool(undirected)
         data = read_columns(graph, self.read_options)
@@ -297,11 +297,11 @@ class TaskOptions:
     def config(self, task: str, method: str, backbone: str, settings: Settings) -> RunConfig:
         """Return the configuration of a run with seed 0; by default the protocol is the first."""
         from canet.data.benchmarks.catalog import get_dataset, is_store_path
-        from canet.data.store_task import PROTOCOL
+        from canet.data.benchmarks.dataset import STORE_PROTOCOL
         from canet.store import RunConfig
 
         if is_store_path(task):
-            protocol = PROTOCOL
+            protocol = STORE_PROTOCOL
         else:
             protocol = self.protocol or get_dataset(task).protocols[0]
         return RunConfig(

@@ -185,12 +185,10 @@ def _check_is_not_input(out: Path, graph: Path) -> None:
 
 
 def _open(model: Path, graph: Path, device: str, columns: options.KnownColumnOptions) -> Any:
-    """Return the graph, encoded for the model, or the graph store, and the model."""
+    """Return the graph, encoded for the model, and the model; a graph store stays on disk."""
     from canet.data.graph_files import ReadOptions, Roles, read_columns
-    from canet.data.stored_graph import open_store
     from canet.estimator.classifier import load
 
     classifier = load(model, device)
     chosen = ReadOptions(Roles(columns.id, columns.label))
-    store = open_store(graph, chosen)
-    return store or read_columns(graph, chosen, classifier.encoding_), classifier
+    return read_columns(graph, chosen, classifier.encoding_, in_memory=False), classifier

@@ -136,23 +136,28 @@ def check_sample_weights(sample_weight: Any, num_nodes: int, train: Tensor) -> T
 
 
 def check_nodes(
-    nodes: Any, num_nodes: int, name: str, row_of: Callable[[], Mapping[str, int]] | None = None
+    nodes: Any,
+    num_nodes: int,
+    name: str,
+    find: Callable[[list[str]], Mapping[str, int]] | None = None,
 ) -> Tensor:
     """Return the rows (int64) of nodes: a boolean mask $[N]$, rows, or names.
 
-    Rows and names keep their order. `row_of` returns the row of each name; None without names.
+    Rows and names keep their order. `find` returns the row of each name that the graph has; None
+    if its nodes have no names.
     """
     if not isinstance(nodes, Tensor) and as_array(nodes, name).dtype.kind in "UO":
-        if row_of is None:
+        if find is None:
             raise InputError(
                 f"{name} contains text: pass a boolean mask, row numbers from 0, or the names of "
                 "nodes if the graph has a node_id"
             )
-        rows = row_of()
-        for node in map(str, nodes):
+        names = [str(node) for node in nodes]
+        rows = find(names)
+        for node in names:
             if node not in rows:
                 raise InputError(f"the graph has no node '{node[:40]}': check {name}")
-        return torch.tensor([rows[str(node)] for node in nodes], dtype=torch.long)
+        return torch.tensor([rows[node] for node in names], dtype=torch.long)
     chosen = as_tensor(nodes, name)
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
@@ -236,24 +241,12 @@ def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> 
             )
 
 
-def check_groups(groups: Any, num_nodes: int, name: str) -> tuple[np.ndarray, Tensor]:
-    """Return the sorted names of the groups and the group $[N]$ of each node; -1 if unknown.
-
-    Groups are environments or graphs: one integer or string per node.
-    """
-    values, known = check_labels(groups, num_nodes, name)
-    names, numbers = np.unique(values[known], return_inverse=True)
-    number = torch.full((num_nodes,), -1)
-    number[torch.from_numpy(known)] = torch.from_numpy(numbers.astype(np.int64))
-    return names, number
-
-
-def check_graphs(graphs: Any, num_nodes: int, name: str) -> Tensor:
+def check_batch(batch: Any, num_nodes: int) -> Tensor:
     """Return the graph $[N]$ of each node; graphs are numbered from 0 in the order of names."""
-    _, number = check_groups(graphs, num_nodes, name)
+    number = torch.from_numpy(check_labels(batch, num_nodes, "batch").codes)
     if (number < 0).any():
         raise InputError(
-            f"{name} is missing for {int((number < 0).sum()):,} nodes: it must contain the graph "
+            f"batch is missing for {int((number < 0).sum()):,} nodes: it must contain the graph "
             "of every node"
         )
     return number

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from canet.data.graph_data import AnyGraph
+from canet.util.files import digest_of
 
 CHUNK = 2**22
 """Numbers that are processed at once, to limit the memory."""
@@ -33,14 +34,20 @@ Part = Literal["graph", "labels", "splits", "features"]
 class DataDigest:
     """SHA-256 of each part of a task."""
 
-    graph: str  # nodes, edges and the graph of each node
-    labels: str  # classes and environments of the nodes
-    splits: str  # splits, their names, the nodes that exist at training time, and the metric
+    graph: str  # nodes, edges, their weights, and the graph of each node
+    labels: str  # classes, environments and weights of the nodes
+    # Splits, their names, times, the nodes that exist at training time, and the metric.
+    splits: str
     features: str
     feature_sums: tuple[float, ...]  # eight signed sums of all features, then their norm
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"feature_sums": list(self.feature_sums)}
+
+    @property
+    def short(self) -> str:
+        """One SHA-256 of all parts."""
+        return digest_of(json.dumps(self.to_json()).encode())
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> DataDigest:
@@ -71,16 +78,16 @@ def digest_parts(
         stored: DataDigest = data.store.digest
         nodes = [*splits.values(), in_distribution]
         return replace(stored, splits=_sha256(nodes, [stored.splits, *about]))
-    batch, weight, environment, sample_weight = (
+    batch, weight, environment, sample_weight, time = (
         [data[k]] if k in data else []
-        for k in ("batch", "edge_weight", "environment", "sample_weight")
+        for k in ("batch", "edge_weight", "environment", "sample_weight", "time")
     )
     x = data.x
     parts = [x.crow_indices(), x.col_indices(), x.values()] if x.is_sparse_csr else [x]
     return DataDigest(
         graph=_sha256([data.edge_index, *batch, *weight], [data.y.numel()]),
         labels=_sha256([data.y, *environment, *sample_weight]),
-        splits=_sha256([*splits.values(), in_distribution], about),
+        splits=_sha256([*splits.values(), in_distribution, *time], about),
         features=_sha256(parts, [list(x.shape), str(x.layout)]),
         feature_sums=tuple(_sums(x)),
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor
 
 from canet.data.arrays import as_array, dtype_name
 from canet.errors import InputError, first_line
@@ -15,14 +18,42 @@ MAX_INTEGER = 2**53
 
 
 class Labels(NamedTuple):
-    """Labels $[N]$, and whether each of them is `known` $[N]$; unknown values have no meaning."""
+    """Classes or environments of the nodes: sorted `names` $[C]$, and `codes` $[N]$ among them.
 
-    values: np.ndarray
-    known: np.ndarray
+    The code is -1 if a label is unknown.
+    """
+
+    names: np.ndarray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, names: Sequence[Any], codes: np.ndarray) -> Labels:
+        """Return the labels with these codes among names in any order."""
+        distinct, number = np.unique(np.array(names), return_inverse=True)
+        if np.array_equal(number, np.arange(len(names))):
+            return cls(distinct, codes)
+        return cls(distinct, np.append(number, -1)[codes])
+
+    def codes_in(self, names: np.ndarray) -> Tensor:
+        """Return the codes $[N]$ among other names $[m]$; -1 also if a name is not among them."""
+        place = {name: number for number, name in enumerate(names.tolist())}
+        codes = [place.get(name, -1) for name in self.names.tolist()]
+        return torch.from_numpy(np.array([*codes, -1])[self.codes])
 
 
 def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
-    """Return labels $[N]$: integers, booleans or strings; -1, NaN and None mean unknown."""
+    """Return labels: integers, booleans or strings $[N]$; -1, NaN and None mean unknown."""
+    if isinstance(y, Labels):
+        return y
+    values, known = check_values(y, num_nodes, name)
+    names, numbers = np.unique(values[known], return_inverse=True)
+    codes = np.full(num_nodes, -1)
+    codes[known] = numbers
+    return Labels(names, codes)
+
+
+def check_values(y: Any, num_nodes: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return labels $[N]$ and a mask $[N]$ of the known ones; other values have no meaning."""
     values = as_array(y, name)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -36,7 +67,7 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     if values.dtype == object:
         values, known = _convert_objects(values, name)
     if values.dtype.kind in "Ub":
-        return Labels(values, known)
+        return values, known
     if values.dtype.kind not in "iuf":
         raise InputError(
             f"{name} contains {dtype_name(values)}, but labels must be integers or strings"
@@ -53,10 +84,10 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
         )
     values = np.where(known, values, values.dtype.type(0)).astype(np.int64)
     known &= values != -1
-    return Labels(np.where(known, values, -1), known)
+    return np.where(known, values, -1), known
 
 
-def _convert_objects(values: np.ndarray, name: str) -> Labels:
+def _convert_objects(values: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Convert objects to strings, numbers or booleans; None, NaN and pandas.NA mean unknown."""
     try:
         column = pa.array(values, from_pandas=True)
@@ -69,4 +100,4 @@ def _convert_objects(values: np.ndarray, name: str) -> Labels:
             "all of them to integers or all to strings"
         ) from error
     known = column.is_valid().to_numpy(zero_copy_only=False)
-    return Labels(filled.astype(str) if column.type == pa.string() else filled, known)
+    return filled.astype(str) if column.type == pa.string() else filled, known

@@ -12,18 +12,18 @@ from torch import Tensor
 
 from canet.data.arrays import dtype_name
 from canet.data.checks import (
+    check_batch,
     check_classes,
     check_disjoint,
     check_edge_weights,
     check_edges,
     check_features,
-    check_graphs,
     check_metric,
     check_nodes,
 )
 from canet.data.digest import DataDigest, digest_parts
 from canet.data.graph_data import AnyGraph, GraphData
-from canet.data.labels import check_labels
+from canet.data.labels import check_values
 from canet.errors import InputError
 from canet.util.sparse import components
 
@@ -43,7 +43,8 @@ class ShiftTask:
             (source, target), `y` is $[N]$ with class ids (-1 if unknown). Optional columns are
             `environment` $[N]$ with environment ids (-1 if unknown) and `batch` $[N]$ with the
             number of each node's graph, from 0. Without `batch`, each connected component is a
-            graph. The graph of a `GraphStore` in `store` has no `edge_index`: it stays on disk.
+            graph. The data of a graph store that stays on disk has `csr` instead of
+            `edge_index`, and the `store`.
         train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
             be empty.
         test_ood: Name → node ids of each shifted test set, in the order of reports.
@@ -133,18 +134,22 @@ class ShiftTask:
     def num_classes(self) -> int:
         return max(int(self.data.y.max()) + 1, self.min_classes)
 
-    @property
-    def on_disk(self) -> bool:
-        """Whether features and edges are read from a graph store."""
-        return "edge_index" not in self.data
-
     def in_memory(self) -> ShiftTask:
         """Return the task with the graph of its store in memory; other tasks are not changed."""
-        if not self.on_disk:
+        if "csr" not in self.data:
             return self
-        graph = self.data.store.load()
-        parts = {name: graph[name] for name in ("x", "edge_index", "edge_weight") if name in graph}
-        return replace(self, data=GraphData(**self.data.to_dict() | parts), checked=True)
+        graph, columns = self.data.store.load(), self.data.to_dict()
+        del columns["csr"]
+        for name in ("x", "edge_index", "edge_weight"):
+            if name in graph:
+                columns[name] = graph[name]
+        return replace(self, data=GraphData(**columns), checked=True)
+
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, with self-loops."""
+        csr = self.data.get("csr")
+        return int(self.data.edge_index.shape[1] if csr is None else csr.num_edges)
 
     @cached_property
     def digest(self) -> DataDigest:
@@ -224,7 +229,7 @@ def checked_data(data: AnyGraph) -> AnyGraph:
     if "environment" in data:
         checked["environment"] = check_ids(data.environment, n, "environment")
     if "batch" in data:
-        checked["batch"] = check_graphs(data.batch, n, "batch")
+        checked["batch"] = check_batch(data.batch, n)
     other = copy.copy(data)
     for name, tensor in checked.items():
         other[name] = tensor
@@ -233,7 +238,7 @@ def checked_data(data: AnyGraph) -> AnyGraph:
 
 def check_ids(values: object, num_nodes: int, name: str) -> Tensor:
     """Return a column of ids $[N]$, such as environments; -1 if unknown."""
-    found, known = check_labels(values, num_nodes, name)
+    found, known = check_values(values, num_nodes, name)
     if found.dtype.kind not in "ib":
         raise InputError(f"{name} contains {dtype_name(found)}, but ids must be integers")
     return torch.where(torch.from_numpy(known), torch.from_numpy(found).long(), -1)

@@ -1,4 +1,4 @@
-"""The task of comparing models on a user graph, as a file that worker processes can load."""
+"""Tasks of user graphs that worker processes can load: from a file, or from a graph store."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from canet.data.benchmarks.dataset import STORE_PROTOCOL
+from canet.data.graph import read_user_graph
 from canet.data.graph_data import AnyGraph, GraphData
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
+from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
-from canet.data.user_graph import read_user_graph, user_task
-from canet.errors import MissingFileError
+from canet.data.user_task import user_task
+from canet.errors import InputError, MissingFileError
 
 TASK_FILE = "task.npz"
 TEST = "test"
@@ -27,8 +30,8 @@ def comparison_task(
     held out: the latest nodes if there are times, else a random sample of each class.
     """
     checked = read_user_graph(data, undirected=undirected)
-    task = user_task(data, metric=metric, seed=seed, checked=checked, needs_test=True).task
-    return replace(task, test_ood={TEST: task.test_id}, test_id=task.test_id[:0])
+    task, _, tests = user_task(data, metric=metric, seed=seed, checked=checked, needs_test=True)
+    return replace(task, test_ood=tests, test_id=task.test_id[:0], checked=True)
 
 
 def write_task(folder: Path, task: ShiftTask) -> None:
@@ -56,3 +59,22 @@ def read_metric(folder: Path | None) -> str:
     """Read the metric of the task in a folder."""
     with np.load((folder or Path()) / TASK_FILE, allow_pickle=False) as file:
         return str(file["metric"][0])
+
+
+def load_store_task(path: str, data_seed: int = 0) -> ShiftTask:
+    """Load the task of a graph store; every split except `train` and `valid` is a shifted test."""
+    if not Path(path).is_dir():
+        raise InputError(
+            f"the graph store '{path}' does not exist: move it back, or train the run again"
+        )
+    task, _, tests = user_task(GraphStore(path).open(), seed=data_seed)
+    return replace(
+        task,
+        name=str(Path(path).absolute()),
+        test_ood=tests,
+        test_id=task.test_id[:0],
+        shift=STORE_PROTOCOL,
+        protocol=STORE_PROTOCOL,
+        data_seed=data_seed,
+        checked=True,
+    )

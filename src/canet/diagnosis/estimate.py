@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from canet.data.metrics import METRICS
 
-Value = TypeVar("Value", float, np.ndarray)
 QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval
 
 
@@ -84,7 +83,7 @@ def auc(lower: np.ndarray, higher: np.ndarray) -> float:
     return float(wins / (higher.size * lower.size))
 
 
-def auc_variance(auc: Value, first: int, second: int) -> Value:
+def auc_variance(auc: Any, first: int, second: int) -> Any:
     """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)

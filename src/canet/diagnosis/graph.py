@@ -13,10 +13,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.checks import check_groups, check_nodes, check_times
+from canet.data.checks import check_nodes, check_times
+from canet.data.graph import match_classes
 from canet.data.graph_data import GraphLike, NodeSet
+from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
-from canet.data.user_graph import UserGraph, match_classes
 from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
@@ -166,14 +167,14 @@ def read_graph(
     data = model.open_graph(given)
     reader = model.prepare(data)
     own, n = reader.user_graph, reader.user_graph.num_nodes
-    assert isinstance(own, UserGraph)  # a graph store was read into memory
+    assert own.edge_index is not None  # a graph store was read into memory
     held_out = np.ones(n, dtype=bool)
     if trained_on and data.get("train_mask") is not None:
         held_out[check_nodes(data.train_mask, n, "train_mask").numpy()] = False
     environment, node_id = data.get("environment"), data.get("node_id")
     if environment is not None:
-        environment = check_groups(environment, n, "environment")[1].numpy()
-    graph = components(own.edge_index, n) if own.graph is None else own.graph
+        environment = check_labels(environment, n, "environment").codes
+    graph = components(own.edge_index, n) if own.batch is None else own.batch
     y, time = match_classes(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
     readers: list[Any] = reader.readers if isinstance(reader, EnsembleReader) else [reader]

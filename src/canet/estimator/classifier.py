@@ -19,9 +19,7 @@ from canet.estimator.fitting import (
     check_earlier,
     class_weights,
     describe_data,
-    encoding_of,
     graph_to_fit,
-    node_ids,
     settings_of,
     train_model,
     training_data,
@@ -173,7 +171,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         environment: Column | str | None = None,
         time: Column | str | None = None,
         sample_weight: Column | str | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
         warm_start: NodeClassifier | None = None,
         **columns: Any,
     ) -> Self:
@@ -198,7 +196,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             time: Time of each node $[N]$, numbers or dates, or its column.
             sample_weight: Weight of each node $[N]$ in the supervised loss, or its column. Only the
                 ratios matter.
-            graph: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
+            batch: Number or name of the graph of each node $[N]$, if `data` holds several graphs.
             warm_start: A fitted model with the same method, backbone, sizes and classes, whose
                 training continues on this graph; it may be this object. `auto` then trains the
                 models of its average again and does not choose.
@@ -213,7 +211,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         for role, given in arrays.items():
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
-        arrays |= {"edges": edges, "train": train, "valid": valid, "graph": graph}
+        arrays |= {"edges": edges, "train": train, "valid": valid, "batch": batch}
         settings = settings_of(self, self._given_settings())
         if warm_start is not None:
             check_earlier(self, warm_start)
@@ -228,7 +226,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             run = train_model(self, task, *how)
             display.stage("scoring")
             reader = self._reader(run.method.eval(), prepared)
-            reference = build_reference(task, reader, seed, node_ids(opened))
+            reference = build_reference(task, reader, seed, opened.get("node_id"))
         self.classes_ = user.classes
         self.n_features_in_ = task.num_features
         self.method_ = run.method
@@ -240,7 +238,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.selected_epoch_ = run.result.selected_epoch
         self.environments_seen_ = run.result.environments_seen
         self.findings_ = run.result.findings
-        self._set_encoding(encoding_of(opened))
+        self._set_encoding(opened.get("encoding"))
         self.data_ = describe_data(task)
         self.calibration_ = reference.calibrate(with_bias=weights is not None)
         self.reference_: Reference | None = reference

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,11 @@ import torch
 from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
+from canet.data.graph import warn_one_way
 from canet.data.graph_data import AnyGraph, GraphLike, is_graph
-from canet.data.graph_store import GraphStore
 from canet.data.metrics import METRICS
-from canet.data.store_task import store_task
-from canet.data.stored_graph import as_store, check_encoding
 from canet.data.task import ShiftTask
-from canet.data.user_graph import UserTask, user_task, warn_one_way
+from canet.data.user_task import UserTask, user_task
 from canet.defaults import changed
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.reference import Reference
@@ -28,11 +23,8 @@ from canet.methods import Auto, AutoSettings, Settings, get_backbone
 from canet.models import AutoTrainer
 from canet.models.refit import refit
 from canet.training import Run, Trainer
-from canet.training.prepared import PreparedGraph, prepare_graph
-from canet.training.start import wants_batches
-from canet.training.store_reader import PreparedStore
+from canet.training.prepared import Prepared, PreparedGraph, prepare_graph
 from canet.util.devices import pick_device
-from canet.util.files import digest_of
 from canet.util.jobs import open_pool
 from canet.util.progress import Display
 
@@ -57,7 +49,7 @@ def graph_to_fit(
     arrays: dict[str, Any],
     settings: Settings,
     earlier: Any = None,
-) -> AnyGraph | GraphStore:
+) -> AnyGraph:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
     A graph store stays on disk if the settings ask for training in batches. With an `earlier`
@@ -72,72 +64,48 @@ def graph_to_fit(
     """
     for name in columns:
         check_name("argument", name, READ_ARGUMENTS)
-    if (store := as_store(data)) is not None:
-        names = [*columns, *(name for name, value in arrays.items() if value is not None)]
-        if names:
-            raise InputError(
-                f"fit takes {names[0]} only for other graphs: the labels, splits and columns of a "
-                "graph store were chosen when it was written"
-            )
-        if earlier is not None:
-            check_encoding(store, earlier.encoding_)
-        is_auto = isinstance(settings, AutoSettings)
-        return store if wants_batches(settings) and not is_auto else store.load()
     edges = arrays["edges"]
-    if not is_graph(data):
-        from canet.data.graph_files import read_graph  # needs pyarrow
+    opened: AnyGraph
+    if is_graph(data):
+        if edges is not None or columns:
+            given = "edges" if edges is not None else next(iter(columns))
+            raise InputError(
+                f"fit takes {given} only for tables, files and networkx graphs: set edge_index, y "
+                "and the masks of the Data"
+            )
+        opened = data
+    else:
+        from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
 
         encoding = None if earlier is None else earlier.encoding_
-        return read_graph(data, edges, encoding=encoding, **columns)
-    if edges is not None or columns:
-        given = "edges" if edges is not None else next(iter(columns))
+        place = data if edges is None else (data, edges)
+        opened = read_columns(place, ReadOptions.of(**columns), encoding, in_memory=False)
+    if "csr" in opened and not settings.in_batches:
+        opened = opened.store.load()
+    names = [name for name, value in arrays.items() if value is not None]
+    if "csr" in opened and names:
         raise InputError(
-            f"fit takes {given} only for tables, files and networkx graphs: set edge_index, y and "
-            "the masks of the Data"
+            f"fit takes {names[0]} only for graphs in memory: the splits and columns of a graph "
+            "store were chosen when it was written"
         )
-    return data if earlier is None else earlier.open_graph(data)
+    return opened if earlier is None else earlier.open_graph(opened, in_memory=False)
 
 
 def training_data(
-    model: Any,
-    data: AnyGraph | GraphStore,
-    arrays: dict[str, Any],
-    seed: int,
-    earlier: Any = None,
-) -> tuple[PreparedGraph | PreparedStore, UserTask]:
+    model: Any, data: AnyGraph, arrays: dict[str, Any], seed: int, earlier: Any = None
+) -> tuple[Prepared, UserTask]:
     """Check the graph, and return it with the task of learning its labels.
 
     Arguments as for `graph_to_fit`.
     """
-    prepared: PreparedGraph | PreparedStore
     known = None if earlier is None else earlier.classes_
-    if isinstance(data, GraphStore):
-        prepared = PreparedStore(data)
-        if model.undirected:
-            prepared.user_graph.check_undirected()
-        task, classes = store_task(data, model.metric, seed, known)
-        tests = [task.test_id, *task.test_ood.values()]
-        task = replace(task, test_id=torch.cat(tests).sort().values, test_ood={}, checked=True)
-        return prepared, UserTask(task, classes)
-    prepared = prepare_graph(data, arrays["graph"], bool(model.undirected))
-    if model.undirected is None:
-        warn_one_way(prepared.user_graph.edge_index)
+    prepared = prepare_graph(data, arrays["batch"], bool(model.undirected))
+    graph = prepared.user_graph
+    if model.undirected is None and graph.edge_index is not None:
+        warn_one_way(graph.edge_index)
     names = ("train", "valid", "environment", "time", "sample_weight")
-    how = {"metric": model.metric, "seed": seed, "checked": prepared.user_graph}
-    given = {name: arrays[name] for name in names}
-    return prepared, user_task(data, **given, **how, known_classes=known)
-
-
-def encoding_of(data: AnyGraph | GraphStore) -> Any:
-    """Return the encoding of table columns as features, or None."""
-    return data.encoding if isinstance(data, GraphStore) else data.get("encoding")
-
-
-def node_ids(data: AnyGraph | GraphStore) -> Any:
-    """Return the names $[N]$ of the nodes, or None."""
-    if not isinstance(data, GraphStore):
-        return data.get("node_id")
-    return data.array("node_id") if "node_id" in data else np.arange(data.num_nodes)
+    how = {"metric": model.metric, "seed": seed, "checked": graph, "known_classes": known}
+    return prepared, user_task(data, **{name: arrays[name] for name in names}, **how)
 
 
 def check_earlier(model: Any, earlier: Any) -> None:
@@ -180,7 +148,7 @@ def train_model(
     weights: Tensor | None,
     seed: int,
     display: Display,
-    prepared: PreparedGraph | PreparedStore,
+    prepared: Prepared,
     earlier: Any = None,
 ) -> Run:
     """Train the method of a classifier, or the ensemble that `auto` chooses.
@@ -278,23 +246,8 @@ def warn_largest_class(model: Any, reference: Reference) -> None:
 
 
 def describe_data(task: ShiftTask) -> dict[str, Any]:
-    """Return the size of the training data and the SHA-256 of features, edges and labels."""
+    """Return the size of the training data and its digest."""
     sizes = {"train": task.train, "valid": task.valid, "test": task.test_id}
     counts = {name: nodes.numel() for name, nodes in sizes.items()}
-    if task.on_disk:
-        store, content = task.data.store, json.dumps(task.digest.to_json())
-        edges = store.num_edges + store.num_loops
-        about = {"nodes": task.num_nodes, "edges": edges, **counts}
-        return about | {"digest": digest_of(content.encode())}
-    x = task.data.x
-    sparse = x.layout == torch.sparse_csr
-    parts = [x.crow_indices(), x.col_indices(), x.values()] if sparse else [x]
-    digest = hashlib.sha256()
-    for tensor in (*parts, task.data.edge_index, task.data.y, *sizes.values()):
-        digest.update(np.ascontiguousarray(tensor.numpy()).data)
-    return {
-        "nodes": task.num_nodes,
-        "edges": task.data.edge_index.shape[1],
-        **counts,
-        "digest": digest.hexdigest(),
-    }
+    about = {"nodes": task.num_nodes, "edges": task.num_edges}
+    return {**about, **counts, "digest": task.digest.short}

@@ -10,10 +10,8 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from canet.data.graph import match_classes
 from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
-from canet.data.graph_store import GraphStore
-from canet.data.stored_graph import StoredGraph, as_store, check_encoding
-from canet.data.user_graph import match_classes
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
@@ -22,8 +20,8 @@ from canet.models import Ensemble, EnsembleReader, Reader
 from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
 from canet.training.inference import GraphReader
-from canet.training.prepared import PreparedGraph, prepare_graph
-from canet.training.store_reader import PreparedStore, StoreReader, open_reader
+from canet.training.prepared import Prepared, prepare_graph
+from canet.training.store_reader import StoreReader, open_reader
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
@@ -47,22 +45,24 @@ class PredictionMixin:
         """Name of the method."""
         return describe_method(self.method).name
 
-    def open_graph(self, data: GraphLike) -> AnyGraph:
+    def open_graph(self, data: GraphLike, in_memory: bool = True) -> AnyGraph:
         """Return a graph with the feature columns that the model was trained on.
 
-        A path, a pair of tables and a networkx graph are read. A graph store is read into memory. A
-        graph from `canet.read_graph` whose columns were encoded differently is read again from its
-        source. A PyG `Data` of arrays is returned unchanged.
+        A path, a pair of tables, a networkx graph and a graph store are read. Unless `in_memory`,
+        features and edges of a store stay on disk. A graph from `canet.read_graph` whose columns
+        were encoded differently is read again from its source. A PyG `Data` of arrays is returned
+        unchanged.
         """
         from canet.data.graph_files import ReadOptions, read_columns  # needs pyarrow
 
         check_is_fitted(self)
-        if isinstance(data, GraphStore):
-            check_encoding(data, self.encoding_)
-            return data.load()
-        if not is_graph(data):
-            return read_columns(data, ReadOptions(), self.encoding_)
-        given: AnyGraph = data
+        if is_graph(data) and in_memory and "csr" in data:
+            data = data.store
+        given: AnyGraph
+        if is_graph(data):
+            given = data
+        else:
+            given = read_columns(data, ReadOptions(), self.encoding_, in_memory)
         encoding = given.get("encoding")
         if encoding is None or encoding == self.encoding_:
             return given
@@ -86,7 +86,7 @@ class PredictionMixin:
         opened.edge_weight = again.get("edge_weight")
         return opened
 
-    def prepare(self, data: GraphLike | Reader, graph: Column | None = None) -> Reader:
+    def prepare(self, data: GraphLike | Reader, batch: Column | None = None) -> Reader:
         """Check and normalise a graph once; pass the result instead of `data` to several calls."""
         check_is_fitted(self)
         if isinstance(data, GraphReader | StoreReader | EnsembleReader):
@@ -95,23 +95,10 @@ class PredictionMixin:
                     "the graph was prepared by another model: call prepare of this one"
                 )
             return data
-        if (store := as_store(data)) is not None:
-            return self._prepare_store(store, graph)
-        opened = self.open_graph(data)
-        prepared = prepare_graph(opened, graph, bool(self.undirected))
+        opened = self.open_graph(data, in_memory=False)
+        prepared = prepare_graph(opened, batch, bool(self.undirected))
         self._check_width(prepared.user_graph.x.shape[1])
         return self._reader(self.method_, prepared, opened.get("y"))
-
-    def _prepare_store(self, store: GraphStore, graph: Column | None) -> Reader:
-        """Check a graph store; its features and edges stay on disk."""
-        if graph is not None:
-            raise InputError("a graph store is one graph: leave out graph")
-        check_encoding(store, self.encoding_)
-        self._check_width(store.num_features)
-        prepared = PreparedStore(store)
-        if self.undirected:
-            prepared.user_graph.check_undirected()
-        return self._reader(self.method_, prepared)
 
     def _check_width(self, width: int) -> None:
         if width != self.n_features_in_:
@@ -125,24 +112,24 @@ class PredictionMixin:
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> Prediction:
         """Return logits $[n, C]$, embedding $[n, H]$ and environments; arguments as `predict`."""
-        reader = self.prepare(data, graph)
+        reader = self.prepare(data, batch)
         return reader.read(None if nodes is None else reader.user_graph.rows(nodes))
 
     def _collect(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None,
-        graph: Column | None,
+        batch: Column | None,
         value: Callable[[Prediction], np.ndarray],
     ) -> np.ndarray:
         """Return the values $[n, ...]$ of nodes; a graph store is predicted in parts."""
-        reader = self.prepare(data, graph)
+        reader = self.prepare(data, batch)
         rows = None if nodes is None else reader.user_graph.rows(nodes)
         count = reader.user_graph.num_nodes if rows is None else rows.numel()
-        if not (count and isinstance(reader.user_graph, StoredGraph)):
+        if not count or reader.user_graph.csr is None:
             return value(reader.read(rows))
         found: np.ndarray | None = None
         for where, part in reader.parts(rows):
@@ -157,7 +144,7 @@ class PredictionMixin:
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
         threshold: Threshold | None = None,
         calibrated: bool = False,
     ) -> np.ndarray:
@@ -170,7 +157,7 @@ class PredictionMixin:
                 is predicted in parts and need not fit into memory.
             nodes: Mask $[N]$, row numbers $[n]$ from 0, or names $[n]$, which are strings. None:
                 all nodes.
-            graph: As in `fit`.
+            batch: As in `fit`.
             threshold: For two classes: the probability of the class that is rarer in training from
                 which a node is assigned to it. None: 0.5. `best`: the threshold with the best F1 of
                 this class on the validation nodes.
@@ -182,13 +169,13 @@ class PredictionMixin:
             chosen = self.calibration_.choose_classes(probabilities, threshold, calibrated)
             return self.classes_[chosen]
 
-        return self._collect(data, nodes, graph, classes)
+        return self._collect(data, nodes, batch, classes)
 
     def predict_proba(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
         calibrated: bool = False,
     ) -> np.ndarray:
         """Return the probability of each class $[n, C]$; arguments as `predict`.
@@ -199,7 +186,7 @@ class PredictionMixin:
         """
 
         return self._collect(
-            data, nodes, graph, lambda found: self.probabilities(found.logits, calibrated)
+            data, nodes, batch, lambda found: self.probabilities(found.logits, calibrated)
         )
 
     def probabilities(self, logits: torch.Tensor, calibrated: bool = False) -> np.ndarray:
@@ -212,39 +199,36 @@ class PredictionMixin:
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> np.ndarray:
         """Return the logits $[n, C]$, or for two classes the difference of the logits $[n]$."""
-        logits = self._collect(data, nodes, graph, lambda found: found.logits.double().numpy())
+        logits = self._collect(data, nodes, batch, lambda found: found.logits.double().numpy())
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def score(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> float:
         """Return the metric, between 0 and 1, on the labelled nodes; arguments as `predict`.
 
-        A label that did not occur in training counts as wrong. As in scikit-learn, each of these
-        classes also counts in the mean of `macro_f1`.
+        A label that did not occur in training counts as wrong.
         """
-        reader = self.prepare(data, graph)
+        reader = self.prepare(data, batch)
         return self._outcome(reader, nodes, self.metric).score(self.metric)
 
     def labels(self, reader: Reader) -> torch.Tensor:
         """Return the class ids $[N]$ of the labels; -1 without a label, C and more if unseen."""
-        graph = reader.user_graph
-        if isinstance(graph, StoredGraph):
-            return graph.match_classes(self.classes_)
-        return match_classes(reader.y, graph.num_nodes, self.classes_)
+        return match_classes(reader.y, reader.user_graph.num_nodes, self.classes_)
 
     def _outcome(self, reader: Reader, nodes: NodeSet | None, metric: str = "") -> Outcome:
         """Predict the labelled nodes, and check their labels for a metric."""
         y = self.labels(reader)
-        rows = (y >= 0).nonzero().squeeze(1)
+        chosen = y >= 0
         if nodes is not None:
-            rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
+            chosen[~torch.isin(torch.arange(len(y)), reader.user_graph.rows(nodes))] = False
+        rows = chosen.nonzero().squeeze(1)
         if not rows.numel():
             raise InputError("none of the nodes has a label: a score needs labels, in data.y")
         if metric:
@@ -258,14 +242,14 @@ class PredictionMixin:
         data: GraphLike | Reader,
         k: int,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> float:
         """Return the recall among the k nodes that most likely have the rarer of two classes.
 
         It is the share of the labelled nodes of this class that are among them. Nodes without a
         label are not ranked. Other arguments as `predict`.
         """
-        reader, positive = self.prepare(data, graph), self.calibration_.rarer()
+        reader, positive = self.prepare(data, batch), self.calibration_.rarer()
         outcome = self._outcome(reader, nodes)
         check_recall(outcome.y, positive)
         return outcome.recall_at_k(k, positive)
@@ -274,14 +258,14 @@ class PredictionMixin:
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> list[np.ndarray]:
         """Return the posterior $[n, K]$ of the pseudo-environments of each layer.
 
         Only for method `canet`; arguments as `predict`.
         """
-        reader = self.prepare(data, graph)
-        if isinstance(reader.user_graph, StoredGraph):
+        reader = self.prepare(data, batch)
+        if reader.user_graph.csr is not None:
             raise InputError("environments need the graph in memory: pass GraphStore(path).load()")
         found = self.forward(reader, nodes)
         if not found.environments:
@@ -295,16 +279,16 @@ class PredictionMixin:
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> np.ndarray:
         """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
-        return self._collect(data, nodes, graph, lambda found: found.embedding.numpy())
+        return self._collect(data, nodes, batch, lambda found: found.embedding.numpy())
 
     def novelty_score(
         self,
         data: GraphLike | Reader,
         nodes: NodeSet | None = None,
-        graph: Column | None = None,
+        batch: Column | None = None,
     ) -> np.ndarray:
         """Return how far each node $[n]$ is from the training nodes; arguments as `predict`.
 
@@ -316,7 +300,7 @@ class PredictionMixin:
         def novelty(found: Prediction) -> np.ndarray:
             return self.reference().novelty_score(found.embedding).numpy()
 
-        return self._collect(data, nodes, graph, novelty)
+        return self._collect(data, nodes, batch, novelty)
 
     def reference(self) -> Reference:
         """Return the sample of the training graph, or raise an error if it was not saved."""
@@ -329,7 +313,7 @@ class PredictionMixin:
         return self.reference_
 
     @staticmethod
-    def _reader(method: Any, prepared: PreparedGraph | PreparedStore, y: Any = None) -> Reader:
+    def _reader(method: Any, prepared: Prepared, y: Any = None) -> Reader:
         if isinstance(method, Ensemble):
             return EnsembleReader(method, prepared, y)
         return open_reader(method, prepared, y)

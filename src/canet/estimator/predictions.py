@@ -11,20 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from canet.data.arrays import as_array
 from canet.data.checks import check_nodes
+from canet.data.graph import UserGraph, split_sets
 from canet.data.graph_data import AnyGraph, GraphLike
-from canet.data.graph_store import GraphStore
-from canet.data.stored_graph import StoredGraph
-from canet.errors import CanetError, InputError
+from canet.errors import CanetError, InputError, check_name
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
 from canet.nn.calibration import Threshold
 from canet.util.files import atomic_path
 
 FILES = (".csv", ".parquet")
-SPLITS = {"valid": "val", "validation": "val"}
-"""Name of a split → prefix of its mask, if they differ."""
+VALID = ("val", "valid", "validation")
+"""Names of the validation split."""
 
 
 def write_predictions(
@@ -91,7 +89,7 @@ def write_predictions(
     return summary
 
 
-def choose_nodes(data: AnyGraph | GraphStore, wanted: str) -> np.ndarray:
+def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
     """Return the rows $[n]$ of the nodes in `split=NAME`, or with the ids in a file.
 
     The file has one id per line; a CSV file may have more columns, and its first column, or the
@@ -99,14 +97,14 @@ def choose_nodes(data: AnyGraph | GraphStore, wanted: str) -> np.ndarray:
     """
     kind, _, name = wanted.partition("=")
     if kind == "split":
-        if isinstance(data, GraphStore):
-            return data.nodes("valid" if name.lower() in ("val", *SPLITS) else name).numpy()
-        mask = f"{SPLITS.get(name.lower(), name)}_mask"
-        if data.get(mask) is None:
+        sets = split_sets(data)
+        if not sets:
             raise InputError(
                 "the graph has no column of splits: pass a file with the ids of the nodes"
             )
-        return np.flatnonzero(as_array(data[mask], mask))
+        name = "valid" if name.lower() in VALID else name
+        check_name("split", name, sets)
+        return check_nodes(sets[name], data.x.shape[0], name).numpy()
     try:
         with Path(wanted).open(newline="", encoding="utf-8-sig") as file:
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
@@ -120,10 +118,7 @@ def choose_nodes(data: AnyGraph | GraphStore, wanted: str) -> np.ndarray:
     names = [row[column] for row in (rows[1:] if "id" in heads else rows)]
     if not names:
         raise InputError(f"'{wanted}' has no node ids: write one id per line")
-    if isinstance(data, GraphStore):
-        return StoredGraph(data).rows(names, f"'{wanted}'").numpy()
-    row_of = {str(node): row for row, node in enumerate(data.node_id)}
-    return check_nodes(names, len(row_of), f"'{wanted}'", lambda: row_of).numpy()
+    return UserGraph(data.x, node_id=data.node_id).rows(names, f"'{wanted}'").numpy()
 
 
 def check_target(path: Path) -> None:

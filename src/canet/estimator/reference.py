@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.models import Reader
 from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
-from canet.util.sparse import select_rows
+from canet.util.sparse import Csr, select_rows
 
 MAX_NODES = 5_000
 NUM_NEIGHBOURS = 10
@@ -111,8 +110,8 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
     y[task.train] = task.data.y[task.train]
     x = select_rows(task.data.x, train).float()
     environment = task.data.environment[train] if task.has_environments else train[:0]
-    if task.on_disk:
-        edges, degree = _edges_into(task.data.store, train), _degree_in(task.data.store, train)
+    if (csr := task.data.get("csr")) is not None:
+        edges, degree = _edges_into(csr, train), csr.degree(train)
         both = reader.read(torch.cat([train, valid]))  # at once, because their fields overlap
         of_train, of_valid = (
             Prediction(both.logits[rows], both.embedding[rows])
@@ -139,20 +138,10 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
     )
 
 
-def _edges_into(store: GraphStore, nodes: Tensor) -> Tensor:
-    """Return the edges $[2, m]$ of a graph store, except self-loops, into some nodes $[n]$."""
-    drawn = draw_neighbours(torch.from_numpy(store.array("rowptr")), nodes, -1)
-    source = torch.from_numpy(store.array("neighbours"))[drawn.entry].long()
-    return torch.stack([source, nodes[drawn.row]])
-
-
-def _degree_in(store: GraphStore, nodes: Tensor) -> Tensor:
-    """Return the in-degrees $[n]$ of some nodes of a graph store, with self-loops."""
-    rows, rowptr = nodes.numpy(), store.array("rowptr")
-    degree = rowptr[rows + 1] - rowptr[rows]
-    if "loops" in store:
-        degree = degree + (store.array("loops")[rows] > 0)
-    return torch.from_numpy(degree)
+def _edges_into(csr: Csr, nodes: Tensor) -> Tensor:
+    """Return the edges $[2, m]$, except self-loops, into some nodes $[n]$."""
+    drawn = draw_neighbours(csr.rowptr, nodes, -1)
+    return torch.stack([csr.col[drawn.entry].long(), nodes[drawn.row]])
 
 
 def sample_of(nodes: Tensor, seed: int) -> Tensor:

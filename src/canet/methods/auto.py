@@ -29,6 +29,8 @@ class AutoSettings(Settings):
         super().__post_init__()
         object.__setattr__(self, "preset", PRESET_NAMES.get(self.preset, self.preset))
 
+    in_batches = False  # the models share the graph in memory
+
 
 class Auto:
     """Entry of `auto` in lists of methods."""

@@ -91,6 +91,12 @@ class Settings:
         check(self)
         parse_fanout(self.fanout, self.num_layers)
 
+    @property
+    def in_batches(self) -> bool:
+        """Whether a graph store stays on disk, because training reads it in batches."""
+        fanout = parse_fanout(self.fanout, self.num_layers)
+        return self.batch_size > 0 or any(count > 0 for count in fanout)
+
 
 @dataclass(frozen=True)
 class Findings:

@@ -13,8 +13,8 @@ from canet.nn.model import Prediction
 from canet.settings import override
 from canet.store.result import Candidate
 from canet.training.inference import GraphReader, Part
-from canet.training.prepared import PreparedGraph
-from canet.training.store_reader import PreparedStore, StoreReader, open_reader
+from canet.training.prepared import Prepared
+from canet.training.store_reader import StoreReader, open_reader
 
 
 class Ensemble(nn.Module):
@@ -58,9 +58,7 @@ class Ensemble(nn.Module):
 class EnsembleReader:
     """An ensemble on one graph, with the interface of :class:`GraphReader`."""
 
-    def __init__(
-        self, method: Ensemble, prepared: PreparedGraph | PreparedStore, y: Any = None
-    ) -> None:
+    def __init__(self, method: Ensemble, prepared: Prepared, y: Any = None) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, y
         self.readers = [open_reader(member, prepared) for member in method.members]
 

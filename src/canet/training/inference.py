@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.data.user_graph import UserGraph
+from canet.data.graph import UserGraph
 from canet.errors import InputError
 from canet.methods import Method
 from canet.nn import Features
@@ -41,7 +41,7 @@ class GraphReader:
 
     def __init__(self, method: Method, prepared: PreparedGraph, y: Any = None) -> None:
         self.method, self.user_graph, self.y = method, prepared.user_graph, y
-        self._feature_graph = prepared.user_graph.graph
+        self._feature_graph = prepared.user_graph.batch
         self._graph = prepared.graph(method.model.operators)
 
     @torch.no_grad()
@@ -68,13 +68,13 @@ class GraphReader:
         yield torch.arange(len(found.logits)), found
 
     def with_edges(
-        self, edge_index: Tensor, graph: Tensor, edge_weight: Tensor | None = None
+        self, edge_index: Tensor, batch: Tensor, edge_weight: Tensor | None = None
     ) -> GraphReader:
         """Return a reader of the same nodes with other edges $[2, E]$ and graph numbers $[N]$.
 
         The preparation of the features still uses the previous graph numbers.
         """
-        changed = UserGraph(self.user_graph.x, edge_index, graph, edge_weight)
+        changed = UserGraph(self.user_graph.x, edge_index, batch, edge_weight)
         other = GraphReader(self.method, PreparedGraph(changed))
         other._feature_graph = self._feature_graph
         return other

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
 from canet.methods import Method, TrainingView
 from canet.nn import Block, Features, Graph, ReceptiveField
 from canet.training.feature_store import FeatureStore
 from canet.training.fields import TaskFields
 from canet.training.pieces import Pieces
+from canet.util.sparse import Csr
 
 CPU = torch.device("cpu")
 MAX_EDGES = 2**24
@@ -27,9 +27,7 @@ BYTES_TO_SORT = 64
 
 def is_large(task: ShiftTask) -> bool:
     """Whether a task that is trained in batches needs `LargeFields`."""
-    if task.on_disk:
-        return True
-    return bool(task.data.edge_index.shape[1] > MAX_EDGES)
+    return "csr" in task.data or task.num_edges > MAX_EDGES
 
 
 def has_room(num_bytes: int, device: torch.device) -> bool:
@@ -37,10 +35,10 @@ def has_room(num_bytes: int, device: torch.device) -> bool:
     return device.type == "cpu" or num_bytes < torch.cuda.mem_get_info(device)[0] / 2
 
 
-def place_of_edges(store: GraphStore, device: torch.device) -> torch.device:
+def place_of_edges(csr: Csr, device: torch.device) -> torch.device:
     """Return the device if it has room for the edges of a store, or else the CPU."""
-    per_edge = 4 + 4 * ("weight" in store)
-    size = BYTES_PER_NODE * store.num_nodes + per_edge * store.num_edges
+    per_edge = 4 + 4 * (csr.weight is not None)
+    size = BYTES_PER_NODE * (csr.rowptr.numel() - 1) + per_edge * csr.col.numel()
     return device if has_room(size, device) else CPU
 
 
@@ -53,11 +51,11 @@ class LargeFields(TaskFields):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._store: GraphStore | None = self.task.data.store if self.task.on_disk else None
+        self._csr: Csr | None = self.task.data.get("csr")
         self._lazy: dict[tuple[bool, torch.device], Graph] = {}
         self._pieces: dict[tuple[str, ...], Pieces] = {}
         self._place: torch.device | None = None  # of the edges that neighbours are drawn from
-        if self._store is not None:
+        if self._csr is not None:
             uses = partial(self._num_readers, False)
             x, how = self.task.data.x, self._preparation
             self._readers[False] = FeatureStore(x, self._device, how, uses)
@@ -99,7 +97,7 @@ class LargeFields(TaskFields):
         The features of a graph store are as stored, and its edges are left out: methods that need
         them do not train in batches.
         """
-        if self._store is None:
+        if self._csr is None:
             return super().view()
         return TrainingView(
             x=self.task.data.x,
@@ -133,8 +131,8 @@ class LargeFields(TaskFields):
 
     def _place_of_edges(self) -> torch.device:
         """Return the device, if the edges take at most half of its free memory, or else the CPU."""
-        if self._place is None and self._store is not None:
-            self._place = place_of_edges(self._store, self._device)
+        if self._place is None and self._csr is not None:
+            self._place = place_of_edges(self._csr, self._device)
         if self._place is None:
             size = BYTES_TO_SORT * self.task.data.edge_index.shape[1]
             self._place = self._device if has_room(size, self._device) else CPU
@@ -153,9 +151,9 @@ class LargeFields(TaskFields):
             return self._lazy[key]
         if device != CPU:
             self._lazy[key] = self._lazy_graph(hidden).to(device)
-        elif self._store is not None:
-            csr, count = self._store.csr, self.task.num_nodes
-            self._lazy[key] = Graph(csr, count, self._operators, dtype=torch.float)
+        elif self._csr is not None:
+            count = self.task.num_nodes
+            self._lazy[key] = Graph(self._csr, count, self._operators, dtype=torch.float)
         else:
             edges, weight = self._edges(hidden)
             numbers = self._numbers(hidden)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import finalize
 
+import torch
 from torch import Tensor
 
+from canet.data.graph import UserGraph, read_user_graph
 from canet.data.graph_data import AnyGraph, is_graph
-from canet.data.user_graph import UserGraph, read_user_graph
 from canet.nn import Graph, Operator
+from canet.training.large_fields import CPU, place_of_edges
+from canet.util.sparse import Csr
 from canet.util.torch_state import single_precision
 
-COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id")
+COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a graph that its checks use."""
 
 
@@ -29,35 +32,63 @@ class PreparedGraph:
         key = tuple(operators)
         if key not in self.graphs:
             user = self.user_graph
+            assert user.edge_index is not None
             with single_precision():
                 self.graphs[key] = Graph(
-                    user.edge_index, user.num_nodes, operators, user.graph, user.edge_weight
+                    user.edge_index, user.num_nodes, operators, user.batch, user.edge_weight
                 )
         return self.graphs[key]
 
 
-_cache: dict[tuple[int, bool], tuple[list[Any], PreparedGraph]] = {}
+class PreparedStore:
+    """A graph store to predict, in place of a `PreparedGraph`; its readers share the edges."""
+
+    def __init__(self, user_graph: UserGraph) -> None:
+        self.user_graph = user_graph
+        self._csr: dict[torch.device, Csr] = {}  # for each device of a model
+
+    def graph(self, operators: Sequence[Operator], device: torch.device) -> Graph:
+        """Return the graph for a model, on the device if it has room for the edges.
+
+        Sums over whole graphs need the graph on the CPU.
+        """
+        if any(operator.kind == "graph" for operator in operators):
+            device = CPU
+        if device not in self._csr:
+            csr = self.user_graph.csr
+            assert csr is not None
+            self._csr[device] = csr.to(place_of_edges(csr, device))
+        return Graph(self._csr[device], self.user_graph.num_nodes, operators, dtype=torch.float)
+
+
+Prepared: TypeAlias = PreparedGraph | PreparedStore
+
+_cache: dict[tuple[int, bool], tuple[list[Any], Prepared]] = {}
 """(id of the user's object, `undirected`) → version and graph. PyG objects are not hashable."""
 
 
-def prepare_graph(data: Any, graph: Any = None, undirected: bool = False) -> PreparedGraph:
+def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> Prepared:
     """Check a graph and cache the result; arguments as for `read_user_graph`.
 
     A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
     through a numpy array that shares memory with a tensor are not detected. Other graphs are not
     cached.
     """
-    version = None if graph is not None or not is_graph(data) else _version(data)
+    version = None if batch is not None or not is_graph(data) else _version(data)
     if version is None:
-        return PreparedGraph(read_user_graph(data, graph, undirected))
+        return _prepared(read_user_graph(data, batch, undirected))
     key = id(data), undirected
     cached_version, prepared = _cache.get(key, ([], None))
     if prepared is None or not _same(cached_version, version):
         if prepared is None:
             finalize(data, _cache.pop, key, None).atexit = False
-        prepared = PreparedGraph(read_user_graph(data, None, undirected))
+        prepared = _prepared(read_user_graph(data, None, undirected))
         _cache[key] = version, prepared
     return prepared
+
+
+def _prepared(user_graph: UserGraph) -> Prepared:
+    return (PreparedGraph if user_graph.csr is None else PreparedStore)(user_graph)
 
 
 def _version(data: AnyGraph) -> list[Any] | None:

@@ -17,17 +17,6 @@ from canet.training.loop import Loop
 from canet.util import distributed
 
 
-def wants_batches(settings: Settings) -> bool:
-    """Whether the settings ask for training in batches."""
-    fanout = parse_fanout(settings.fanout, settings.num_layers)
-    return settings.batch_size > 0 or any(count > 0 for count in fanout)
-
-
-def task_to_train(task: ShiftTask, settings: Settings) -> ShiftTask:
-    """Return the task; a graph store is read into memory unless it is trained in batches."""
-    return task if wants_batches(settings) else task.in_memory()
-
-
 def fanout_of(
     method_type: type[Method], settings: Settings, task: ShiftTask
 ) -> tuple[int, ...] | None:
@@ -39,7 +28,7 @@ def fanout_of(
     fanout = parse_fanout(settings.fanout, settings.num_layers)
     draws = any(count > 0 for count in fanout)
     is_divided = 0 < settings.batch_size < task.train.numel() or distributed.world_size() > 1
-    if not (draws or task.on_disk or is_divided):
+    if not (draws or "csr" in task.data or is_divided):
         return None
     if not method_type.trains_in_batches:
         how = "leave out batch_size and fanout"

@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from canet.data.graph_store import GraphStore
-from canet.data.stored_graph import StoredGraph
 from canet.methods import Method
-from canet.nn import Graph, Operator
+from canet.nn import Graph
 from canet.nn.model import Prediction
 from canet.training.feature_store import FeatureStore
 from canet.training.inference import GraphReader, Part, check_finite
-from canet.training.large_fields import CPU, place_of_edges
+from canet.training.large_fields import CPU
 from canet.training.pieces import Pieces
-from canet.training.prepared import PreparedGraph
-from canet.util.sparse import Csr
+from canet.training.prepared import Prepared, PreparedStore
 
 SMALL_SHARE = 0.01
 """For fewer of all nodes, only their neighbourhood is read from disk."""
-
-
-class PreparedStore:
-    """A graph store to predict, in place of a `PreparedGraph`; its readers share the edges."""
-
-    def __init__(self, store: GraphStore) -> None:
-        self.user_graph = StoredGraph(store)
-        self._csr: dict[torch.device, Csr] = {}  # for each device of a model
-
-    def graph(self, operators: Sequence[Operator], device: torch.device) -> Graph:
-        """Return the graph for a model, on the device if it has room for the edges.
-
-        Sums over whole graphs need the graph on the CPU.
-        """
-        if any(operator.kind == "graph" for operator in operators):
-            device = CPU
-        store = self.user_graph.store
-        if device not in self._csr:
-            self._csr[device] = store.csr.to(place_of_edges(store, device))
-        return Graph(self._csr[device], store.num_nodes, operators, dtype=torch.float)
 
 
 class StoreReader:
@@ -50,13 +27,14 @@ class StoreReader:
     Args:
         method: The method; its device is used.
         prepared: The store.
+        y: Its labels, or None.
     """
 
-    def __init__(self, method: Method, prepared: PreparedStore) -> None:
-        self.method, self.user_graph, self.y = method, prepared.user_graph, None
+    def __init__(self, method: Method, prepared: PreparedStore, y: Any = None) -> None:
+        self.method, self.user_graph, self.y = method, prepared.user_graph, y
         self._prepared = prepared
         self._device = method.model.phi_out.weight.device
-        self._features = self._open(prepared.user_graph.store.x)
+        self._features = self._open(prepared.user_graph.x)
         self._graph(few=True)  # rejects models that need the whole graph
 
     def _open(self, x: Tensor) -> FeatureStore:
@@ -99,10 +77,8 @@ class StoreReader:
         return Prediction(logits, embedding)
 
 
-def open_reader(
-    method: Method, prepared: PreparedGraph | PreparedStore, y: Any = None
-) -> GraphReader | StoreReader:
-    """Return the reader of a graph in memory with labels `y`, or of a graph store."""
+def open_reader(method: Method, prepared: Prepared, y: Any = None) -> GraphReader | StoreReader:
+    """Return the reader of a graph with labels `y`, in memory or on disk."""
     if isinstance(prepared, PreparedStore):
-        return StoreReader(method, prepared)
+        return StoreReader(method, prepared, y)
     return GraphReader(method, prepared, y)

@@ -29,7 +29,7 @@ from canet.training.fields import TaskFields
 from canet.training.large_fields import LargeFields, is_large
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.selection import BestValidation
-from canet.training.start import fanout_of, load_initial, resume, share_state, task_to_train
+from canet.training.start import fanout_of, load_initial, resume, share_state
 from canet.util import distributed
 from canet.util.devices import device_name, pick_device
 from canet.util.files import digest_of
@@ -111,7 +111,7 @@ class Trainer:
             )
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
-        self.task = task = task_to_train(task, self.settings)
+        self.task = task = task if self.settings.in_batches else task.in_memory()
         self.class_weight = class_weight
         if threads < 1:
             raise InputError(f"threads is {threads}, but must be 1 or more")

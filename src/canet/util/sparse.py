@@ -24,6 +24,16 @@ class Csr(NamedTuple):
     weight: Tensor | None = None
     loops: Tensor | None = None
 
+    @property
+    def num_edges(self) -> int:
+        """Number of edges, with self-loops."""
+        return self.col.numel() + (0 if self.loops is None else int(self.loops.count_nonzero()))
+
+    def degree(self, nodes: Tensor) -> Tensor:
+        """Return the number $[n]$ of edges into some nodes, with self-loops."""
+        degree = self.rowptr[nodes + 1] - self.rowptr[nodes]
+        return degree if self.loops is None else degree + (self.loops[nodes] > 0)
+
     def to(self, device: torch.device | str) -> Csr:
         """Return the edges on a device."""
         return Csr(*(part if part is None else part.to(device) for part in self))  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ def load_task(
 
         return read_task(root)
     if is_store_path(name):
-        from canet.data.store_task import load_store_task  # needs torch
+        from canet.data.task_file import load_store_task  # needs torch
 
         return load_store_task(name, checked_seed(data_seed, "data_seed"))
     dataset = get_dataset(name)

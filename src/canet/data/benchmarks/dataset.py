@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 USER_GRAPH = "user-graph"
 """Name of the task of a user graph, which is not in the catalogue."""
+STORE_PROTOCOL = "store"
+"""Protocol of the task of a graph store: the splits are those of the store."""
 PROTOCOLS = ("paper", "disjoint")
 """Protocols of tasks with spurious features."""
 GENERATORS = ("shared", "redrawn", "resampled")

@@ -229,12 +229,13 @@ def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
         if name not in graph:
             continue
         try:
-            values, known = check_labels(graph[name], n, name)
+            labels = check_labels(graph[name], n, name)
         except InputError as error:
             warn(f"'{inspection.path}': {error}")
             continue
-        names, sizes = np.unique(values[known], return_counts=True)
-        counts.update(zip(map(str, names), sizes.tolist(), strict=True))
+        known = labels.codes >= 0
+        sizes = np.bincount(labels.codes[known], minlength=len(labels.names)).tolist()
+        counts.update(zip(map(str, labels.names), sizes, strict=True))
         if name == "y":
             inspection.unlabelled = n - int(known.sum())
             if len(counts) < 2:

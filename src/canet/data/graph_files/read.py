@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.arrays import read_arrays
-from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions
+from canet.data.graph_files.encoding import Encoding, Fill, ReadOptions, Roles
 from canet.data.graph_files.folder import read_folder
 from canet.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
+
+    from canet.data.graph_store import GraphStore
 
 ARRAY_FILES = (".npz", ".pt", ".pth")
 
@@ -24,7 +26,7 @@ ARRAY_FILES = (".npz", ".pt", ".pth")
 class GraphSource:
     """Where a graph was read from, so that a model can read it again with its own encoding."""
 
-    place: Any  # a path, two tables, or a networkx graph
+    place: Any  # a path, a graph store, two tables, or a networkx graph
     options: ReadOptions
     x: Tensor  # the features as they were read: the graph has other features if a user changed them
 
@@ -59,7 +61,7 @@ def read_graph(
 
     Args:
         source: Folder or file, a table of nodes (pandas, Arrow or polars), a networkx graph, whose
-            node attributes are the columns, or the path of a graph store, which must fit into
+            node attributes are the columns, or a graph store or its path, which must fit into
             memory.
         edges: The table of edges, if `source` is a table of nodes.
         label: Column or array with the classes. Default for arrays: `y`.
@@ -106,27 +108,40 @@ def read_graph(
     return Data(**read_columns(place, options, encoding).to_dict())
 
 
-def read_columns(source: Any, options: ReadOptions, encoding: Encoding | None = None) -> GraphData:
-    """Read a graph as `read_graph` does, without importing PyG."""
+def read_columns(
+    source: Any, options: ReadOptions, encoding: Encoding | None = None, in_memory: bool = True
+) -> GraphData:
+    """Read a graph as `read_graph` does, without importing PyG.
+
+    Unless `in_memory`, features and edges of a graph store stay on disk.
+    """
+    from canet.data.graph_store import GraphStore, is_graph_store  # needs torch
+
     place = graph_path(source) if isinstance(source, str | Path) else source
-    graph = _load_store(place, options, encoding) if isinstance(place, Path) else None
-    if graph is None:
+    if isinstance(place, Path) and is_graph_store(place):
+        place = GraphStore(place)
+    if isinstance(place, GraphStore):
+        _check_store(place, options, encoding)
+        graph = place.load() if in_memory else place.open()
+    else:
         is_file = isinstance(place, Path) and not place.is_dir()
         graph = (read_arrays if is_file else read_folder)(place, options, encoding)
     graph.source = GraphSource(place, options, graph.x)
     return graph
 
 
-def _load_store(path: Path, options: ReadOptions, encoding: Encoding | None) -> GraphData | None:
-    """Load a graph store into memory; None if the path is another graph."""
-    from canet.data.stored_graph import check_encoding, open_store  # needs torch
-
-    store = open_store(path, options)
-    if store is None:
-        return None
-    if encoding is not None:
-        check_encoding(store, encoding)
-    return store.load()
+def _check_store(store: GraphStore, options: ReadOptions, encoding: Encoding | None) -> None:
+    """Reject names of columns for a store, and a store with another encoding than a model."""
+    if options.roles != Roles() or options.without:
+        raise InputError(
+            f"'{store.path}' is a graph store, whose label and other columns were chosen by canet "
+            "convert: leave out the names of columns, or convert the graph again"
+        )
+    if store.encoding is not None and encoding not in (None, store.encoding):
+        raise InputError(
+            f"the columns of '{store.path}' were encoded in another way than in training: convert "
+            "the graph again with canet convert --like STORE, where STORE is the graph of training"
+        )
 
 
 def graph_path(path: Path | str) -> Path:

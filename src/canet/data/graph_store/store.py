@@ -30,6 +30,7 @@ from canet.data.graph_data import GraphData
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.graph_store.array_file import StoredArray
+from canet.data.labels import Labels
 from canet.errors import (
     CanetError,
     ChecksumError,
@@ -174,6 +175,26 @@ class GraphStore:
             features=features,
             feature_sums=(*(float(int(part, 16)) for part in parts), 0.0),
         )
+
+    def open(self) -> GraphData:
+        """Return the graph with features and edges on disk, as memory maps.
+
+        It has `csr` instead of `edge_index`; `y`, `environment` and `split` are names and codes.
+        """
+        data = GraphData(x=self.x, csr=self.csr, store=self)
+        data.node_id = self.array("node_id") if "node_id" in self else np.arange(self.num_nodes)
+        if "labels" in self:
+            data.y = Labels.of(self.classes, self.array("labels"))
+        if "environment" in self:
+            data.environment = Labels.of(self.environments, self.array("environment"))
+        if "split" in self:
+            data.split = Labels(np.array(self.splits), self.array("split"))
+        for name in ("time", "sample_weight"):
+            if name in self:
+                data[name] = self.array(name)
+        if self.encoding is not None:
+            data.encoding = self.encoding
+        return data
 
     def load(self) -> GraphData:
         """Return the whole graph in memory, as `canet.read_graph` does.

@@ -22,7 +22,6 @@ from canet.data.checks import (
     check_disjoint,
     check_edge_weights,
     check_features,
-    check_groups,
     check_nodes,
     check_times,
 )
@@ -32,6 +31,7 @@ from canet.data.graph_files.values import SPLITS
 from canet.data.graph_store.array_file import ArrayFile, StoredArray, write_array
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
 from canet.data.graph_store.store import FORMAT, INDEX, SPARSE, VERSION, pack_index
+from canet.data.labels import check_labels
 from canet.errors import InputError, listed
 from canet.util.files import temporary_folder, write_errors
 
@@ -213,16 +213,16 @@ class GraphStoreWriter:
             y: The labels, or their numbers in `classes`, -1 if unknown.
             classes: Names of the classes, integers or strings; None: the distinct labels.
         """
-        names, numbers = check_groups(y, self.num_nodes, "y")
+        names, codes = check_labels(y, self.num_nodes)
         if classes is not None:
             if names.dtype.kind != "i" or not np.isin(names, np.arange(len(classes))).all():
                 raise InputError(
                     f"y contains {listed(names.tolist())}, but with classes it must contain their "
                     f"numbers, 0 to {len(classes) - 1}, or -1"
                 )
-            numbers = torch.from_numpy(np.append(names, -1)[numbers.numpy()])
+            codes = np.append(names, -1)[codes]
         self._names["classes"] = (names if classes is None else np.asarray(classes)).tolist()
-        self._save("labels", numbers.numpy(), "<i4")
+        self._save("labels", codes, "<i4")
 
     def set_split(self, split: Column | Mapping[str, NodeSet]) -> None:
         """Set the splits: `train`, `valid`, and any other names, which are test sets.
@@ -234,12 +234,13 @@ class GraphStoreWriter:
         if isinstance(split, Mapping):
             given = {n: check_nodes(nodes, self.num_nodes, n) for n, nodes in split.items()}
         else:
-            words, codes = check_groups(split, self.num_nodes, "split")
+            words, codes = check_labels(split, self.num_nodes, "split")
             if len(words) and words.dtype.kind != "U":
                 raise InputError(
                     f"split contains {dtype_name(words)}: pass names, such as train, valid or test"
                 )
-            given = {str(w): (codes == code).nonzero()[:, 0] for code, w in enumerate(words)}
+            parts = (torch.from_numpy(np.flatnonzero(codes == code)) for code in range(len(words)))
+            given = dict(zip(map(str, words), parts, strict=True))
         sets: dict[str, Tensor] = {}
         for name, nodes in given.items():
             if nodes.numel() and (known := _split_name(name)):
@@ -260,9 +261,9 @@ class GraphStoreWriter:
 
     def set_environment(self, environment: Column) -> None:
         """Set the environment $[N]$ of each node: integers or strings; -1 and None mean unknown."""
-        names, numbers = check_groups(environment, self.num_nodes, "environment")
+        names, codes = check_labels(environment, self.num_nodes, "environment")
         self._names["environments"] = names.tolist()
-        self._save("environment", numbers.numpy(), "<i4")
+        self._save("environment", codes, "<i4")
 
     def set_sample_weight(self, sample_weight: Column) -> None:
         """Set the weight $[N]$ of each node in training; NaN if it is not a training node."""

@@ -1,0 +1,260 @@
+"""The task of learning the labels of a user graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from canet.data.benchmarks.dataset import USER_GRAPH
+from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
+from canet.data.graph import UserGraph, read_user_graph, split_sets
+from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.labels import Labels, check_labels
+from canet.data.task import ShiftTask
+from canet.errors import InputError, listed, warn_user
+
+VALIDATION_SHARE = 0.2
+FIRST_SPLITS = ("train", "valid")
+MANY_GROUPS, NODES_PER_GROUP = 30, 5
+"""More classes or environments than this, with fewer nodes each, give a warning."""
+
+
+class UserTask(NamedTuple):
+    """The task of a user graph, the classes $[C]$ of its class ids, and its test sets by name.
+
+    `test_id` of the task has the nodes of all test sets.
+    """
+
+    task: ShiftTask
+    classes: np.ndarray
+    tests: dict[str, Tensor]
+
+
+def user_task(
+    data: Any,
+    train: Any = None,
+    valid: Any = None,
+    environment: Any = None,
+    time: Any = None,
+    *,
+    sample_weight: Any = None,
+    metric: str = "accuracy",
+    seed: int = 0,
+    checked: UserGraph | None = None,
+    known_classes: np.ndarray | None = None,
+    needs_test: bool = False,
+) -> UserTask:
+    """Return the task of learning the labels of a user graph.
+
+    Arguments that are None are taken from the graph: `train_mask`, `val_mask`, `test_mask`,
+    `environment`, `time`, `batch`. Nodes without a label are in no split. If there are no
+    validation nodes, some training nodes become the validation set: the latest nodes if `time` is
+    known, else a random sample stratified by class.
+
+    Args:
+        data: Graph with `x`, `edge_index` and `y` (integers or strings; -1, NaN or None if
+            unknown), or the result of `GraphStore.open`.
+        train, valid: Masks or node ids.
+        environment: Integers or strings $[N]$.
+        time: Numbers or dates $[N]$.
+        sample_weight: Weight $[N]$ of each node in the loss; None: `data.sample_weight`, or one.
+        metric: Metric of predictions.
+        seed: Seed of the random validation set.
+        checked: The result of `read_user_graph`, if it was called before.
+        known_classes: The classes of a model whose training continues; None: those of `train`.
+        needs_test: Whether to hold out a test set, like a validation set, if there is none.
+    """
+    checked = checked or read_user_graph(data)
+    n = checked.num_nodes
+    if data.get("edge_attr") is not None:
+        warn_user(
+            "edge_attr of the graph is ignored: only edge_weight, one number ≥ 0 for each edge, is "
+            "used"
+        )
+    if data.get("y") is None:
+        if "store" in data:
+            raise InputError(
+                f"'{data.store.path}' has no labels: convert the graph again with --label COLUMN "
+                "or y.npy, or write it with set_labels"
+            )
+        if data.get("encoding") is not None:
+            raise InputError("there are no labels: name their column, label='COLUMN' (--label)")
+        raise InputError(
+            "fit requires y to be passed, but the target y is None: set data.y to the labels"
+        )
+    encoding = data.get("encoding")
+    column = None if encoding is None else encoding.roles.label
+    labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
+    splits = _node_sets(data, labels, {"train": train, "valid": valid}, checked)
+    needs_test = needs_test and not splits.keys() - {*FIRST_SPLITS}
+    holds_out = needs_test or "valid" not in splits
+    times = data.get("time") if time is None and holds_out else time
+    stamps = None if times is None else check_times(times, n)
+    if needs_test:
+        parts = hold_out(splits["train"], labels.codes, stamps, seed)
+        splits |= {"train": parts["train"], "test": parts["valid"]}
+    if "valid" not in splits:
+        splits |= hold_out(splits["train"], labels.codes, stamps, seed)
+    check_disjoint(splits, n)
+    found = {name: np.unique(labels.codes[nodes.numpy()]) for name, nodes in splits.items()}
+    named = {name: labels.names[codes] for name, codes in found.items()}
+    classes = _classes(named, known_classes, bool((labels.codes < 0).any()))
+    _warn_if_many("classes", len(classes), splits["train"].numel())
+    groups = data.get("environment") if environment is None else environment
+    names: tuple[str, ...] = ()
+    columns: dict[str, Any] = {"x": checked.x, "y": labels.codes_in(classes)}
+    for name in ("edge_index", "edge_weight", "csr", "batch"):
+        if (value := getattr(checked, name)) is not None:
+            columns[name] = value
+    if groups is not None:
+        environments = check_labels(groups, n, "environment")
+        names = tuple(map(str, environments.names))
+        columns["environment"] = torch.from_numpy(environments.codes.astype(np.int64))
+        _warn_if_many("environments", len(names), splits["train"].numel())
+    if stamps is not None:
+        columns["time"] = torch.from_numpy(stamps)
+    weights = data.get("sample_weight") if sample_weight is None else sample_weight
+    if weights is not None:
+        columns["sample_weight"] = check_sample_weights(weights, n, splits["train"])
+    if "store" in data:
+        columns["store"] = data.store
+    check_metric(metric, len(classes), columns["y"][splits["valid"]])
+    tests = {name: nodes for name, nodes in splits.items() if name not in FIRST_SPLITS}
+    task = ShiftTask(
+        name=USER_GRAPH,
+        data=GraphData(**columns),
+        train=splits["train"],
+        valid=splits["valid"],
+        test_id=_joined([*tests.values()]),
+        test_ood={},
+        metric=metric,
+        in_distribution=torch.ones(n, dtype=torch.bool),
+        shift=USER_GRAPH,
+        environments=names,
+        min_classes=len(classes),
+        checked=True,
+    )
+    return UserTask(task, classes, tests)
+
+
+def _joined(sets: list[Tensor]) -> Tensor:
+    """Return the nodes of several sets in ascending order, or those of one set unchanged."""
+    if len(sets) == 1:
+        return sets[0]
+    return torch.cat([torch.empty(0, dtype=torch.long), *sets]).sort().values
+
+
+def _warn_if_many(name: str, count: int, num_train: int) -> None:
+    """Warn if there are so many classes or environments that the column is probably wrong."""
+    if count > max(MANY_GROUPS, num_train / NODES_PER_GROUP):
+        warn_user(
+            f"there are {count:,} {name} for {num_train:,} training nodes: check that you chose "
+            "the right column"
+        )
+
+
+def _node_sets(
+    data: AnyGraph, labels: Labels, given: dict[str, Any], checked: UserGraph
+) -> dict[str, Tensor]:
+    """Return the labelled nodes of `train` and, if they exist, of `valid` and of each test set.
+
+    Without `train`, it has the labelled nodes that are in no other set.
+    """
+    labelled = torch.from_numpy(labels.codes >= 0)
+    stored = split_sets(data)
+    chosen = {name: nodes for name, nodes in given.items() if nodes is not None}
+    sets: dict[str, Tensor] = {}
+    for name in dict.fromkeys((*FIRST_SPLITS, *stored)):
+        nodes = chosen.get(name, stored.get(name))
+        if nodes is None:
+            continue
+        rows = checked.rows(nodes, name)
+        if name == "valid" and name not in chosen and not rows.numel():
+            continue  # a split column with train and test only
+        rows = rows[labelled[rows]]
+        if rows.numel() or name in FIRST_SPLITS:
+            sets[name] = rows
+    if "train" not in sets:
+        rest = labelled.clone()
+        for rows in sets.values():
+            rest[rows] = False
+        sets = {"train": rest.nonzero().squeeze(1), **sets}
+    for name in FIRST_SPLITS:
+        if name in sets and not sets[name].numel():
+            raise InputError(f"{name} contains no node with a known label in y: add such nodes")
+    return sets
+
+
+def _classes(
+    labels: Mapping[str, np.ndarray], known: np.ndarray | None, has_unknown: bool
+) -> np.ndarray:
+    """Return the `known` classes, or those of the training nodes.
+
+    No split may have other classes.
+
+    Args:
+        labels: Name of a split → its distinct labels.
+        known: The classes of a model whose training continues, or None.
+        has_unknown: Whether some labels are unknown.
+    """
+    if known is not None:
+        found = np.unique(np.concatenate(list(labels.values())))
+        same_type = (known.dtype.kind == "U") == (found.dtype.kind == "U")
+        if not same_type or np.setdiff1d(found, known).size:
+            raise InputError(
+                f"the labels have classes that the earlier model does not know ({listed(found)} "
+                f"instead of {listed(known)}): fit without warm_start"
+            )
+        return known
+    classes = labels["train"]
+    if len(classes) < 2:
+        is_number = has_unknown and classes.dtype.kind == "i"
+        hint = " (-1 marks an unknown label, it is not a class)" if is_number else ""
+        raise InputError(
+            f"train contains only class {classes[0]}{hint}: training needs at least two classes"
+        )
+    for name, found in labels.items():
+        unseen = np.setdiff1d(found, classes)
+        if unseen.size:
+            raise InputError(
+                f"{name} contains classes that train does not contain ({listed(unseen)}): add "
+                f"nodes of these classes to train, or remove them from {name}"
+            )
+    return classes
+
+
+def hold_out(
+    nodes: Tensor, labels: np.ndarray, times: np.ndarray | None, seed: int
+) -> dict[str, Tensor]:
+    """Split training nodes $[m]$ with labels $[N]$ into `train` and `valid`.
+
+    Every class keeps at least one training node. Times are ignored if the latest nodes would be
+    more than half of all nodes.
+    """
+    ids = nodes.numpy()
+    held = np.zeros(len(ids), dtype=bool)
+    if times is not None:
+        when = times[ids]
+        moments = np.unique(when)[1:]
+        if moments.size:
+            # The time that splits nearest to the wanted share; nodes of one time stay together.
+            later = len(when) - np.searchsorted(np.sort(when), moments)
+            best = np.argmin(np.abs(later - VALIDATION_SHARE * len(ids)))
+            held = when >= moments[best]
+            held &= np.isin(labels[ids], labels[ids][~held])  # keep classes that only appear late
+            held &= held.mean() <= 0.5  # most nodes have the last time
+    if times is None or not held.any():
+        generator = np.random.default_rng(seed)
+        for label in np.unique(labels[ids]):
+            of_class = generator.permutation(np.flatnonzero(labels[ids] == label))
+            held[of_class[: max(1, round(VALIDATION_SHARE * len(of_class)))]] = len(of_class) > 1
+    if not held.any():
+        raise InputError(
+            f"{len(ids)} labelled training nodes of {len(np.unique(labels[ids]))} classes are too "
+            "few to hold out a validation set: choose another label column, or label more nodes"
+        )
+    return {"train": nodes[torch.from_numpy(~held)], "valid": nodes[torch.from_numpy(held)]}
