@@ -81,8 +81,7 @@ TESTED_BY = {
     ],
     "Arxiv's split": [
         "data/benchmarks/test_arxiv.py::test_papers_before_2014_are_in_distribution",
-        "training/test_trainer.py::"
-        "test_inductive_training_does_not_use_hidden_nodes_or_their_edges",
+        "methods/test_conformance.py::test_test_nodes_and_labels_change_no_bit_of_training",
     ],
     "Arxiv's environments": [
         "data/benchmarks/test_arxiv.py::test_papers_before_2014_are_in_distribution"

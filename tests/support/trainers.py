@@ -17,7 +17,7 @@ from tests.support.tiny import tiny_task
 def make(
     task: ShiftTask | None = None, name: str = "erm", backbone: str = "gcn", **settings: Any
 ) -> Trainer:
-    quick = {"hidden": 8, "epochs": 30, "learning_rate": 0.02} | settings
+    quick = {"hidden": 8, "epochs": 12, "learning_rate": 0.02} | settings
     return Trainer(
         task or tiny_task(), name, backbone, METHODS[name].settings_type(**quick), device="cpu"
     )

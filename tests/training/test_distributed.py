@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +15,50 @@ import torch
 
 from canet.errors import InputError
 from canet.util import distributed
+from tests.support.processes import wait_until
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
 
 SETTINGS: dict[str, Any] = {"dropout": 0.0, "batch_size": 5, "fanout": "3,2"}
 SCRIPT = """
-import json, sys, time
-from pathlib import Path
+import json, signal, sys
 from canet.training import epochs, loop
 from canet.util import distributed
-from tests.support.trainers import make
 from tests.support.tiny import tiny_task
+from tests.support.trainers import make
 
-folder, settings, pause = json.loads(sys.argv[1])
+folder, settings, stop = json.loads(sys.argv[1])
 loop.CHECKPOINT_SECONDS = -1  # after each epoch
 train = epochs.BatchEpochs.__call__
 
-def slowly(*arguments):
-    time.sleep(pause)
-    return train(*arguments)
+def until_stop(of, method, optimizer, epoch):
+    if epoch == stop and distributed.rank() == 1:
+        signal.pause()
+    return train(of, method, optimizer, epoch)
 
-epochs.BatchEpochs.__call__ = slowly
+epochs.BatchEpochs.__call__ = until_stop
 run = make(tiny_task(), "erm", **settings).run(0, folder)
 if distributed.rank() == 0:
     print(json.dumps(run.history["loss"]))
 """
 
 
-def start(rank: int, port: int, folder: Path, pause: float = 0.0, **settings: Any) -> Any:
-    """Start one of two processes."""
-    rest = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
-    environment = os.environ | rest | {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-    arguments = json.dumps([str(folder), SETTINGS | settings, pause])
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, arguments],
-        env=environment,
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(folder: Path, stop: int | None = None, **settings: Any) -> list[Any]:
+    """Start two processes; the second waits in epoch `stop` until it is killed."""
+    port = str(free_port())
+    rest = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
+    arguments = json.dumps([str(folder), SETTINGS | settings, stop])
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, arguments],
+            env=os.environ | rest | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
 
 
 def free_port() -> int:
@@ -75,28 +78,21 @@ def finished(processes: list[Any]) -> list[float]:
 
 def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     assert tiny_task().train.numel() % SETTINGS["batch_size"] == 1  # one process has no node of it
-    port = free_port()
-    losses = finished([start(rank, port, tmp_path, epochs=6) for rank in range(2)])
+    losses = finished(start(tmp_path, epochs=6))
     alone = make(tiny_task(), "erm", epochs=6, **SETTINGS).run()
     assert losses == pytest.approx(alone.history["loss"], abs=1e-5)
     assert [path.name for path in tmp_path.iterdir()].count("config.json") == 1
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_other_which_resumes(tmp_path: Path) -> None:
-    port = free_port()
-    first, second = (start(rank, port, tmp_path, 0.2, epochs=60) for rank in range(2))
-    while not list(tmp_path.glob("checkpoint*")):
-        assert first.poll() is None, first.communicate()
-        time.sleep(0.05)
+    first, second = start(tmp_path, stop=3, epochs=6)
+    wait_until(lambda: list(tmp_path.glob("checkpoint*")) or first.poll() is not None)
     second.kill()
     second.communicate()
     _, error = first.communicate(timeout=60)
     assert "the connection to another process of this run was lost" in error
-    port = free_port()
-    losses = finished([start(rank, port, tmp_path, epochs=60) for rank in range(2)])
-    port = free_port()
-    whole = finished([start(rank, port, tmp_path / "whole", epochs=60) for rank in range(2)])
-    assert losses == whole
+    assert finished(start(tmp_path, epochs=6)) == finished(start(tmp_path / "whole", epochs=6))
 
 
 def test_numbers_of_a_slurm_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from canet.store.run_folder import WEIGHTS, read_checkpoint
 from canet.store.tensors import without_prefix
 from canet.training import Trainer, loop, trainer
 from canet.util.torch_state import limited_threads
-from tests.support.tiny import NUM_ID, NUM_NODES, QUICK, tiny_task
+from tests.support.tiny import NUM_NODES, QUICK, tiny_task, with_other_test_nodes
 from tests.support.trainers import Killed, kill_at, make, run_until, same_bits, same_run, weights
 
 every_method = pytest.mark.parametrize("name", METHODS)
@@ -108,10 +108,9 @@ def test_run_is_the_plain_loop_written_by_hand() -> None:
     assert run.history["valid"] == pytest.approx(scores)
 
 
-@pytest.mark.parametrize(("name", "backbone"), [("erm", "gcn"), ("canet", "gat")])
-def test_same_seed_gives_the_same_bits_and_another_seed_does_not(name: str, backbone: str) -> None:
-    first = make(name=name, backbone=backbone, epochs=8).run(seed=1)
-    same = make(name=name, backbone=backbone, epochs=8)
+def test_same_seed_gives_the_same_bits_and_another_seed_does_not() -> None:
+    first = make(name="canet", backbone="gat", epochs=8).run(seed=1)
+    same = make(name="canet", backbone="gat", epochs=8)
     assert same_run(first, same.run(seed=1))
     other = same.run(seed=2)
     assert not same_bits(weights(first), weights(other))
@@ -152,13 +151,13 @@ def test_selected_epoch_is_the_first_with_the_best_validation_score(
     assert run.result.selected_epoch == valid.index(max(valid)) + 1
     assert run.result.scores["valid"] == max(valid)
     assert run.result.selection == "best validation"
-    assert run.result.epochs == len(valid) == len(run.history["loss"]) == 30
+    assert run.result.epochs == len(valid) == len(run.history["loss"]) == 12
 
 
-@every_method
+@plain_and_canet
 def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> None:
     of_seeds = (make(name=name).run(seed) for seed in range(10))
-    run = next(run for run in of_seeds if 1 < run.result.selected_epoch < 30)
+    run = next(run for run in of_seeds if 1 < run.result.selected_epoch < 12)
     selected = run.result.selected_epoch
     kept = []
     for epoch in (selected - 1, selected):
@@ -172,8 +171,8 @@ def test_weights_are_those_of_the_selected_epoch(name: str, tmp_path: Path) -> N
 
 
 def test_patience_stops_the_run_and_selects_from_its_epochs() -> None:
-    full = make().run()
-    patient = make(patience=4).run()
+    full = make(epochs=30).run()
+    patient = make(epochs=30, patience=4).run()
     seen, selected = patient.result.epochs, patient.result.selected_epoch
     assert seen < 30
     assert seen == selected + 4
@@ -185,7 +184,7 @@ def test_patience_stops_the_run_and_selects_from_its_epochs() -> None:
 
 
 def test_patience_that_never_ends_changes_nothing() -> None:
-    assert same_run(make().run(), make(patience=30).run())
+    assert same_run(make().run(), make(patience=12).run())
 
 
 @every_method
@@ -201,7 +200,7 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
     assert list(curved.history) == ["loss", *splits]
     selected = curved.result.selected_epoch - 1
     for split in splits:
-        assert len(curved.history[split]) == 30
+        assert len(curved.history[split]) == 12
         assert curved.history[split][selected] == curved.result.scores[split]
         assert curved.history[split][-1] == plain.result.last_scores[split]
 
@@ -209,47 +208,9 @@ def test_ood_curves_change_no_bit_and_end_in_the_final_scores(name: str) -> None
 # Data that a run may use
 
 
-@plain_and_canet
-def test_test_labels_do_not_influence_training_or_selection(name: str) -> None:
-    task = tiny_task()
-    y = task.data.y.clone()
-    for nodes in (task.test_id, *task.test_ood.values()):
-        y[nodes] = (y[nodes] + 1) % task.num_classes
-    honest, garbled = make(task, name).run(), make(with_data(task, y=y), name).run()
-    assert same_bits(weights(honest), weights(garbled))
-    assert honest.history == garbled.history
-    assert honest.result.selected_epoch == garbled.result.selected_epoch
-    assert honest.result.scores["ood/near"] != garbled.result.scores["ood/near"]
-
-
-def with_garbage_out_of_distribution(task: ShiftTask) -> ShiftTask:
-    """Other features on every OOD node, other edges wherever one touches them."""
-    random = torch.Generator().manual_seed(1)
-    x, edges = task.data.x.clone(), task.data.edge_index
-    x[NUM_ID:] = 100 * torch.randn(NUM_NODES - NUM_ID, x.shape[1], generator=random)
-    inside = edges[:, (edges < NUM_ID).all(dim=0)]
-    hidden = torch.randint(NUM_ID, NUM_NODES, (200,), generator=random)
-    others = torch.randint(NUM_NODES, (200,), generator=random)
-    to_hidden, from_hidden = torch.stack([others, hidden]), torch.stack([hidden, others])
-    return with_data(task, x=x, edge_index=torch.cat([to_hidden, inside, from_hidden], dim=1))
-
-
-@pytest.mark.parametrize(("name", "backbone"), [("erm", "gcn"), ("canet", "gat")])
-def test_inductive_training_does_not_use_hidden_nodes_or_their_edges(
-    name: str, backbone: str
-) -> None:
-    task = tiny_task(inductive=True)
-    honest = make(task, name, backbone).run()
-    garbled = make(with_garbage_out_of_distribution(task), name, backbone).run()
-    assert same_bits(weights(honest), weights(garbled))
-    assert honest.history == garbled.history
-    for split in ("train", "valid", "test_id"):
-        assert honest.result.scores[split] == garbled.result.scores[split]
-
-
 def test_transductive_training_does_see_ood_neighbours() -> None:
     task = tiny_task(inductive=False)
-    honest, garbled = make(task).run(), make(with_garbage_out_of_distribution(task)).run()
+    honest, garbled = make(task).run(), make(with_other_test_nodes(task)).run()
     assert not same_bits(weights(honest), weights(garbled))
     assert honest.history["loss"] != garbled.history["loss"]
 
@@ -273,7 +234,7 @@ def test_loss_that_is_not_finite_stops_the_run(
     assert not RunFolder(tmp_path).finished
 
 
-@pytest.mark.parametrize("epochs", [30, 1])
+@pytest.mark.parametrize("epochs", [12, 1])
 def test_weights_that_explode_are_not_a_result_even_in_the_last_epoch(epochs: int) -> None:
     of = make(epochs=epochs)
     object.__setattr__(of.settings, "learning_rate", 1e30)  # larger than a user can set
@@ -317,8 +278,8 @@ def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> N
 @every_method
 def test_binary_cross_entropy_trains_two_classes(name: str) -> None:
     task = tiny_task(num_classes=2, metric="roc_auc")
-    binary = make(task, name, loss="binary_cross_entropy", epochs=200).run(ood_curves=True)
-    assert binary.history["loss"][-1] < binary.history["loss"][0]
+    binary = make(task, name, loss="binary_cross_entropy", epochs=100).run(ood_curves=True)
+    assert min(binary.history["loss"]) < binary.history["loss"][0]
     assert binary.history["loss"][0] != make(task, name, epochs=1).run().history["loss"][0]
     assert binary.history["train"][-1] > 0.8
 
@@ -373,16 +334,17 @@ def test_folder_of_a_run_on_other_data_is_rejected(tmp_path: Path) -> None:
     y = task.data.y.clone()
     y[50] = (y[50] + 1) % 3
     other = with_data(task, y=y)
-    for epochs, name in ((2, "finished"), (30, "unfinished")):
+    for epochs, name in ((2, "finished"), (12, "unfinished")):
         with pytest.raises(CanetError, match=rf"{name}' .*\(other labels"):
             make(other, epochs=epochs).run(folder=tmp_path / name)
     with pytest.raises(CanetError, match="other data"):
         make(other, epochs=2).load(RunFolder(tmp_path / "finished"))
 
 
-@pytest.mark.parametrize("ema", [0.0, 0.9])
-@pytest.mark.parametrize("killed_at", [2, 17])
-@every_method
+@pytest.mark.parametrize(
+    ("name", "killed_at", "ema"),
+    [("erm", 2, 0.0), ("canet", 9, 0.0), *((name, 9, 0.9) for name in METHODS)],
+)
 def test_resumed_run_ends_in_the_same_bits(
     name: str, killed_at: int, ema: float, tmp_path: Path
 ) -> None:
@@ -400,9 +362,9 @@ def test_resumed_run_ends_in_the_same_bits(
 
 
 def test_run_killed_again_and_again_ends_in_the_same_bits(tmp_path: Path) -> None:
-    options = {"name": "canet", "backbone": "gat", "patience": 20}
+    options = {"name": "canet", "backbone": "gat", "patience": 8}
     whole = make(**options).run(ood_curves=True)
-    for epoch in (4, 5, 16):
+    for epoch in (4, 5, 9):
         run_until(epoch, tmp_path, make(**options), ood_curves=True)
     assert same_run(whole, make(**options).run(folder=tmp_path, ood_curves=True))
 
@@ -435,7 +397,7 @@ def test_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
     good = read_checkpoint(newest)
     before.unlink()
     wrong: list[dict[str, Tensor]] = [
-        good | {"epoch": torch.tensor(number)} for number in (0, 30, 31, 2**40)
+        good | {"epoch": torch.tensor(number)} for number in (0, 12, 13, 2**40)
     ]
     needed = [name for name in good if name != "epoch" and not name.startswith("adam.")]
     wrong += [{n: t for n, t in good.items() if n != gone} for gone in needed]
