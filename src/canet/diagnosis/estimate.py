@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy.stats import norm
 
 from canet.data.metrics import METRICS
 
+Value = TypeVar("Value", float, np.ndarray)
 QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval
 
 
@@ -83,7 +84,7 @@ def auc(lower: np.ndarray, higher: np.ndarray) -> float:
     return float(wins / (higher.size * lower.size))
 
 
-def auc_variance(auc: Any, first: int, second: int) -> Any:
+def auc_variance(auc: Value, first: int, second: int) -> Value:
     """Variance of an AUC between samples of these sizes (Hanley and McNeil, Radiology '82)."""
     q1, q2 = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = auc * (1 - auc) + (first - 1) * (q1 - auc**2) + (second - 1) * (q2 - auc**2)

@@ -213,7 +213,8 @@ class PredictionMixin:
     ) -> float:
         """Return the metric, between 0 and 1, on the labelled nodes; arguments as `predict`.
 
-        A label that did not occur in training counts as wrong.
+        A label that did not occur in training counts as wrong. As in scikit-learn, each of these
+        classes also counts in the mean of `macro_f1`.
         """
         reader = self.prepare(data, batch)
         return self._outcome(reader, nodes, self.metric).score(self.metric)
@@ -225,10 +226,9 @@ class PredictionMixin:
     def _outcome(self, reader: Reader, nodes: NodeSet | None, metric: str = "") -> Outcome:
         """Predict the labelled nodes, and check their labels for a metric."""
         y = self.labels(reader)
-        chosen = y >= 0
+        rows = (y >= 0).nonzero().squeeze(1)
         if nodes is not None:
-            chosen[~torch.isin(torch.arange(len(y)), reader.user_graph.rows(nodes))] = False
-        rows = chosen.nonzero().squeeze(1)
+            rows = rows[torch.isin(rows, reader.user_graph.rows(nodes))]
         if not rows.numel():
             raise InputError("none of the nodes has a label: a score needs labels, in data.y")
         if metric:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy.special import entr, softmax
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, percentiles, score, share
 from canet.nn.calibration import Calibration
 
+Values: TypeAlias = ArrayLike | Tensor
 NUM_RESAMPLES = 200
 NUM_FITS = 50  # resamples for other metrics than accuracy, whose calibration is slow to fit
 MIN_GAIN = 0.1  # of accuracy, between the ends of the intervals
@@ -89,10 +91,10 @@ def compute(context: Context) -> ExpectedScore | None:
 
 
 def expected_score(
-    valid_logits: Any,
-    valid_y: Any,
-    new_logits: Any,
-    new_y: Any = None,
+    valid_logits: Values,
+    valid_y: Values,
+    new_logits: Values,
+    new_y: Values | None = None,
     seed: int = 0,
     *,
     metric: str = "accuracy",
@@ -186,7 +188,7 @@ def find_renamed_classes(
     return RenamedClasses(before, after, names)
 
 
-def _array(values: Any) -> np.ndarray:
+def _array(values: Values) -> np.ndarray:
     """Convert a tensor of any device, or anything array-like, to an array."""
     return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
 
