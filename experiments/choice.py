@@ -29,10 +29,9 @@ from canet.data import DATASETS, GENERATORS, load_task
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.defaults import task_settings
-from canet.methods import AutoSettings
 from canet.methods.interventions import cluster_rows
-from canet.models.auto import AutoTrainer, TrainedCandidate, with_weights
-from canet.models.ensemble import Ensemble
+from canet.models import Auto, Average, Options
+from canet.models.auto import AutoSettings, Tried, with_weights
 from canet.models.portfolio import PRESETS
 from canet.models.shifts import HELD_OUT, hold_out, training_part
 from canet.report.score import percent
@@ -84,12 +83,12 @@ def examine(case: Case, device: str, kinds: Sequence[str]) -> dict[str, Any]:
         case.task, data_seed=case.draw, protocol=case.protocol, generator=case.generator
     )
     settings = override(AutoSettings(), DATASETS[case.task].shared_settings)
-    auto = AutoTrainer(task, settings, device)
-    tried = list(auto.try_all(case.draw))
+    auto = Auto(settings, Options(device))
+    tried = list(auto.try_all(task, case.draw))
     shown = with_weights([one.candidate for one in tried])
     held_out = {one.name: _by_kind(one.shifts) for one in shown}
     for kind in kinds:
-        for name, score in _other_kind(auto, kind, case.draw).items():
+        for name, score in _other_kind(auto, task, kind, case.draw).items():
             held_out[name][kind] = score
     rankings = {kind: {n: by[kind] for n, by in held_out.items()} for kind in held_out[ERM]}
     rankings["validation"] = {one.name: one.validation for one in shown}
@@ -124,26 +123,25 @@ def _by_kind(shifts: Mapping[str, float]) -> dict[str, float]:
     return {kind: mean(scores) for kind, scores in kinds.items()}
 
 
-def _other_kind(auto: AutoTrainer, kind: str, seed: int) -> dict[str, float]:
+def _other_kind(auto: Auto, task: ShiftTask, kind: str, seed: int) -> dict[str, float]:
     """Mean score of each model on parts that are held out by another criterion."""
-    part = training_part(auto.task)
+    part = training_part(task)
     shifts = [hold_out(part, mask, name) for name, mask in OTHER_PARTS[kind](part)]
     found = {}
     for recipe in PRESETS[auto.settings.preset]:
-        trainers = [auto.trainer(shift.task, recipe) for shift in shifts if shift]
-        scores = [one.run(seed).result.scores[f"{OOD}{HELD_OUT}"] for one in trainers]
+        learner = recipe.learner(auto.settings, auto.options)
+        runs = [learner.run(shift.task, {seed: None})[0] for shift in shifts if shift]
+        scores = [run.result.scores[f"{OOD}{HELD_OUT}"] for run in runs if run.result]
         found[recipe.name] = mean(scores)
     return found
 
 
-def _scores(task: ShiftTask, members: Sequence[TrainedCandidate]) -> dict[str, float]:
+def _scores(task: ShiftTask, members: Sequence[Tried]) -> dict[str, float]:
     """Scores of the average of some models on the shifted test sets."""
-    ensemble = Ensemble([], [1 / len(members)] * len(members))
-    metric, found = METRICS[task.metric], {}
-    for name, nodes in task.test_ood.items():
-        logits = [one.logits[f"ood/{name}"] for one in members]
-        found[name] = float(metric(ensemble.combine(logits), task.data.y[nodes]))
-    return found
+    average = Average([one.model for one in members], [1 / len(members)] * len(members))
+    metric, logits = METRICS[task.metric], average.logits(task)
+    names = task.test_ood.items()
+    return {n: float(metric(logits[f"ood/{n}"], task.data.y[nodes])) for n, nodes in names}
 
 
 def _degrees(task: ShiftTask) -> Iterator[tuple[str, Tensor]]:

@@ -21,6 +21,8 @@ from canet.diagnosis.sections.reliance import replace_columns
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import build_reference
 from canet.methods import METHODS
+from canet.models import FittedNetwork
+from canet.models.reader import Reader
 from canet.paper.experiment import Experiment
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
@@ -31,7 +33,6 @@ from canet.report.tables import Cell, Table
 from canet.runs.evaluate import open_trainer
 from canet.store import RunConfig, RunFolder
 from canet.training import Trainer
-from canet.training.inference import GraphReader
 from canet.training.prepared import PreparedGraph
 from canet.util.sparse import select_rows
 
@@ -237,9 +238,9 @@ def as_classifier(trainer: Trainer, place: RunFolder) -> NodeClassifier:
     model.classes_ = np.arange(task.num_classes)
     model.n_features_in_ = task.num_features
     model.encoding_ = None
-    model.method_ = trainer.load(place)
+    model.fitted_ = FittedNetwork(trainer.load(place), config.backbone)
     own = UserGraph(task.data.x, task.data.edge_index, task.data.get("batch"))
-    reader = GraphReader(model.method_, PreparedGraph(own))
+    reader = Reader(model.fitted_, PreparedGraph(own))
     model.reference_ = build_reference(task, reader, config.seed)
     return model
 

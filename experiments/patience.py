@@ -21,7 +21,7 @@ import numpy as np
 
 from canet.data import DATASETS, load_task
 from canet.defaults import task_settings
-from canet.methods import AutoSettings
+from canet.models.auto import AutoSettings
 from canet.models.portfolio import PRESETS
 from canet.settings import override
 from canet.store.summary import OOD

@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     )
     from canet.estimator import NodeClassifier, OnGraph, load
     from canet.methods import BACKBONES, METHODS
-    from canet.models import AutoTrainer
     from canet.training import Trainer
 
 __all__ = [
     "BACKBONES",
     "METHODS",
-    "AutoTrainer",
     "CanetError",
     "ChecksumError",
     "GraphStore",
@@ -57,7 +55,6 @@ warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitl
 logging.getLogger("canet").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "AutoTrainer": "canet.models",
     "BACKBONES": "canet.methods",
     "CanetError": "canet.errors",
     "ChecksumError": "canet.errors",
@@ -80,7 +77,7 @@ _HOMES = {
     "read_graph": "canet.data",
 }
 
-_MODULES = ("methods", "nn")
+_MODULES = ("methods", "models", "nn")
 
 
 def __getattr__(name: str) -> Any:

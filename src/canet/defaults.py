@@ -15,7 +15,8 @@ from typing import Any
 
 from canet.data import DATASETS
 from canet.errors import CanetError, InputError
-from canet.methods import METHODS, Settings, describe_method
+from canet.methods import METHODS, Settings
+from canet.models import AnyMethod, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 
@@ -59,7 +60,7 @@ def shared(task: str, method: str) -> Settings:
     return override(_default(method), dataset.shared_settings if dataset else {})
 
 
-def changed(method: str, changes: Mapping[str, Any]) -> Settings:
+def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> Settings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
     for name in changes.keys() - asdict(settings).keys():
@@ -72,7 +73,7 @@ def changed(method: str, changes: Mapping[str, Any]) -> Settings:
     return override(settings, changes)
 
 
-def _default(method: str) -> Settings:
+def _default(method: str | AnyMethod) -> Settings:
     return describe_method(method).settings_type()
 
 

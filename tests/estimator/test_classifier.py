@@ -171,8 +171,8 @@ def test_verbose_zero_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_predictions_that_are_not_finite_are_an_error(model: canet.NodeClassifier) -> None:
     new = small_user_graph()
-    unit = model.method_.model.phi_in.weight.abs().sum(dim=1).argmax()
-    new.x = model.method_.model.phi_in.weight[unit].sign().detach().expand(60, 5) * 3.4e38
+    unit = model.fitted_.method.model.phi_in.weight.abs().sum(dim=1).argmax()
+    new.x = model.fitted_.method.model.phi_in.weight[unit].sign().detach().expand(60, 5) * 3.4e38
     with pytest.raises(InputError, match="not finite"):
         model.predict_proba(new)
 

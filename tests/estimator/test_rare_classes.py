@@ -11,7 +11,6 @@ from sklearn.metrics import f1_score, log_loss, recall_score
 
 import canet
 from canet.errors import InputError, InputWarning
-from canet.estimator.fitting import warn_largest_class
 from canet.estimator.reference import Reference
 from tests.support.user_graphs import rare_class_graph
 
@@ -29,7 +28,7 @@ def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:
     assert isinstance(reference, Reference)
     model.scores_["valid"] = float((reference.valid_y == 1).double().mean())
     with pytest.warns(InputWarning, match="is not above the share of the largest class 'ok'"):
-        warn_largest_class(model, reference)
+        model._warn_largest_class(reference)
 
 
 def test_calibrated_probabilities_fit_the_validation_nodes_better() -> None:

@@ -115,9 +115,9 @@ def test_without_batches_a_store_is_a_graph_in_memory(tmp_path: Path) -> None:
 def test_training_continues_on_another_store(tmp_path: Path) -> None:
     model = fitted(write_store(tmp_path / "first"))
     again = write_store(tmp_path / "second", kind="half")
-    before = model.method_.state_dict()
+    before = model.fitted_.state()[1]
     model.set_params(epochs=1, learning_rate=1e-9).fit(again, warm_start=model)
-    for name, weight in model.method_.state_dict().items():
+    for name, weight in model.fitted_.state()[1].items():
         assert torch.allclose(weight, before[name], atol=1e-6)
 
 
@@ -179,7 +179,7 @@ def test_models_of_an_ensemble_predict_a_store_on_a_gpu_as_on_the_cpu(
     )
     store = write_store(tmp_path / "store", weighted=True)
     model = NodeClassifier(epochs=10, hidden=8, device="cpu").fit(store)
-    assert len(model.method_.members) == 3
+    assert len(model.fitted_.members) == 3
     model.save(tmp_path / "model")
     if not room:
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 100))

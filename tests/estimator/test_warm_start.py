@@ -27,15 +27,15 @@ def test_training_continues_from_the_weights(method: str, tmp_path: Path) -> Non
     first = canet.NodeClassifier(method, **QUICK).fit(*january, label="label")
     first.save(tmp_path / "model")
     model = canet.load(tmp_path / "model")
-    before = {name: tensor.clone() for name, tensor in model.method_.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model.fitted_.state()[1].items()}
     model.set_params(learning_rate=1e-12, epochs=1)
     model.fit(*february, warm_start=model)  # the label column is known
-    after = model.method_.state_dict()
+    after = model.fitted_.state()[1]
     assert all(torch.allclose(after[name], before[name], atol=1e-6) for name in before)
     assert model.encoding_ == first.encoding_
     fresh = canet.NodeClassifier(method, **QUICK).fit(*february, label="label")
     assert not torch.allclose(
-        fresh.method_.state_dict()["model.phi_in.weight"][:, :1],
+        fresh.fitted_.state()[1]["model.phi_in.weight"][:, :1],
         before["model.phi_in.weight"][:, :1],
     )
 

@@ -77,7 +77,7 @@ def test_a_model_that_ignores_the_spurious_columns_does_not_rely_on_them(
 ) -> None:
     trainer, place = run
     model = as_classifier(trainer, place)
-    weight = model.method_.model.phi_in.weight
+    weight = model.fitted_.method.model.phi_in.weight
     weight.data[:, -NUM_SPURIOUS:] = 0
     from experiments.diagnosis import _effect
 

@@ -17,13 +17,13 @@ import canet
 from canet.data.graph_data import GraphData
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputError, InputWarning
-from canet.methods import AutoSettings
-from canet.methods.auto import PRESET_NAMES
-from canet.models.auto import WORK_FOLDER, AutoTrainer, with_weights
-from canet.models.portfolio import PRESETS, RECIPES, Recipe
+from canet.models import Auto, Fitted, Options
+from canet.models.auto import AutoSettings, with_weights
+from canet.models.base import WORK_FOLDER
+from canet.models.portfolio import NEWEST, PRESETS, RECIPES, Recipe
 from canet.store.result import Candidate
 from canet.store.run_folder import find_runs
-from canet.training import Run, Trainer
+from canet.training import Trainer
 from canet.util.processes import Processes
 from tests.support.small_task import INSIDE, small_task
 from tests.support.user_graphs import small_user_graph
@@ -31,17 +31,21 @@ from tests.support.user_graphs import small_user_graph
 QUICK = AutoSettings(epochs=4, hidden=8)
 
 
-def trainer(task: ShiftTask | None = None, **changes: Any) -> AutoTrainer:
-    return AutoTrainer(task or small_task(), QUICK, "cpu", **changes)
+def run(
+    seed: int = 0, folder: Path | None = None, task: ShiftTask | None = None, **how: Any
+) -> Fitted:
+    (found,) = Auto(QUICK, Options("cpu", **how)).run(task or small_task(), {seed: folder})
+    return found
 
 
-def same(one: Run, other: Run) -> bool:
+def same(one: Fitted, other: Fitted) -> bool:
     """Whether two runs are the same, except for their times."""
-    first, second = one.method.state_dict(), other.method.state_dict()
-    boards = [[replace(c, seconds=0) for c in run.result.candidates] for run in (one, other)]
+    (about, first), (other_about, second) = one.state(), other.state()
+    boards = [[replace(c, seconds=0) for c in found.result.candidates] for found in (one, other)]
     return (
         boards[0] == boards[1]
         and one.result.scores == other.result.scores
+        and about == other_about
         and list(first) == list(second)
         and all(first[name].equal(second[name]) for name in first)
     )
@@ -49,7 +53,7 @@ def same(one: Run, other: Run) -> bool:
 
 def candidate(name: str, validation: float, *shifts: float) -> Candidate:
     scores = {str(i): score for i, score in enumerate(shifts)}
-    return Candidate(name, "erm", "gcn", {}, validation, scores, 0.0, 1.0)
+    return Candidate(name, validation, scores, 0.0, 1.0)
 
 
 def test_the_best_half_by_validation_and_held_out_parts_has_the_weight() -> None:
@@ -75,7 +79,7 @@ def test_larger_presets_contain_smaller_ones_without_duplicates() -> None:
 def test_a_preset_is_kept_with_its_number() -> None:
     assert AutoSettings().preset == "robust-1"
     assert AutoSettings(preset="fast") == AutoSettings(preset="fast-1")
-    assert set(PRESETS) == set(PRESET_NAMES.values())
+    assert set(PRESETS) == set(NEWEST.values())
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
@@ -86,19 +90,17 @@ def test_every_model_trains_with_its_own_settings_and_those_of_all(
     assert (settings.epochs, settings.hidden) == (4, 8)
     assert all(getattr(settings, name) == value for name, value in recipe.changes.items())
     monkeypatch.setitem(PRESETS, "robust-1", (recipe,))
-    (found,) = trainer().run(0).result.candidates
-    assert (found.method, found.backbone, found.settings) == (
-        recipe.method,
-        recipe.backbone,
-        asdict(settings),
-    )
+    average = run()
+    (found,), (member,) = average.result.candidates, average.state()[0]["members"]
+    assert (member["method"], member["backbone"]) == (recipe.method, recipe.backbone)
+    assert member["settings"] == asdict(settings)
     assert found.weight == 1
 
 
 def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) -> None:
     from canet.models.shifts import HELD_OUT, simulate_shifts
 
-    task, chosen = small_task(), trainer().run(3)
+    task, chosen = small_task(), run(3)
     for recipe, found in zip(PRESETS["robust-1"], chosen.result.candidates, strict=True):
 
         def score(part: ShiftTask, split: str, recipe: Any = recipe) -> float:
@@ -113,12 +115,12 @@ def test_candidates_have_the_scores_of_trainings_one_by_one(few_models: None) ->
 
 
 def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
-    task, chosen = small_task(), trainer().run(0)
+    task, chosen = small_task(), run()
     members = [c for c in chosen.result.candidates if c.weight]
     parts = []
     for member in members:
         (recipe,) = [recipe for recipe in PRESETS["robust-1"] if recipe.name == member.name]
-        alone = trainer().trainer(task, recipe)
+        alone = recipe.learner(QUICK, Options("cpu")).trainer(task)
         method = alone.run(0).method.eval()
         with torch.no_grad():
             batch = alone.fields.batch("ood/later")
@@ -128,8 +130,8 @@ def test_scores_are_those_of_averaged_probabilities(few_models: None) -> None:
 
 
 def test_the_same_seed_is_the_same_choice_to_the_bit(few_models: None) -> None:
-    assert same(trainer().run(1), trainer().run(1))
-    assert not same(trainer().run(1), trainer().run(2))
+    assert same(run(1), run(1))
+    assert not same(run(1), run(2))
 
 
 def test_test_labels_and_shifted_features_change_no_bit_of_the_choice(few_models: None) -> None:
@@ -138,7 +140,7 @@ def test_test_labels_and_shifted_features_change_no_bit_of_the_choice(few_models
     x[INSIDE:] = torch.randn_like(x[INSIDE:]) * 100
     y[180:] = y[180:].flip(0)
     garbage = replace(task, data=GraphData(x=x, y=y, edge_index=task.data.edge_index))
-    clean, other = trainer(task).run(0), trainer(garbage).run(0)
+    clean, other = run(task=task), run(task=garbage)
     for split in ("test_id", "ood/later"):
         other.result.scores[split] = clean.result.scores[split]
     assert same(clean, other)
@@ -147,7 +149,7 @@ def test_test_labels_and_shifted_features_change_no_bit_of_the_choice(few_models
 def test_a_choice_that_was_stopped_continues_to_the_same_bits(
     few_models: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, real, calls = trainer().run(0, tmp_path / "whole"), Trainer.run_together, []
+    whole, real, calls = run(0, tmp_path / "whole"), Trainer.run_together, []
 
     def stopping(*args: Any, **options: Any) -> Any:
         calls.append(1)
@@ -157,20 +159,20 @@ def test_a_choice_that_was_stopped_continues_to_the_same_bits(
 
     monkeypatch.setattr(Trainer, "run_together", stopping)
     with pytest.raises(KeyboardInterrupt):
-        trainer().run(0, tmp_path / "half")
+        run(0, tmp_path / "half")
     assert len(list((tmp_path / "half" / WORK_FOLDER).rglob("done"))) == 6
-    assert same(whole, trainer().run(0, tmp_path / "half"))
+    assert same(whole, run(0, tmp_path / "half"))
     for name in ("whole", "half"):
         assert not (tmp_path / name / WORK_FOLDER).exists()
-    read = trainer().run(0, tmp_path / "half")
+    read = run(0, tmp_path / "half")
     assert same(whole, read)
-    assert trainer().scores(read.method) == whole.result.scores
+    assert Auto(QUICK, Options("cpu")).scores(small_task(), read) == whole.result.scores
 
 
 def test_processes_give_the_bits_of_one_process(few_models: None, tmp_path: Path) -> None:
     with Processes(2) as pool:
-        assert same(trainer().run(0), trainer(pool=pool).run(0))
-        assert same(trainer().run(0), trainer(pool=pool).run(0, tmp_path / "kept"))
+        assert same(run(), run(pool=pool))
+        assert same(run(), run(0, tmp_path / "kept", pool=pool))
 
 
 @pytest.mark.slow
@@ -178,21 +180,21 @@ def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any)
     from canet.util.ray import Cluster
 
     with Cluster(cluster.address, 1, "cpu") as pool:
-        assert same(trainer().run(0), trainer(pool=pool).run(0))
+        assert same(run(), run(pool=pool))
 
 
 def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
-    assert [c.name for c in trainer(time_limit=0).run(0).result.candidates] == ["erm-sage"]
-    assert len(trainer(time_limit=3600).run(0).result.candidates) == 3
+    assert [c.name for c in run(time_limit=0).result.candidates] == ["erm-sage"]
+    assert len(run(time_limit=3600).result.candidates) == 3
 
 
 def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: Path) -> None:
     weights = torch.tensor([1.0, 2.0, 3.0])
-    weighted = trainer(class_weight=weights).run(0, tmp_path)
-    assert not same(weighted, trainer().run(0))
-    assert same(weighted, trainer(class_weight=weights).run(0, tmp_path))
+    weighted = run(0, tmp_path, class_weight=weights)
+    assert not same(weighted, run())
+    assert same(weighted, run(0, tmp_path, class_weight=weights))
     with pytest.raises(CanetError, match="other labels"):
-        trainer().run(0, tmp_path)
+        run(0, tmp_path)
 
 
 def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,29 +205,24 @@ def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.Monke
     )
     monkeypatch.setitem(PRESETS, "robust-1", (intervening, Recipe("erm", "mlp")))
     with pytest.warns(InputWarning, match="feature columns"):
-        found = trainer(one_column).run(0).result.candidates
+        found = run(task=one_column).result.candidates
     assert [one.name for one in found] == ["erm-mlp"]
     with Processes(1) as pool, pytest.warns(InputWarning, match="feature columns"):
-        assert len(trainer(one_column, pool=pool).run(0).result.candidates) == 1
+        assert len(run(task=one_column, pool=pool).result.candidates) == 1
     monkeypatch.setitem(PRESETS, "robust-1", (intervening,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
-        trainer(one_column).run(0)
+        run(task=one_column)
 
 
 def test_unfinished_trainings_are_no_runs(few_models: None, tmp_path: Path) -> None:
-    list(trainer().try_all(0, tmp_path / "run" / WORK_FOLDER))
+    list(Auto(QUICK).try_all(small_task(), 0, tmp_path / "run" / WORK_FOLDER))
     with pytest.raises(CanetError, match="no finished run"):
         find_runs(tmp_path)
 
 
 def test_ood_curves_are_rejected() -> None:
     with pytest.raises(CanetError, match="ood-curves"):
-        trainer().run(0, ood_curves=True)
-
-
-def test_a_trainer_of_auto_is_another_class() -> None:
-    with pytest.raises(CanetError, match="AutoTrainer"):
-        Trainer(small_task(), "auto")
+        Auto(QUICK).run(small_task(), {0: None}, ood_curves=True)
 
 
 def fitted(**params: Any) -> canet.NodeClassifier:
@@ -252,7 +249,7 @@ def test_a_classifier_chooses_unless_a_method_is_named(few_models: None) -> None
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"backbone": "gcn"}, "chooses the backbone"),
+        ({"backbone": "gcn"}, "backbone"),
         ({"preset": "fastest"}, "fast, robust, best"),
         ({"num_environments": 3}, "'canet'"),
         ({"n_jobs": 0}, "jobs is 0"),

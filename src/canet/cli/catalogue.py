@@ -42,7 +42,7 @@ def methods(
 ) -> None:
     """List the methods with their settings and papers."""
     from canet.cli.listings import show_method, show_methods
-    from canet.methods import all_methods, describe_method
+    from canet.models import all_methods, describe_method
     from canet.settings import describe_settings
 
     chosen = [describe_method(name)] if name else list(all_methods().values())

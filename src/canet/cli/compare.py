@@ -47,8 +47,10 @@ def compare(
     """
     changes = settings.changes
     chosen_backbones = options.names(backbones)
+    from canet.methods import get_backbone
+
     for name in chosen_backbones:
-        options.backbone_of("erm", name)
+        get_backbone(name)
 
     from canet.report.html import write_report
     from canet.runs.comparison import RUNS, applicable_methods, compare_on_graph

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from canet.data import WITHOUT_SPURIOUS
 from canet.defaults import task_settings
 from canet.errors import CanetError
-from canet.methods import METHODS, Auto
+from canet.methods import METHODS
+from canet.models import Auto, get_backbone_name
 from canet.report.comparison import Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
 from canet.report.score import Score, percent
@@ -94,13 +95,13 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
 
 def _config(contender: Contender, data_seed: int) -> RunConfig:
     _, method, features, _ = contender
-    backbone = method if method == Auto.name else "gcn"
+    backbone = get_backbone_name(method)
     settings = task_settings("synthetic", method, backbone)
-    auto = {"preset": "fast", "epochs": AUTO_EPOCHS}
-    changes = auto if method == Auto.name else {"epochs": EPOCHS}
+    is_network = method in METHODS
+    changes = {"epochs": EPOCHS} if is_network else {"preset": "fast", "epochs": AUTO_EPOCHS}
     how = "paper", data_seed, features, False, method, backbone
     chosen = asdict(override(settings, changes))
-    return RunConfig("synthetic", *how, chosen, 0, ood_curves=method != Auto.name)
+    return RunConfig("synthetic", *how, chosen, 0, ood_curves=is_network)
 
 
 def _line(contender: Contender, places: Sequence[RunFolder]) -> DemoLine:

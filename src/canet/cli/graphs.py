@@ -101,10 +101,11 @@ def fit(
     """
     from canet.data.metrics import METRICS
     from canet.defaults import changed
+    from canet.models import get_backbone_name
     from canet.store.model_folder import check_target
 
     changes = settings.changes
-    options.backbone_of(method, backbone)
+    get_backbone_name(method, backbone)
     if method != "auto" and (preset is not None or time_limit is not None):
         option = "--time-limit" if preset is None else "--preset"
         raise CanetError(f"{option} is only for method auto: leave out {option}, or --method")

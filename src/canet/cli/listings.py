@@ -13,7 +13,7 @@ from canet.settings import describe_settings
 from canet.util.console import console, print_table
 
 if TYPE_CHECKING:
-    from canet.methods import Auto, Method
+    from canet.models import AnyMethod
 
 WIDTH_OF_TASKS = 150
 
@@ -65,7 +65,7 @@ def show_task(description: TaskDescription) -> None:
         print_table("Files", ["file", "state", "folder"], rows)
 
 
-def show_methods(methods: Sequence[type[Method] | type[Auto]]) -> None:
+def show_methods(methods: Sequence[AnyMethod]) -> None:
     """Print the methods, each with its summary, paper and own settings."""
     from canet.methods import Settings
 
@@ -88,7 +88,7 @@ def print_indented(text: str, indent: int) -> None:
     print(fill(text, console().width, subsequent_indent=" " * indent, break_on_hyphens=False))
 
 
-def show_method(method: type[Method] | type[Auto]) -> None:
+def show_method(method: AnyMethod) -> None:
     """Print one method with all its settings."""
     print(f"{method.name}: {method.summary}")
     print(method.paper)

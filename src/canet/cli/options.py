@@ -363,17 +363,3 @@ class OutputOptions:
 def names(text: str | None) -> tuple[str, ...]:
     """`"erm, canet"` → `("erm", "canet")`."""
     return tuple(name.strip().lower() for name in (text or "").split(",") if name.strip())
-
-
-def backbone_of(method: str, backbone: str | None) -> str:
-    """Return the name of the backbone, by default gcn; `auto` takes none."""
-    from canet.methods import Auto, get_backbone
-
-    if method != Auto.name:
-        get_backbone(backbone or "gcn")
-        return backbone or "gcn"
-    if backbone is not None:
-        raise CanetError(
-            "method auto chooses the backbone: leave out --backbone, or pass a --method"
-        )
-    return Auto.name

@@ -65,6 +65,7 @@ def train(
     torchrun or srun, train one model.
     """
     from canet.defaults import task_settings
+    from canet.models import get_backbone_name
     from canet.settings import override
 
     if log and ray:
@@ -75,7 +76,7 @@ def train(
             "--protocol, --features, --inductive and --generator"
         )
     changes = settings.changes
-    backbone = options.backbone_of(method, backbone)
+    backbone = get_backbone_name(method, backbone)
     chosen = override(task_settings(task, method, backbone), changes)
 
     from canet.runs import job_folder, run_jobs

@@ -30,7 +30,7 @@ from canet.diagnosis.sections import (
 from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
-from canet.methods import all_methods
+from canet.models import all_methods
 from canet.util.files import atomic_path
 from canet.util.progress import Display
 

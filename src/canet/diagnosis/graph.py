@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from canet.data.checks import check_nodes, check_times
-from canet.data.graph import match_classes
+from canet.data.graph import UserGraph, match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
@@ -22,9 +22,10 @@ from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import Reference, id_checksums
-from canet.models import EnsembleReader
+from canet.models import Average, Fitted, FittedNetwork
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
-from canet.training.inference import GraphReader
+from canet.training.features import prepare_features
+from canet.training.prepared import Prepared, PreparedGraph
 from canet.util.sparse import components, to_scipy
 
 Matrix: TypeAlias = Any
@@ -36,28 +37,41 @@ def seed_of(model: NodeClassifier) -> int:
     return int(model.random_state) if isinstance(model.random_state, int | np.integer) else 0
 
 
-class MappedMember(NamedTuple):
-    """A network of the model after its first, linear layer."""
+class Member(NamedTuple):
+    """A model whose features may be changed, perhaps after its first, linear layer."""
 
-    reader: GraphReader  # reads `mapped` instead of features
-    prepared: Features  # features $[N, D]$ after the preparation by the network
-    first_map: np.ndarray  # weights of the first layer $[D, H]$
-    mapped: np.ndarray  # output of the first layer $[N, H]$ without its bias
+    model: Fitted  # reads `mapped` instead of features
+    prepared: Features  # features $[N, D]$ after the preparation by the model
+    first_map: np.ndarray | None  # weights of the first layer $[D, H]$; None: there is none
+    mapped: np.ndarray  # output of the first layer $[N, H]$ without its bias, or the features
 
     @classmethod
-    def of(cls, reader: GraphReader) -> MappedMember:
-        """Split the network of a reader after its first layer."""
-        first_map = reader.method.model.phi_in.weight.detach().cpu().numpy().T
-        mapped = map_columns(reader.features, first_map, slice(None))
-        after = after_first_map(reader, torch.from_numpy(mapped))
-        return cls(after, reader.features, first_map, mapped)
+    def of(cls, model: Fitted, graph: UserGraph) -> Member:
+        """Split a network after its first layer; any other model reads changed features."""
+        if not isinstance(model, FittedNetwork):
+            dense = graph.x.to_dense() if graph.x.layout == torch.sparse_csr else graph.x
+            return cls(model, dense, None, dense.numpy())
+        method = model.method
+        prepared = prepare_features(graph.x, graph.batch, method.settings.scaling)
+        first_map = method.model.phi_in.weight.detach().cpu().numpy().T
+        mapped = map_columns(prepared, first_map, slice(None))
+        return cls(after_first_map(model), prepared, first_map, mapped)
+
+    def map_columns(self, columns: np.ndarray) -> np.ndarray:
+        """Contribution of some feature columns to `mapped` $[N, H]$."""
+        if self.first_map is not None:
+            return map_columns(self.prepared, self.first_map, columns)
+        part = np.zeros_like(self.mapped)
+        part[:, columns] = self.mapped[:, columns]
+        return part
 
 
 @dataclass(frozen=True)
 class DiagnosedGraph:
     """A graph with the predictions of the model."""
 
-    members: list[MappedMember]  # the networks of the model: one, or those of an ensemble
+    members: list[Member]  # the model, or the members of an average
+    prepared: Prepared  # the graph as the model reads it
     combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of the members → of the model
     x: Matrix  # features $[N, D]$
     edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
@@ -133,23 +147,25 @@ class DiagnosedGraph:
 
     def map_columns(self, columns: np.ndarray) -> np.ndarray:
         """Contribution of some feature columns to `mapped` $[N, H]$."""
-        parts = [map_columns(one.prepared, one.first_map, columns) for one in self.members]
-        return np.concatenate(parts, axis=1)
+        return np.concatenate([one.map_columns(columns) for one in self.members], axis=1)
 
     def predict_mapped(self, mapped: np.ndarray, nodes: np.ndarray | None = None) -> np.ndarray:
         """Logits $[n, C]$ of some nodes $[n]$ (default: all) for another `mapped` $[N, H]$."""
         ids = None if nodes is None else torch.from_numpy(nodes)
         parts = torch.from_numpy(mapped).split([m.mapped.shape[1] for m in self.members], dim=1)
-        pairs = zip(self.members, parts, strict=True)
-        return self._combined([member.reader.read(ids, part).logits for member, part in pairs])
+        return self._read(self.prepared, parts, ids)
 
     def predict_edges(self, edge_index: Tensor, edge_weight: Tensor | None = None) -> np.ndarray:
         """Logits $[N, C]$ with other edges $[2, E]$ and weights $[E]$."""
-        other = edge_index, torch.from_numpy(self.graph), edge_weight
-        readers = [member.reader.with_edges(*other) for member in self.members]
-        return self._combined([reader.read().logits for reader in readers])
+        x, batch = self.prepared.user_graph.x, torch.from_numpy(self.graph)
+        other = PreparedGraph(UserGraph(x, edge_index, batch, edge_weight))
+        return self._read(other, [torch.from_numpy(member.mapped) for member in self.members])
 
-    def _combined(self, logits: list[Tensor]) -> np.ndarray:
+    def _read(
+        self, graph: Prepared, mapped: Sequence[Tensor], nodes: Tensor | None = None
+    ) -> np.ndarray:
+        pairs = zip(self.members, mapped, strict=True)
+        logits = [member.model.read(graph, nodes, part).logits for member, part in pairs]
         return np.asarray(self.combine(logits).double().numpy())
 
 
@@ -177,11 +193,11 @@ def read_graph(
     graph = components(own.edge_index, n) if own.batch is None else own.batch
     y, time = match_classes(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
-    readers: list[Any] = reader.readers if isinstance(reader, EnsembleReader) else [reader]
-    combine = reader.method.combine if isinstance(reader, EnsembleReader) else _single
+    average = reader.model if isinstance(reader.model, Average) else Average([reader.model], [1.0])
     return DiagnosedGraph(
-        members=[MappedMember.of(one) for one in readers],
-        combine=combine,
+        members=[Member.of(one, own) for one in average.members],
+        prepared=reader.graph,
+        combine=average.mean if len(average.members) > 1 else _single,
         x=x,
         edge_index=own.edge_index,
         edge_weight=own.edge_weight,
@@ -194,7 +210,7 @@ def read_graph(
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
         probabilities=found.logits.double().softmax(dim=1).numpy(),
         metric=model.metric,
-        embedding=found.embedding.numpy(),
+        embedding=found.representation.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
         rows=np.arange(n) if nodes is None else _distinct(own.rows(nodes)),
     )
@@ -229,8 +245,8 @@ def _single(logits: list[Tensor]) -> Tensor:
     return logits[0]
 
 
-def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
-    """A reader of the same graph that starts from the output $[N, H]$ of the first layer.
+def after_first_map(network: FittedNetwork) -> FittedNetwork:
+    """A network that reads the output $[N, H]$ of its first layer, without the bias.
 
     The first layer is linear, so it is applied once. A change of columns only changes their
     contribution to the output.
@@ -239,13 +255,11 @@ def after_first_map(reader: GraphReader, mapped: Tensor) -> GraphReader:
     def add_bias(x: Any, bias: Tensor | None = None) -> Any:
         return x if bias is None else x + bias
 
-    model, method, other = copy(reader.method.model), copy(reader.method), copy(reader)
+    model, method = copy(network.method.model), copy(network.method)
     model.map_in = add_bias  # type: ignore[method-assign]
     method._modules = method._modules | {"model": model}
     method.settings = replace(method.settings, scaling="raw")
-    other.method, other.features = method, mapped
-    other.user_graph = replace(reader.user_graph, x=mapped)
-    return other
+    return FittedNetwork(method, network.backbone)
 
 
 def map_columns(x: Features, first_map: np.ndarray, columns: Any) -> np.ndarray:

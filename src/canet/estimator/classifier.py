@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -12,26 +13,39 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from canet.data.graph_data import Column, GraphLike, NodeSet
-from canet.errors import unknown_name
+from canet.data.metrics import METRICS
+from canet.data.task import ShiftTask
+from canet.defaults import changed
+from canet.errors import InputError, check_name, unknown_name, warn_user
 from canet.estimator.fitting import (
-    check_earlier,
     class_weights,
     describe_data,
     graph_to_fit,
-    settings_of,
-    train_model,
     training_data,
-    warn_largest_class,
 )
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import METHODS, Auto, Backbone, Method, get_backbone
+from canet.methods import Backbone, Settings
+from canet.models import (
+    AnyMethod,
+    Fitted,
+    Options,
+    all_methods,
+    describe_method,
+    get_backbone_name,
+    get_learner,
+)
+from canet.models.reader import Reader
 from canet.settings import describe_settings
 from canet.training import Callback
-from canet.util.progress import fit_display
+from canet.training.prepared import Prepared
+from canet.util.devices import pick_device
+from canet.util.jobs import open_pool
+from canet.util.progress import Display, fit_display
 from canet.util.seeds import checked_seed
 
 if TYPE_CHECKING:
@@ -47,7 +61,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     Args:
         method: `auto`, which trains several models and averages those that score best on held-out
             parts of the training data; the name of a method, one of `canet.METHODS`; or a subclass
-            of :class:`canet.methods.Method`.
+            of :class:`canet.methods.Method` or :class:`canet.models.Learner`.
         backbone: Name of a backbone, one of `canet.BACKBONES`, or a :class:`canet.nn.Backbone`.
             None: gcn. `auto` chooses the backbone itself.
         epochs: Number of training epochs. None: the default of the method.
@@ -63,8 +77,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         time_limit: Seconds after which `auto` starts no further model. None: no limit.
         n_jobs: Number of processes in which `auto` trains.
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
-        checkpoints: Folder for the finished trainings of `auto`: if `fit` is interrupted, the next
-            call with the same folder continues. Delete it after saving the model.
+        checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
+            same folder continues. Delete it after saving the model.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -79,7 +93,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         n_features_in_: Number of feature columns D.
         feature_names_in_: Their names $[D]$, if the graph was read from tables.
         encoding_: How table columns become features; None for a graph of arrays.
-        method_: The trained method, whose `model` is the network; an ensemble for `auto`.
+        fitted_: The trained model; of a network, `fitted_.method.model` is the torch module.
         settings_: All settings by name; for `auto` those that its models share.
         candidates_: The models that `auto` tried; see `leaderboard`.
         scores_: The metric, between 0 and 1, on `train`, `valid` and, if there is a test set,
@@ -98,7 +112,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | type[Method] = "auto",
+        method: str | AnyMethod = "auto",
         backbone: str | Backbone | None = None,
         *,
         epochs: int | None = None,
@@ -212,9 +226,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             if isinstance(given, str):
                 columns[role], arrays[role] = given, None
         arrays |= {"edges": edges, "train": train, "valid": valid, "batch": batch}
-        settings = settings_of(self, self._given_settings())
+        settings = self._settings()
         if warm_start is not None:
-            check_earlier(self, warm_start)
+            self._check_earlier(warm_start)
         opened = graph_to_fit(data, columns, arrays, settings, warm_start)
         seed = self._seed()
         with fit_display("checking", quiet=not self.verbose) as display:
@@ -222,36 +236,35 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             task = user.task
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
             display.stage("training")
-            how = settings, weights, seed, display, prepared, warm_start
-            run = train_model(self, task, *how)
+            fitted = self._train(task, prepared, settings, weights, seed, display, warm_start)
+            result = fitted.result
+            assert result is not None
             display.stage("scoring")
-            reader = self._reader(run.method.eval(), prepared)
+            reader = Reader(fitted, prepared)
             reference = build_reference(task, reader, seed, opened.get("node_id"))
         self.classes_ = user.classes
         self.n_features_in_ = task.num_features
-        self.method_ = run.method
+        self.fitted_ = fitted
         self.settings_ = asdict(settings)
-        self.candidates_ = run.result.candidates
+        self.candidates_ = result.candidates
         names = {"train": "train", "valid": "valid", "test_id": "test"}
-        self.scores_ = {names[split]: score for split, score in run.result.scores.items()}
-        self.history_ = run.history
-        self.selected_epoch_ = run.result.selected_epoch
-        self.environments_seen_ = run.result.environments_seen
-        self.findings_ = run.result.findings
+        self.scores_ = {names[split]: score for split, score in result.scores.items()}
+        self.history_ = dict(fitted.history)
+        self.selected_epoch_ = result.selected_epoch
+        self.environments_seen_ = result.environments_seen
+        self.findings_ = result.findings
         self._set_encoding(opened.get("encoding"))
         self.data_ = describe_data(task)
         self.calibration_ = reference.calibrate(with_bias=weights is not None)
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
-        warn_largest_class(self, reference)
+        self._warn_largest_class(reference)
         return self
 
     @property
     def backbone_name(self) -> str:
         """Name of the backbone."""
-        if self.backbone is None:
-            return Auto.name if self.method_name == Auto.name else "gcn"
-        return get_backbone(self.backbone).name
+        return get_backbone_name(self.method, self.backbone)
 
     def leaderboard(self) -> list[dict[str, Any]]:
         """Return the models that `auto` tried, the best first, one dict per model.
@@ -295,6 +308,101 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Load a model from a folder; see `canet.load`."""
         return load_classifier(cls, Path(path), device)
 
+    def _check_earlier(self, earlier: Any) -> None:
+        """Reject an earlier model that the training of this one cannot continue."""
+        if not isinstance(earlier, NodeClassifier) or not hasattr(earlier, "classes_"):
+            raise InputError(
+                "warm_start must be a fitted NodeClassifier, such as canet.load(folder)"
+            )
+        names = [(one.method_name, one.backbone_name) for one in (earlier, self)]
+        if names[0] != names[1]:
+            was, now = ("-".join(dict.fromkeys(pair)) for pair in names)
+            raise InputError(
+                f"warm_start is a model of {was}, but this one is {now}: use the same method and "
+                "backbone, for example model = canet.load(folder); model.fit(data, "
+                "warm_start=model)"
+            )
+
+    def _settings(self) -> Settings:
+        """Return the checked settings: defaults of the method with some changes."""
+        changes = self._given_settings() | {"patience": self.patience}
+        changes |= {} if self.epochs is None else {"epochs": self.epochs}
+        check_name("metric", self.metric, METRICS)
+        if self.undirected not in (None, True, False):
+            raise InputError(f"undirected is {self.undirected!r}: pass True, False or None")
+        pick_device(self.device)
+        if callable(self.callbacks):
+            raise InputError("callbacks must be a list of functions: pass callbacks=[f]")
+        get_backbone_name(self.method, self.backbone)
+        if describe_method(self.method).trains_several:
+            changes["preset"] = self.preset
+            if self.callbacks and (self.n_jobs > 1 or self.ray):
+                raise InputError(
+                    "callbacks need n_jobs=1 and no Ray: they are called in this process"
+                )
+        return changed(self.method, changes)
+
+    def _train(
+        self,
+        task: ShiftTask,
+        prepared: Prepared,
+        settings: Settings,
+        weights: Tensor | None,
+        seed: int,
+        display: Display,
+        earlier: NodeClassifier | None,
+    ) -> Fitted:
+        """Train; with an `earlier` model, its training continues."""
+        several, pool = describe_method(self.method).trains_several, None
+        if several:
+            pool = open_pool(self.n_jobs, self.ray, str(self.device))
+        with pool or nullcontext():
+            options = Options(
+                self.device,
+                class_weight=weights,
+                threads=torch.get_num_threads() if pool is None else 1,
+                callbacks=self.callbacks or (),
+                time_limit=self.time_limit,
+                pool=pool,
+            )
+            learner = get_learner(self.method, self.backbone, settings, options)
+            report = display.training_callback(learner.name, unit="run" if several else "epoch")
+            initial, folder = None if earlier is None else earlier.fitted_, None
+            if self.checkpoints is not None and initial is None:
+                name = learner.config(task, seed).name
+                folder = Path(self.checkpoints) / name / f"seed-{seed}"
+            (fitted,) = learner.run(task, {seed: folder}, initial=initial, on_progress=report)
+            learner.share_graph(prepared)
+            return fitted
+
+    def _warn_largest_class(self, reference: Reference) -> None:
+        """Warn if the model is not better than predicting the largest class for every node.
+
+        Ranking metrics do not depend on the predicted classes.
+        """
+        if METRICS[self.metric].ranks:
+            return
+        predicted = reference.valid_logits.argmax(dim=1).unique()
+        largest = int(reference.train_label_counts.argmax())
+        share = float((reference.valid_y == largest).double().mean())
+        problem = ""
+        if predicted.numel() == 1:
+            only = self.classes_[int(predicted)]
+            problem = f"the model predicts '{only}' for all validation nodes"
+        elif self.metric == "accuracy" and self.scores_["valid"] <= share:
+            problem = (
+                f"the validation accuracy, {100 * self.scores_['valid']:.1f} %, is not above "
+                f"the share of the largest class '{self.classes_[largest]}', {100 * share:.1f} %"
+            )
+        if problem:
+            metrics = "metric='roc_auc' or 'average_precision'"
+            if len(self.classes_) > 2:
+                metrics = "metric='macro_f1'"
+            warn_user(
+                f"{problem}: for rare classes, use {metrics} (--metric) and "
+                "class_weight='balanced' (--balanced)"
+            )
+
     def _set_encoding(self, encoding: Encoding | None) -> None:
         self.encoding_ = encoding
         if encoding is not None:
@@ -310,7 +418,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def _setting_names(self) -> set[str]:
         """Return the names of all settings that are not parameters."""
         given = [self.method] if isinstance(self.method, type) else []
-        methods = [*METHODS.values(), *given]
+        methods = [*all_methods().values(), *given]
         names = {name for method in methods for name in describe_settings(method.settings_type)}
         return names - set(NodeClassifier._get_param_names())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,13 +15,11 @@ from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
-from canet.methods import Method, describe_method
-from canet.models import Ensemble, EnsembleReader, Reader
+from canet.models import AnyMethod, Fitted, describe_method
+from canet.models.reader import Reader
 from canet.nn.calibration import Calibration, Threshold
 from canet.nn.model import Prediction
-from canet.training.inference import GraphReader
-from canet.training.prepared import Prepared, prepare_graph
-from canet.training.store_reader import StoreReader, open_reader
+from canet.training.prepared import prepare_graph
 
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
@@ -30,12 +28,12 @@ if TYPE_CHECKING:
 class PredictionMixin:
     """Predictions of a fitted classifier, for its training graph or another one."""
 
-    method: str | type[Method]
+    method: str | AnyMethod
     metric: str
     undirected: bool | None
     classes_: np.ndarray
     n_features_in_: int
-    method_: Any
+    fitted_: Fitted
     encoding_: Encoding | None
     reference_: Reference | None
     calibration_: Calibration
@@ -89,8 +87,8 @@ class PredictionMixin:
     def prepare(self, data: GraphLike | Reader, batch: Column | None = None) -> Reader:
         """Check and normalise a graph once; pass the result instead of `data` to several calls."""
         check_is_fitted(self)
-        if isinstance(data, GraphReader | StoreReader | EnsembleReader):
-            if data.method is not self.method_:
+        if isinstance(data, Reader):
+            if data.model is not self.fitted_:
                 raise InputError(
                     "the graph was prepared by another model: call prepare of this one"
                 )
@@ -98,7 +96,7 @@ class PredictionMixin:
         opened = self.open_graph(data, in_memory=False)
         prepared = prepare_graph(opened, batch, bool(self.undirected))
         self._check_width(prepared.user_graph.x.shape[1])
-        return self._reader(self.method_, prepared, opened.get("y"))
+        return Reader(self.fitted_, prepared, opened.get("y"))
 
     def _check_width(self, width: int) -> None:
         if width != self.n_features_in_:
@@ -282,7 +280,7 @@ class PredictionMixin:
         batch: Column | None = None,
     ) -> np.ndarray:
         """Return the representation $[n, H]$ before the last layer; arguments as `predict`."""
-        return self._collect(data, nodes, batch, lambda found: found.embedding.numpy())
+        return self._collect(data, nodes, batch, lambda found: found.representation.numpy())
 
     def novelty_score(
         self,
@@ -298,7 +296,7 @@ class PredictionMixin:
         """
 
         def novelty(found: Prediction) -> np.ndarray:
-            return self.reference().novelty_score(found.embedding).numpy()
+            return self.reference().novelty_score(found.representation).numpy()
 
         return self._collect(data, nodes, batch, novelty)
 
@@ -311,9 +309,3 @@ class PredictionMixin:
                 "nodes that novelty_score and diagnose compare with: save it with that sample"
             )
         return self.reference_
-
-    @staticmethod
-    def _reader(method: Any, prepared: Prepared, y: Any = None) -> Reader:
-        if isinstance(method, Ensemble):
-            return EnsembleReader(method, prepared, y)
-        return open_reader(method, prepared, y)

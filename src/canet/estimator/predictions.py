@@ -66,7 +66,9 @@ def write_predictions(
             table = {"id": graph.names(ids.numpy()), "prediction": model.classes_[chosen]}
             table |= {f"probability_{c}": probabilities[:, i] for i, c in enumerate(model.classes_)}
             if model.reference_ is not None:
-                table["novelty_score"] = model.reference_.novelty_score(found.embedding).numpy()
+                table["novelty_score"] = model.reference_.novelty_score(
+                    found.representation
+                ).numpy()
                 novelty += float(table["novelty_score"].sum())
             write(table)
             predicted[where] = torch.from_numpy(chosen)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from canet.data.task import ShiftTask
-from canet.models import Reader
+from canet.models.reader import Reader
 from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.nn.sampling import draw_neighbours
@@ -114,7 +114,7 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
         edges, degree = _edges_into(csr, train), csr.degree(train)
         both = reader.read(torch.cat([train, valid]))  # at once, because their fields overlap
         of_train, of_valid = (
-            Prediction(both.logits[rows], both.embedding[rows])
+            Prediction(both.logits[rows], both.representation[rows])
             for rows in (slice(len(train)), slice(len(train), None))
         )
     else:
@@ -125,12 +125,12 @@ def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = N
         x=x,
         y=y[train],
         logits=of_train.logits,
-        embedding=of_train.embedding,
+        embedding=of_train.representation,
         degree=degree,
         environment=environment,
         valid_logits=of_valid.logits,
         valid_y=task.data.y[valid],
-        valid_embedding=of_valid.embedding,
+        valid_embedding=of_valid.representation,
         train_label_counts=torch.bincount(y[task.train], minlength=task.num_classes),
         homophily=homophily(edges, y),
         node_ids=id_checksums(node_id, train),

@@ -11,9 +11,7 @@ import torch
 from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
-from canet.methods import Method, get_backbone, get_method
-from canet.models import Ensemble
-from canet.settings import override
+from canet.models import get_backbone_name, restore
 from canet.store.model_folder import ModelFile, read_model, write_model
 from canet.training.trainer import versions
 from canet.util.devices import pick_device
@@ -40,6 +38,7 @@ LEARNED = (
 def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
     """Write a fitted `NodeClassifier` to a folder, with or without its reference sample."""
     names = {"method": model.method_name, "backbone": model.backbone and model.backbone_name}
+    about, weights = model.fitted_.state()
     params = model.get_params() | names | {"checkpoints": None, "callbacks": None}
     params["device"] = str(model.device)
     if isinstance(model.class_weight, dict):
@@ -50,12 +49,12 @@ def save_classifier(model: Any, folder: Path, keep_reference: bool) -> None:
         params={name: _plain(value) for name, value in params.items()},
         classes=model.classes_.tolist(),
         num_features=model.n_features_in_,
-        num_environment_labels=model.method_.num_environment_labels,
+        model=about,
         encoding=None if model.encoding_ is None else model.encoding_.to_json(),
         versions=versions(),
         **{name: getattr(model, f"{name}_") for name in LEARNED},
     )
-    tensors = {"weights": model.method_.state_dict()}
+    tensors = {"weights": weights}
     if keep_reference and model.reference_ is not None:
         tensors["reference"] = model.reference_.tensors()
     write_model(folder, file, tensors, model_card(model, "reference" in tensors))
@@ -72,14 +71,14 @@ def load_classifier(
     params["device"] = device or (params["device"] if _exists(params["device"]) else "auto")
     try:
         model = model_type(**params)
-        method = _empty_method(model, file)
+        get_backbone_name(model.method, model.backbone)
+        fitted = restore(file.model, tensors["weights"])
     except CanetError as error:
         raise VersionError(
             f"'{folder}' was saved by canet {file.versions['canet']}, and this version cannot read "
             f"it ({error}): update canet, install or import the package that adds the method, or "
             "fit the model again"
         ) from error
-    method.load_state_dict(tensors["weights"], assign=True)
     model.classes_ = np.array(file.classes)
     model.n_features_in_ = file.num_features
     for name in LEARNED:
@@ -87,7 +86,8 @@ def load_classifier(
     model._set_encoding(None if file.encoding is None else _read_encoding(file.encoding))
     sample = tensors.get("reference")
     model.reference_ = None if sample is None else Reference.from_tensors(sample)
-    model.method_ = method.to(pick_device(model.device)).eval()
+    fitted.candidates = file.candidates
+    model.fitted_ = fitted.to(pick_device(model.device))
     return model
 
 
@@ -104,17 +104,6 @@ def _read_encoding(content: dict[str, Any]) -> Encoding:
     from canet.data.graph_files.encoding import Encoding  # needs pyarrow
 
     return Encoding.from_json(content)
-
-
-def _empty_method(model: Any, file: ModelFile) -> Method | Ensemble:
-    """Return the method of a model, without memory for its weights."""
-    sizes = file.num_features, len(file.classes), file.num_environment_labels
-    if file.candidates:
-        return Ensemble.empty(file.candidates, sizes)
-    method_type, backbone = get_method(model.method), get_backbone(model.backbone_name)
-    settings = override(method_type.settings_type(), file.settings)
-    with torch.device("meta"):
-        return method_type(settings, backbone, *sizes)
 
 
 def _plain(value: Any) -> Any:

@@ -1,10 +1,8 @@
 """Training methods: one file each."""
 
-from collections.abc import Collection
 from pkgutil import resolve_name
 
 from canet.errors import InputError, check_name
-from canet.methods.auto import Auto, AutoSettings
 from canet.methods.base import Batch, Method, Settings, TrainingView
 from canet.methods.interventions import InterventionSettings
 from canet.nn import BACKBONES, Backbone, get_backbone
@@ -35,41 +33,20 @@ def get_method(method: str | type[Method]) -> type[Method]:
     """Return the class of a method, given its name. A class is returned unchanged."""
     if isinstance(method, type) and issubclass(method, Method):
         return method
-    return METHODS[_name_of(method, METHODS)]
-
-
-def all_methods() -> dict[str, type[Method] | type[Auto]]:
-    """Return all methods by name, including `auto`, which `canet.models.AutoTrainer` trains."""
-    return {Auto.name: Auto, **METHODS}
-
-
-def describe_method(method: str | type[Method]) -> type[Method] | type[Auto]:
-    """Return the class with name, label and settings of a method or of `auto`."""
-    if isinstance(method, str):
-        known = all_methods()
-        return known[_name_of(method, known)]
-    return get_method(method)
-
-
-def _name_of(method: object, known: Collection[str]) -> str:
     if str(method).lower() in BACKBONES:
         raise InputError(f"'{method}' is a backbone, not a method: pass it as backbone")
-    return check_name("method", method, known)
+    return METHODS[check_name("method", method, METHODS)]
 
 
 __all__ = [
     "BACKBONES",
     "METHODS",
-    "Auto",
-    "AutoSettings",
     "Backbone",
     "Batch",
     "InterventionSettings",
     "Method",
     "Settings",
     "TrainingView",
-    "all_methods",
-    "describe_method",
     "get_backbone",
     "get_method",
 ]

@@ -186,6 +186,9 @@ class Method(nn.Module):
     colour: ClassVar[Colour]
     summary: ClassVar[str]
     paper: ClassVar[str]
+    has_backbone: ClassVar[bool] = True
+    trains_several: ClassVar[bool] = False
+    """Whether several models are trained, perhaps in several processes."""
     needs_environments: ClassVar[bool] = False
     uses_edge_weights: ClassVar[bool] = True
     trains_in_batches: ClassVar[bool] = True

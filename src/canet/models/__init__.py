@@ -1,6 +1,78 @@
-"""Models that learn from a task and read a graph: averages of networks, and `auto`."""
+"""Models that learn from a task and read a graph: networks, averages of models, and `auto`."""
 
-from canet.models.auto import AutoTrainer
-from canet.models.ensemble import Ensemble, EnsembleReader, Reader
+from __future__ import annotations
 
-__all__ = ["AutoTrainer", "Ensemble", "EnsembleReader", "Reader"]
+from canet.errors import InputError, check_name
+from canet.methods import BACKBONES, METHODS, Backbone, Method, Settings, get_backbone, get_method
+from canet.models.auto import Auto
+from canet.models.average import Average
+from canet.models.base import Fitted, Learner, Options, restore
+from canet.models.network import FittedNetwork, Network
+from canet.util.plugins import add_plugins
+
+LEARNERS: dict[str, type[Learner]] = {Auto.name: Auto}
+"""Learners that are not a network with a method."""
+add_plugins("canet.learners", LEARNERS, Learner)
+
+AnyMethod = type[Method] | type[Learner]
+
+
+def all_methods() -> dict[str, AnyMethod]:
+    """Return all learners and methods by name."""
+    return {**LEARNERS, **METHODS}
+
+
+def describe_method(method: str | AnyMethod) -> AnyMethod:
+    """Return the class with name, label and settings of a method or learner."""
+    if isinstance(method, type) and issubclass(method, Learner):
+        return method
+    if not isinstance(method, str):
+        return get_method(method)
+    if method.lower() in BACKBONES:
+        raise InputError(f"'{method}' is a backbone, not a method: pass it as backbone")
+    known = all_methods()
+    return known[check_name("method", method, known)]
+
+
+def get_backbone_name(method: str | AnyMethod, backbone: str | Backbone | None = None) -> str:
+    """Return the name of a backbone, by default gcn; without a backbone, the name of the method."""
+    kind = describe_method(method)
+    if kind.has_backbone:
+        return get_backbone(backbone or "gcn").name
+    if backbone not in (None, kind.name):
+        raise InputError(
+            f"method '{kind.name}' has no backbone of your choice: leave out the backbone, or "
+            "choose another method"
+        )
+    return kind.name
+
+
+def get_learner(
+    method: str | AnyMethod,
+    backbone: str | Backbone | None = None,
+    settings: Settings | None = None,
+    options: Options | None = None,
+) -> Learner:
+    """Return the learner of a method and a backbone, by default gcn."""
+    kind = describe_method(method)
+    name = get_backbone_name(method, backbone)
+    if issubclass(kind, Learner):
+        return kind(settings, options)
+    return Network(kind, backbone or name, settings, options)
+
+
+__all__ = [
+    "LEARNERS",
+    "Auto",
+    "Average",
+    "Fitted",
+    "FittedNetwork",
+    "Learner",
+    "Network",
+    "Options",
+    "all_methods",
+    "describe_method",
+    "get_backbone_name",
+    "get_learner",
+    "restore",
+]

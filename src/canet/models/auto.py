@@ -3,88 +3,100 @@
 from __future__ import annotations
 
 import math
-import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, SupportsIndex, TypeAlias
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, InputError, warn_user
-from canet.methods import Auto, AutoSettings
+from canet.errors import CanetError, warn_user
+from canet.methods import Settings
 from canet.methods.interventions import InterventionWarning
-from canet.models.ensemble import Ensemble
-from canet.models.portfolio import PRESETS, RECIPES, Recipe
+from canet.models.average import Average
+from canet.models.base import Fitted, Learner
+from canet.models.portfolio import NEWEST, PRESETS, Recipe
 from canet.models.shifts import HELD_OUT, SimulatedShift, simulate_shifts
-from canet.store.config import RunConfig
-from canet.store.result import Candidate, RunResult
+from canet.settings import setting
+from canet.store.result import Candidate
 from canet.store.run_folder import RunFolder
 from canet.store.summary import OOD
-from canet.training import Callback, Run, Trainer
-from canet.training.fields import TaskFields
+from canet.training import Callback
 from canet.training.loop import Progress
-from canet.training.trainer import peak_memory_mb, versions
-from canet.util.devices import device_name, pick_device
+from canet.util.colour import Colour
 from canet.util.files import WriteError
-from canet.util.jobs import Pool, WorkerDied, run_all
-from canet.util.seeds import checked_seed
-from canet.util.torch_state import seeded
+from canet.util.jobs import WorkerDied, run_all
 
+CPU = torch.device("cpu")
 MAX_MEMBERS = 5
-WORK_FOLDER = ".candidates"
-"""Folder of the finished trainings of an unfinished run."""
-Logits: TypeAlias = dict[str, Tensor]
-"""Name of a split → logits $[n, C]$, on the CPU."""
 
 
-class TrainedCandidate(NamedTuple):
-    """A candidate with its scores, and its method trained on all training nodes."""
+@dataclass(frozen=True)
+class AutoSettings(Settings):
+    """Settings of `auto`. A model of the preset may override those of all methods."""
+
+    preset: str = setting(
+        "robust",
+        "models to compare: fast (a few), robust (a dozen) or best (all); a number selects a "
+        "fixed version",
+        choices=(*NEWEST, *PRESETS),
+    )
+    dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
+    epochs: int = setting(200, "number of training epochs of each model", minimum=1)
+
+    in_batches = False  # the models share the graph in memory
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "preset", NEWEST.get(self.preset, self.preset))
+
+
+class Tried(NamedTuple):
+    """A candidate with its scores, and the model that was trained on all training nodes."""
 
     candidate: Candidate
-    method: Any
-    logits: Logits
+    model: Fitted
 
 
 class _Job(NamedTuple):
-    """A model to train without the held-out part of a shift.
+    """A model to train without a held-out part.
 
     Args:
+        model: Number of the model in the preset.
         recipe: The model.
-        shift: Number of the shift; 0: nothing is held out.
+        part: Number of the held-out part, from 1; 0: nothing is held out.
         seed: Seed of the training.
-        name: Folder of the run, relative to that of all jobs.
         done: Whether the run is finished.
     """
 
+    model: int
     recipe: Recipe
-    shift: int
+    part: int
     seed: int
-    name: str
     done: bool = False
 
+    def folder(self, root: Path) -> Path:
+        """Return the run folder of the job."""
+        return root / str(self.model) / str(self.part) / f"seed-{self.seed}"
 
-class _Training(NamedTuple):
-    """The result of one training; with method and logits only if nothing was held out."""
+
+class _Trained(NamedTuple):
+    """The result of one training, with the model if it was trained in this process."""
 
     validation: float = math.nan
     held_out: float = math.nan
     seconds: float = 0.0
-    method: Any = None
-    logits: Logits = {}  # noqa: RUF012  # never changed
+    model: Fitted | None = None
     failure: str = ""
 
 
-class AutoTrainer:
-    """Chooses a model for a task, with the interface of :class:`Trainer`.
+class Auto(Learner):
+    """Chooses models for a task and averages them.
 
     Every model of the preset is trained once on all training nodes, and once for each part that
     `simulate_shifts` holds out. Its rating is the mean of two numbers: the score on the validation
@@ -92,241 +104,170 @@ class AutoTrainer:
     of the best models: half of them, at most five.
 
     Args:
-        task: The task; its test labels are only used to score the result. A graph store is read
-            into memory.
         settings: The preset, and the settings that all models share.
-        device, class_weight, threads, callbacks: As for :class:`Trainer`. Callbacks are only called
-            without a pool.
-        time_limit: Seconds after which no further model is started; one is always trained.
-        pool: Processes or machines that train. None: this process.
+        options: How to train. Callbacks are only called without a pool.
     """
 
-    together = False
-    backbone = "auto"
+    name = "auto"
+    label = "Auto"
+    colour = Colour("#000000", "#e6e6e6")
+    summary = "averages the models that score best on held-out parts of the training data"
+    paper = "No paper; measured on https://canet-dev.github.io/canet/results/choice/"
+    trains_several = True
+    settings_type = AutoSettings
+    settings: AutoSettings
 
-    def __init__(
+    def fit(
         self,
         task: ShiftTask,
-        settings: AutoSettings | None = None,
-        device: str | torch.device = "auto",
-        class_weight: Tensor | None = None,
-        threads: int = 1,
-        time_limit: float | None = None,
-        pool: Pool | None = None,
-        callbacks: Sequence[Callback] = (),
-    ) -> None:
-        self.task = task.in_memory()
-        self.settings = settings or AutoSettings()
-        self.device = pick_device(device)
-        self.class_weight, self.threads = class_weight, threads
-        self.time_limit, self.pool = time_limit, pool
-        self.callbacks = tuple(callbacks)
-
-    def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
-        """Return the complete configuration of a run with this seed."""
-        config = self.trainer(self.task, RECIPES[0]).config(seed)
-        settings = asdict(self.settings)
-        return replace(config, method=Auto.name, backbone=self.backbone, settings=settings)
-
-    def run(
-        self,
-        seed: SupportsIndex = 0,
-        folder: str | Path | None = None,
-        ood_curves: bool = False,
+        seed: int = 0,
+        *,
+        initial: Fitted | None = None,
+        work: Path | None = None,
         on_progress: Progress | None = None,
-    ) -> Run:
-        """Choose a model with one seed.
-
-        Args:
-            seed: Seed of all trainings.
-            folder: Folder of the run. An unfinished run there is resumed.
-            ood_curves: Must be False: an average of models has no epochs.
-            on_progress: Called with (finished trainings, all trainings, last validation score).
-        """
-        seed = checked_seed(seed)
-        run_folder = None if folder is None else RunFolder(Path(folder))
-        if ood_curves:
-            raise InputError("method 'auto' has no scores per epoch: leave out --ood-curves")
-        work = None
-        if run_folder:
-            run_folder.begin(self.config(seed), self.trainer(self.task, RECIPES[0]).digest)
-            work = run_folder.path / WORK_FOLDER
-            if run_folder.finished:
-                shutil.rmtree(work, ignore_errors=True)
-                return Run(self.config(seed), run_folder.read_result(), {}, self.load(run_folder))
-        begin, tried = time.monotonic(), list(self.try_all(seed, work, on_progress))
+    ) -> Fitted:
+        """Choose and train; with an `initial` average, train its members again."""
+        task = task.in_memory()
+        if initial is not None:
+            return self._continue(task, initial, seed, on_progress)
+        tried = list(self.try_all(task, seed, work, on_progress))
         if not tried:
             raise CanetError("no model could be trained: see the warnings above for the reasons")
         candidates = with_weights([one.candidate for one in tried])
         pairs = zip(tried, candidates, strict=True)
-        chosen = [(one, candidate.weight) for one, candidate in pairs if candidate.weight]
-        ensemble = Ensemble([one.method for one, _ in chosen], [weight for _, weight in chosen])
-        epochs = self.settings.epochs * len(tried)
-        result = RunResult(
-            scores=self._scores(ensemble, [one.logits for one, _ in chosen]),
-            selection="best rating",
-            selected_epoch=0,
-            environments_seen=None,
-            epochs=epochs,
-            seconds_per_epoch=(time.monotonic() - begin) / epochs,
-            peak_memory_mb=peak_memory_mb(self.device),
-            device=device_name(self.device, self.threads),
-            versions=versions(),
-            candidates=candidates,
-        )
-        if run_folder and work:
-            run_folder.finish(ensemble.state_dict(), {}, result)
-            shutil.rmtree(work, ignore_errors=True)
-        return Run(self.config(seed), result, {}, ensemble.to(self.device).eval())
-
-    def run_together(
-        self,
-        folders: Mapping[int, str | Path | None],
-        ood_curves: bool = False,
-        on_progress: Progress | None = None,
-    ) -> list[Run]:
-        """Choose a model for each of several seeds, one after the other."""
-        return [self.run(s, folder, ood_curves, on_progress) for s, folder in folders.items()]
+        chosen = [(one.model, candidate.weight) for one, candidate in pairs if candidate.weight]
+        average = Average(*zip(*chosen, strict=True)).to(self.device)
+        average.candidates = candidates
+        average.epochs = self.settings.epochs * len(tried)
+        return average
 
     def try_all(
-        self, seed: int, work: Path | None = None, on_progress: Progress | None = None
-    ) -> Iterator[TrainedCandidate]:
+        self,
+        task: ShiftTask,
+        seed: int,
+        work: Path | None = None,
+        on_progress: Progress | None = None,
+    ) -> Iterator[Tried]:
         """Train the models of the preset in their order, until the time limit."""
-        if work is None and self.pool:
+        if work is None and self.options.pool:
             with tempfile.TemporaryDirectory(prefix="canet-") as folder:
-                yield from self.try_all(seed, Path(folder), on_progress)
+                yield from self.try_all(task, seed, Path(folder), on_progress)
             return
         recipes = PRESETS[self.settings.preset]
-        shifts = [None, *simulate_shifts(self.task)]
-        finished = self._trainings(recipes, shifts, seed, work)
+        tasks = _Tasks(task, simulate_shifts(task))
+        count = 1 + len(tasks.shifts)
+        finished = self._trainings(tasks, recipes, seed, work)
         for number, recipe in enumerate(recipes):
-            found = list[_Training]()
-            for one in islice(finished, len(shifts)):
+            found = list[_Trained]()
+            for one in islice(finished, count):
                 found.append(one)
                 if on_progress:
-                    done = number * len(shifts) + len(found)
-                    on_progress(done, len(recipes) * len(shifts), found[0].validation)
+                    done = number * count + len(found)
+                    on_progress(done, len(recipes) * count, found[0].validation)
             if not found:
                 return
             if failure := next((one.failure for one in found if one.failure), ""):
-                text = f"model '{recipe.name}' is left out: {failure}"
-                warn_user(text)
+                warn_user(f"model '{recipe.name}' is left out: {failure}")
                 continue
-            names = [shift.name for shift in shifts if shift]
+            held_out = zip(tasks.shifts, found[1:], strict=True)
             candidate = Candidate(
                 name=recipe.name,
-                method=recipe.method,
-                backbone=recipe.backbone,
-                settings=asdict(recipe.settings(self.settings)),
                 validation=found[0].validation,
-                shifts={n: one.held_out for n, one in zip(names, found[1:], strict=True)},
+                shifts={shift.name: one.held_out for shift, one in held_out},
                 weight=0.0,
                 seconds=sum(one.seconds for one in found),
             )
-            yield TrainedCandidate(candidate, found[0].method, found[0].logits)
-
-    def load(self, run_folder: RunFolder) -> Ensemble:
-        """Load the ensemble of a finished run of this task and these settings."""
-        run_folder.check_data(self.trainer(self.task, RECIPES[0]).digest)
-        task, candidates = self.task, run_folder.read_result().candidates
-        sizes = task.num_features, task.num_classes, task.training_environments().numel()
-        ensemble = Ensemble.empty(candidates, sizes).to_empty(device=self.device)
-        run_folder.load_weights(ensemble)
-        return ensemble.eval()
-
-    def scores(self, ensemble: Ensemble) -> dict[str, float]:
-        """Return the score of every split, by its name in `task.splits()`."""
-        found = []
-        with seeded(0, self.device, self.threads):
-            for member in ensemble.eval().members:
-                model, how = member.model, member.settings.scaling
-                fields = TaskFields(self.task, model.operators, model.num_layers, self.device, how)
-                found.append(_on_cpu(fields.logits(member)))
-        return self._scores(ensemble, found)
-
-    def _scores(self, ensemble: Ensemble, found: Sequence[Logits]) -> dict[str, float]:
-        metric, y = METRICS[self.task.metric], self.task.data.y
-        return {
-            split: float(metric(ensemble.cpu().combine([one[split] for one in found]), y[nodes]))
-            for split, nodes in self.task.splits().items()
-        }
-
-    def trainer(self, task: ShiftTask, recipe: Recipe, part: str = "") -> Trainer:
-        """Return the trainer of one model."""
-        return Trainer(
-            task,
-            recipe.method,
-            recipe.backbone,
-            recipe.settings(self.settings),
-            self.device,
-            class_weight=self.class_weight,
-            threads=self.threads,
-            callbacks=[_named(callback, f"{recipe.name} {part}") for callback in self.callbacks],
-        )
+            assert found[0].model is not None
+            yield Tried(candidate, found[0].model)
 
     def _trainings(
-        self,
-        recipes: Sequence[Recipe],
-        shifts: Sequence[SimulatedShift | None],
-        seed: int,
-        work: Path | None,
-    ) -> Iterator[_Training]:
-        """Train every model with every shift, in this order."""
-        begin = time.monotonic()
-
-        def in_time() -> bool:
-            return self.time_limit is None or time.monotonic() - begin < self.time_limit
-
+        self, tasks: _Tasks, recipes: Sequence[Recipe], seed: int, work: Path | None
+    ) -> Iterator[_Trained]:
+        """Train every model with every held-out part, in this order."""
+        begin, limit = time.monotonic(), self.options.time_limit
         jobs = (
-            _Job(recipe, k, seed, f"{i}/{k}/seed-{seed}")
+            _Job(i, recipe, part, seed)
             for i, recipe in enumerate(recipes)
-            if not i or in_time()
-            for k in range(len(shifts))
+            if not i or limit is None or time.monotonic() - begin < limit
+            for part in range(1 + len(tasks.shifts))
         )
-        if self.pool is None or work is None:
-            for job in jobs:
-                yield self._train(shifts[job.shift], job, work and work / job.name)
+        pool = self.options.pool
+        if pool is None or work is None:
+            yield from (self._train(tasks, job, work) for job in jobs)
             return
-        alone = copy(self)
-        alone.pool = None
-        known = (j._replace(done=RunFolder(work / j.name).finished) for j in jobs)
-        for job, found in run_all(
-            self.pool, _train_job, known, shared=(alone, shifts), root=work, in_order=True
-        ):
+        alone = Auto(self.settings, replace(self.options, pool=None))
+        known = (job._replace(done=RunFolder(job.folder(work)).finished) for job in jobs)
+        shared = alone, tasks
+        for job, found in run_all(pool, _train, known, shared=shared, root=work, in_order=True):
             if isinstance(found, WorkerDied):
                 raise found
-            yield found or self._train(shifts[job.shift], job, work / job.name)
+            if found is None or not (job.part or found.failure):
+                read = self._train(tasks, job, work)  # from the files of the finished run
+                found = found._replace(model=read.model) if found else read
+            yield found
 
-    def _train(self, shift: SimulatedShift | None, job: _Job, folder: Path | None) -> _Training:
-        """Train a model, without the held-out part of a shift."""
-        begin = time.monotonic()
-        task, part = (shift.task, shift.name) if shift else (self.task, "")
-        trainer = self.trainer(task, job.recipe, part)
+    def _train(self, tasks: _Tasks, job: _Job, root: Path | None) -> _Trained:
+        """Train a model, without a held-out part."""
+        begin, shift = time.monotonic(), tasks.shifts[job.part - 1] if job.part else None
+        learner = self._learner(job, shift.name if shift else "")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InterventionWarning)
-                run = trainer.run(job.seed, folder)
+                folders = {job.seed: root and job.folder(root)}
+                (fitted,) = learner.run(shift.task if shift else tasks.task, folders)
         except WriteError:
             raise
         except CanetError as error:
-            return _Training(failure=str(error))
-        scores, method, logits = run.result.scores, None, {}
-        if not shift:
-            with seeded(0, self.device, self.threads):
-                logits = _on_cpu(trainer.fields.logits(run.method.eval()))
-            method = run.method.cpu()
+            return _Trained(failure=str(error))
+        assert fitted.result is not None
+        scores = fitted.result.scores
         held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
         if not math.isfinite(held_out):
-            return _Training(failure="its predictions on a held-out part are not finite")
-        return _Training(scores["valid"], held_out, time.monotonic() - begin, method, logits)
+            return _Trained(failure="its predictions on a held-out part are not finite")
+        seconds = time.monotonic() - begin
+        return _Trained(scores["valid"], held_out, seconds, None if shift else fitted.to(CPU))
+
+    def _learner(self, job: _Job, part: str = "") -> Learner:
+        """Return the learner of a job."""
+        name = f"{job.recipe.name} {part}"
+        named = [_named(callback, name) for callback in self.options.callbacks]
+        options = replace(self.options, callbacks=named, pool=None)
+        return job.recipe.learner(self.settings, options)
+
+    def _continue(
+        self, task: ShiftTask, initial: Fitted, seed: int, on_progress: Progress | None
+    ) -> Fitted:
+        """Train each member of an average again, from its weights, and keep their weights."""
+        assert isinstance(initial, Average)
+        begin, members, trained = time.monotonic(), list[Fitted](), list[Candidate]()
+        chosen = [candidate for candidate in initial.candidates if candidate.weight]
+        for member, candidate in zip(initial.members, chosen, strict=True):
+            learner = member.learner(self.settings, self.options)
+            fitted = learner.fit(task, seed, initial=member)
+            assert fitted.result is not None
+            members.append(fitted.to(CPU))
+            validation, seconds = fitted.result.scores["valid"], time.monotonic() - begin
+            trained.append(replace(candidate, validation=validation, shifts={}, seconds=seconds))
+            if on_progress:
+                on_progress(len(members), len(chosen), validation)
+        average = Average(members, initial.weights).to(self.device)
+        average.candidates = trained
+        average.epochs = sum(member.epochs for member in members)
+        return average
 
 
-def _train_job(
-    shared: tuple[AutoTrainer, Sequence[SimulatedShift | None]], job: _Job, work: Path
-) -> _Training | None:
+@dataclass(frozen=True)
+class _Tasks:
+    """A task, and its simulated shifts."""
+
+    task: ShiftTask
+    shifts: Sequence[SimulatedShift]
+
+
+def _train(shared: tuple[Auto, _Tasks], job: _Job, root: Path) -> _Trained | None:
     """Train in a worker; None if the run is finished, because its files may not be here."""
-    trainer, shifts = shared
-    return None if job.done else trainer._train(shifts[job.shift], job, work / job.name)
+    auto, tasks = shared
+    return None if job.done else auto._train(tasks, job, root)._replace(model=None)
 
 
 def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -341,7 +282,3 @@ def with_weights(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _named(callback: Callback, model: str) -> Callback:
     """Return a callback that gets this name of the model."""
     return lambda facts: callback(facts | {"model": model.strip()})
-
-
-def _on_cpu(found: Mapping[str, tuple[Tensor, Tensor]]) -> Logits:
-    return {split: logits.cpu() for split, (logits, _) in found.items()}

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from canet.methods import AutoSettings, Settings, get_method
+from canet.methods import Settings, get_method
+from canet.models.base import Learner, Options
+from canet.models.network import Network
 from canet.settings import override
 
 
@@ -24,7 +26,11 @@ class Recipe:
         values = (f"{name}={value}" for name, value in self.changes.items())
         return " ".join([f"{self.method}-{self.backbone}", *values])
 
-    def settings(self, shared: AutoSettings) -> Settings:
+    def learner(self, shared: Settings, options: Options | None = None) -> Learner:
+        """Return the learner of the model."""
+        return Network(self.method, self.backbone, self.settings(shared), options)
+
+    def settings(self, shared: Settings) -> Settings:
         """Return all settings of the model; those not in `changes` are the shared ones."""
         names = {f.name for f in fields(Settings)}
         common = {name: value for name, value in asdict(shared).items() if name in names}
@@ -56,3 +62,5 @@ PRESETS: dict[str, tuple[Recipe, ...]] = {
     "robust-1": RECIPES[:12],
     "best-1": RECIPES,
 }
+NEWEST = {"fast": "fast-1", "robust": "robust-1", "best": "best-1"}
+"""Preset → its newest version. A published version never changes; new models get a new number."""

@@ -63,13 +63,19 @@ def _select(rows: Tensor | SparseMatrix, nodes: Tensor) -> Tensor | SparseMatrix
 class Prediction(NamedTuple):
     """Output of a forward pass for n predicted nodes.
 
-    `logits` $[n, C]$; `embedding` $[n, H]$, the input of the last linear map; `environments`, one
-    per layer for models that infer them. Their first n rows are the predicted nodes.
+    `logits` $[n, C]$; `embedding` $[n, H]$, the input of the last linear map, or None for a model
+    that has none; `environments`, one per layer for models that infer them. Their first n rows are
+    the predicted nodes.
     """
 
     logits: Tensor
-    embedding: Tensor
+    embedding: Tensor | None = None
     environments: tuple[Environment, ...] = ()
+
+    @property
+    def representation(self) -> Tensor:
+        """The embedding; for a model without one, the log probabilities $[n, C]$."""
+        return self.logits.log_softmax(dim=1) if self.embedding is None else self.embedding
 
 
 class GraphModel(nn.Module):

@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
-from canet.methods import BACKBONES, Auto
+from canet.methods import BACKBONES
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
 from canet.report.score import Score, percent
@@ -151,12 +151,16 @@ class Comparison:
 
     @property
     def backbones(self) -> list[str]:
-        found = dict.fromkeys(contender.config.backbone for contender in self.contenders)
-        return [name for name in found if name != Auto.name] or [*found]
+        configs = [contender.config for contender in self.contenders]
+        found = dict.fromkeys(config.backbone for config in configs if config.has_backbone)
+        return [*found] or [configs[0].backbone]
 
     def of(self, backbone: str) -> list[Contender]:
-        """Contenders with this backbone, or with `auto`, sorted by score under shift."""
-        chosen = [c for c in self.contenders if c.config.backbone in (backbone, Auto.name)]
+        """Contenders with this backbone, or without one, sorted by score under shift."""
+        configs = ((c, c.config) for c in self.contenders)
+        chosen = [
+            c for c, config in configs if config.backbone == backbone or not config.has_backbone
+        ]
         return sorted(chosen, key=_by_score)
 
     def ranking(self, backbone: str) -> Ranking | None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
-from canet.methods import Settings, all_methods
+from canet.methods import Settings
+from canet.models import all_methods
 from canet.report import embedded
 from canet.report.comparison import Comparison, compare
 from canet.report.context import NO_CONTEXT, ReportContext

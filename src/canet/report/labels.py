@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from canet.methods import BACKBONES, all_methods
+from canet.methods import BACKBONES
+from canet.models import all_methods
 
 SEARCHED_LABEL = "CaNet, searched"
 SEARCHED_NOTE = (

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from canet.data import DATASETS, GENERATORS, Dataset
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.metrics import METRICS
-from canet.methods import METHODS, Settings, all_methods
+from canet.methods import METHODS, Settings
+from canet.models import all_methods
 from canet.report.comparison import Comparison, Contender, differences
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.curves import Chart, draw_chart, read_curves

@@ -12,7 +12,8 @@ from canet.data.task import ShiftTask
 from canet.data.task_file import TEST, write_task
 from canet.defaults import changed
 from canet.errors import CanetError
-from canet.methods import METHODS, Auto
+from canet.methods import METHODS
+from canet.models import describe_method
 from canet.runs.run import FailedJob, run_jobs
 from canet.runs.worker import job_folder
 from canet.store import RunConfig
@@ -69,7 +70,7 @@ def compare_on_graph(
         names = set(asdict(changed(method, {})))
         known |= names
         settings = asdict(changed(method, {k: v for k, v in changes.items() if k in names}))
-        for backbone in [Auto.name] if method == Auto.name else backbones:
+        for backbone in backbones if describe_method(method).has_backbone else [method]:
             groups.append([base_config(method, backbone, settings, s) for s in range(seeds)])
     if unknown := sorted(changes.keys() - known):
         raise CanetError(f"none of the methods has a setting '{unknown[0]}': see `canet methods`")

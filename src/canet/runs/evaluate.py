@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,12 @@ import numpy as np
 
 from canet.data import load_task
 from canet.data.task import ShiftTask
-from canet.methods import AutoSettings, describe_method
-from canet.models import AutoTrainer
+from canet.models import Learner, Network, Options, describe_method, get_learner
 from canet.settings import override
 from canet.store import RunConfig, RunFolder, find_runs
 from canet.store.config import group_by_configuration
 from canet.store.summary import ScoredRun, summarise
-from canet.training import Trainer
+from canet.training import Callback, Trainer
 from canet.training.trainer import versions
 from canet.util.devices import device_name
 
@@ -42,17 +41,18 @@ def evaluate_runs(
 def _evaluate(folders: list[RunFolder], device: str, data_root: Path | None) -> dict[str, Any]:
     """Return the summary of runs that differ only in their seed."""
     results = [folder.read_result() for folder in folders]
-    trainer = open_trainer(folders[0].read_config(), device, data_root)
+    config = folders[0].read_config()
+    task, learner = load_task_of(config, data_root), open_learner(config, device)
     runs, differences = [], []
-    hardware = device_name(trainer.device, trainer.threads), versions()["torch"]
+    hardware = device_name(learner.device, config.threads), versions()["torch"]
     for folder, result in zip(folders, results, strict=True):
-        scores = trainer.scores(trainer.load(folder))
+        scores = learner.scores(task, learner.load(task, folder))
         before = result.device, result.versions.get("torch")
         tolerance = MAX_DIFFERENCE if hardware == before else MAX_DIFFERENCE_OTHER_HARDWARE
         if found := difference(scores, result.scores, tolerance):
             differences.append(f"'{folder.path}': {found}")
         runs.append(ScoredRun(folder.read_config(), replace(result, scores=scores)))
-    summary = summarise(runs, trainer.task.metric)
+    summary = summarise(runs, task.metric)
     return summary | ({"differences": differences} if differences else {})
 
 
@@ -72,15 +72,20 @@ def difference(now: Mapping[str, float], stored: Mapping[str, float], tolerance:
     )
 
 
+def open_learner(config: RunConfig, device: str, callbacks: Sequence[Callback] = ()) -> Learner:
+    """Return the learner of a run."""
+    settings = override(describe_method(config.method).settings_type(), config.settings)
+    options = Options(device, threads=config.threads, callbacks=callbacks)
+    return get_learner(config.method, config.backbone, settings, options)
+
+
 def open_trainer(
     config: RunConfig, device: str, data_root: Path | None, task: ShiftTask | None = None
-) -> Any:
-    """Return the trainer, or AutoTrainer, of a run; the task is loaded unless it is passed."""
-    task = task or load_task_of(config, data_root)
-    settings = override(describe_method(config.method).settings_type(), config.settings)
-    if isinstance(settings, AutoSettings):
-        return AutoTrainer(task, settings, device, threads=config.threads)
-    return Trainer(task, config.method, config.backbone, settings, device, threads=config.threads)
+) -> Trainer:
+    """Return the trainer of a network; the task is loaded unless it is passed."""
+    learner = open_learner(config, device)
+    assert isinstance(learner, Network)
+    return learner.trainer(task or load_task_of(config, data_root))
 
 
 def load_task_of(config: RunConfig, data_root: Path | None) -> ShiftTask:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from canet.data.task import ShiftTask
 from canet.errors import InputError, warn_user
-from canet.methods import Auto, describe_method
+from canet.models import describe_method
 from canet.runs.data import compare_data
 from canet.runs.worker import FAILURE, Outcome, Worker, job_folder, train_batch
 from canet.store import RunConfig, RunFolder
@@ -63,7 +63,8 @@ def run_jobs(
     """
     names = {config.name for config in configs}
     is_alone = distributed.world_size() == 1
-    if not is_alone and (jobs > 1 or ray or len(names) > 1 or configs[0].method == Auto.name):
+    several = describe_method(configs[0].method).trains_several
+    if not is_alone and (jobs > 1 or ray or len(names) > 1 or several):
         raise InputError(
             "processes that were started by torchrun or srun train one model together: leave out "
             "--jobs and --ray, and choose one method, but not auto"
@@ -90,7 +91,8 @@ def run_jobs(
             else:
                 for batch in batches:
                     counts = runs.num_done, len(batch), len(runs.failed)
-                    unit = "run" if batch[0].method == Auto.name else "epoch"
+                    several = describe_method(batch[0].method).trains_several
+                    unit = "run" if several else "epoch"
                     report = display.training_callback(label(batch), *counts, unit)
                     runs.record_outcome(batch, worker.train(batch, root, report))
                 worker.end()

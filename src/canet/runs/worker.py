@@ -6,17 +6,16 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
 from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
-from canet.models import AutoTrainer
-from canet.runs.evaluate import open_trainer
+from canet.models import Learner
+from canet.runs.evaluate import load_task_of, open_learner
 from canet.store import RunConfig, RunFolder
-from canet.training import Trainer
 from canet.training.loop import Progress
 from canet.util import distributed
 from canet.util.devices import pick_device
@@ -48,7 +47,7 @@ def job_folder(root: Path, config: RunConfig) -> RunFolder:
 
 
 class Worker:
-    """Trains one batch of runs after the other, and reuses the trainer if possible.
+    """Trains one batch of runs after the other, and reuses task and learner if possible.
 
     Args:
         device: `auto`, `cpu` or `cuda`.
@@ -67,7 +66,8 @@ class Worker:
         self._device, self._data_root = device, data_root
         self._callbacks = () if log is None else (TensorBoardLog(log),)
         self._task = task
-        self._trainer: Trainer | AutoTrainer | None = None
+        self._last: RunConfig | None = None
+        self._learner: Learner | None = None
 
     def train(
         self, configs: Sequence[RunConfig], root: Path, on_progress: Progress | None = None
@@ -92,15 +92,15 @@ class Worker:
     ) -> None:
         folders = {config.seed: job_folder(root, config) for config in configs}
         try:
-            trainer = self._open(configs[0])
+            learner, task = self._open(configs[0])
             paths = {seed: folder.path for seed, folder in folders.items()}
             distributed.announce(configs[0].seed, self._place)
-            trainer.run_together(paths, configs[0].ood_curves, on_progress)
+            learner.run(task, paths, ood_curves=configs[0].ood_curves, on_progress=on_progress)
             return
         except WriteError:  # a full disk is not a failure of the run: it can be resumed
             raise
         except Exception as error:
-            self._trainer = None
+            self._learner = self._last = None
             lines = _last_lines(error)
         unfinished = [config for config in configs if not folders[config.seed].finished]
         if len(configs) == 1:
@@ -118,25 +118,25 @@ class Worker:
     def _place(self) -> torch.device:
         return distributed.own_device(pick_device(self._device))
 
-    def _open(self, config: RunConfig) -> Trainer | AutoTrainer:
-        """Return the trainer of a run; reuse the last trainer or its task if possible."""
-        last, seed, curves = self._trainer, config.seed, config.ood_curves
-        if last and last.config(seed, curves) == config:
-            return last
-        task = self._task
-        if last:
-            task = last.task if last.config().task_key == config.task_key else None
-        self._trainer = self._task = last = None  # free their memory
-        trainer = open_trainer(config, self._device, self._data_root, task)
-        if trainer.config(seed, curves) != config:
-            raise CanetError(
-                f"the configuration of run {config.name} is incomplete: it must contain all "
-                f"settings of method '{config.method}' and the features of the task"
-            )
-        torch.cuda.empty_cache()  # free the memory of the last trainer for other workers
-        trainer.callbacks = self._callbacks
-        self._trainer = trainer
-        return trainer
+    def _open(self, config: RunConfig) -> tuple[Learner, ShiftTask]:
+        """Return the learner and the task of a run; reuse the last ones if possible."""
+        last, self._last = self._last, None
+        if last is None or replace(last, seed=config.seed) != config:
+            self._learner = None  # free its memory first
+            if last is not None and last.task_key != config.task_key:
+                self._task = None
+            self._task = self._task or load_task_of(config, self._data_root)
+            torch.cuda.empty_cache()  # free the memory of the last learner for other workers
+            self._learner = open_learner(config, self._device, self._callbacks)
+            if self._learner.config(self._task, config.seed, config.ood_curves) != config:
+                raise CanetError(
+                    f"the configuration of run {config.name} is incomplete: it must contain all "
+                    f"settings of method '{config.method}' and the features of the task"
+                )
+        assert self._learner is not None
+        assert self._task is not None
+        self._last = config
+        return self._learner, self._task
 
     def follow(self, configs: Sequence[RunConfig]) -> None:
         """Train the runs that the first of several processes announces, without writing anything.
@@ -148,7 +148,8 @@ class Worker:
         by_seed = {config.seed: config for config in configs}
         while (seed := distributed.announce(NO_SEED, self._place)) != NO_SEED:
             with suppress(CanetError):  # the first process reports it
-                self._open(by_seed[seed]).run_together({seed: None}, by_seed[seed].ood_curves)
+                learner, task = self._open(by_seed[seed])
+                learner.run(task, {seed: None}, ood_curves=by_seed[seed].ood_curves)
 
 
 def train_batch(worker: Worker, configs: Sequence[RunConfig], root: Path) -> Outcome:

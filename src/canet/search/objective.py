@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from canet.data.task import ShiftTask
-from canet.runs.evaluate import open_trainer
+from canet.methods import get_method
+from canet.runs.evaluate import load_task_of
 from canet.settings import override
 from canet.store import RunConfig
 from canet.training import Trainer
@@ -44,11 +45,11 @@ class Objective:
     """
 
     def __init__(self, base: RunConfig, seeds: int, device: str, data_root: Path | None) -> None:
-        trainer = open_trainer(base, device, data_root)
-        self.task = without_test_labels(trainer.task)
-        self.data = trainer.task.digest
+        task = load_task_of(base, data_root)
+        self.task = without_test_labels(task)
+        self.data = task.digest
         self._base = base
-        self._start = trainer.settings
+        self._start = override(get_method(base.method).settings_type(), base.settings)
         self._seeds = seeds
         self._device = device
         self._fields: dict[int, TaskFields] = {}

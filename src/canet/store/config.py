@@ -60,10 +60,14 @@ class RunConfig:
         return f"{Path(self.task).name}-{self.method}-{self.backbone}-{digest[:8]}"
 
     @property
+    def has_backbone(self) -> bool:
+        """Whether the user chooses a backbone; `auto` has its own name in place of it."""
+        return self.method != self.backbone
+
+    @property
     def model(self) -> str:
-        """Method and backbone, such as `canet-gcn`; or `auto`, which chooses both."""
-        is_auto = self.method == self.backbone
-        return self.method if is_auto else f"{self.method}-{self.backbone}"
+        """Method and backbone, such as `canet-gcn`; or the method, such as `auto`."""
+        return f"{self.method}-{self.backbone}" if self.has_backbone else self.method
 
     @property
     def task_key(self) -> tuple[Any, ...]:

@@ -40,7 +40,7 @@ class ModelFile:
         params: Parameters of the classifier by name; `class_weight` as pairs.
         classes: Sorted labels of the classes.
         num_features: Number of features D.
-        num_environment_labels: Number of environment labels in training.
+        model: The trained model apart from its tensors.
         settings: All settings of the method by name.
         scores: Scores of `train`, `valid` and, if there is one, `test`, between 0 and 1.
         history: Loss and validation score of every epoch.
@@ -61,7 +61,7 @@ class ModelFile:
     params: dict[str, Any]
     classes: list[bool] | list[int] | list[str]
     num_features: int
-    num_environment_labels: int
+    model: dict[str, Any]
     settings: dict[str, Any]
     scores: dict[str, float]
     history: dict[str, list[float]]

@@ -32,7 +32,6 @@ class Candidate:
 
     Args:
         name: Name of the model, such as `erm-sage norm=layer`.
-        method, backbone, settings: Method, backbone and all settings by name.
         validation: Score on the validation nodes.
         shifts: Name of a simulated shift → score on the held-out part.
         weight: Weight in the average of the predictions; 0 if the model is not part of it.
@@ -40,9 +39,6 @@ class Candidate:
     """
 
     name: str
-    method: str
-    backbone: str
-    settings: dict[str, Any]
     validation: float
     shifts: dict[str, float]
     weight: float
@@ -75,6 +71,7 @@ class RunResult:
         device: Name of the device.
         versions: Versions of canet, Python and torch.
         candidates: The models that `auto` tried, in the order of training; empty for other methods.
+        model: The model apart from its tensors; empty for a network, which the config describes.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -93,3 +90,4 @@ class RunResult:
     findings: Findings | None = None
     runs_at_once: int = 1
     candidates: list[Candidate] = field(default_factory=list)
+    model: dict[str, Any] = field(default_factory=dict)

@@ -154,10 +154,13 @@ class RunFolder(ChecksummedFolder):
     def read_metrics(self) -> dict[str, list[float]]:
         return self.read_as(dict[str, list[float]], METRICS)
 
+    def read_weights(self) -> dict[str, Tensor]:
+        return self.read_tensors(WEIGHTS)
+
     def load_weights(self, module: nn.Module) -> None:
         """Load the parameters of the selected epoch into `module`."""
         try:
-            module.load_state_dict(self.read_tensors(WEIGHTS))
+            module.load_state_dict(self.read_weights())
         except RuntimeError as error:
             raise CanetError(
                 f"'{self.path / WEIGHTS}' does not match the model: use the method and the "

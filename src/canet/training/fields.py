@@ -215,8 +215,7 @@ class TaskFields:
         return self._graph(hidden=False)
 
     def _hidden(self, split: str) -> bool:
-        """Whether a split uses the graph without out-of-distribution nodes."""
-        return self.task.inductive and split in TRAINING_GRAPH_SPLITS
+        return hides_shifted_nodes(self.task, split)
 
     def _joint_batch(self, splits: Sequence[str]) -> tuple[Batch, dict[str, Tensor | slice]]:
         """Return one batch for splits on the same graph, and the rows of each split in it."""
@@ -306,3 +305,8 @@ class TaskFields:
             return number
         unique = number.max() + 1 + torch.arange(self.task.num_nodes)
         return torch.where(self.task.in_distribution, number, unique)
+
+
+def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
+    """Whether a split uses the graph without out-of-distribution nodes."""
+    return task.inductive and split in TRAINING_GRAPH_SPLITS

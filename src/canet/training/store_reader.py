@@ -55,7 +55,7 @@ class StoreReader:
         for part, found in pieces.predict(model, features.rows):
             check_finite(found.logits)
             part = part.cpu()
-            logits, embedding = found.logits.cpu(), found.embedding.cpu()
+            logits, embedding = found.logits.cpu(), found.representation.cpu()
             if wanted is None or order is None:
                 yield part, Prediction(logits, embedding)
                 continue
@@ -73,7 +73,7 @@ class StoreReader:
         classes, width = self.method.model.phi_out.weight.shape
         logits, embedding = (torch.empty(count, m, dtype=torch.float) for m in (classes, width))
         for rows, found in self.parts(nodes, x):
-            logits[rows], embedding[rows] = found.logits, found.embedding
+            logits[rows], embedding[rows] = found.logits, found.representation
         return Prediction(logits, embedding)
 
 

@@ -19,7 +19,7 @@ from canet.data.digest import DataDigest
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import InputError
-from canet.methods import METHODS, Auto, Backbone, Method, Settings, get_backbone, get_method
+from canet.methods import METHODS, Backbone, Method, Settings, get_backbone, get_method
 from canet.store.config import RunConfig
 from canet.store.result import InferredEnvironments, RunResult
 from canet.store.run_folder import RunFolder
@@ -51,14 +51,13 @@ class Run:
         config: The configuration.
         result: Scores between 0 and 1, selection rule, timing and versions.
         history: Loss and scores of every epoch.
-        method: The trained method, with the weights of the selected epoch; for `auto` an
-            :class:`Ensemble` of methods.
+        method: The trained method, with the weights of the selected epoch.
     """
 
     config: RunConfig
     result: RunResult
     history: dict[str, list[float]]
-    method: Any
+    method: Method
 
 
 class Trainer:
@@ -100,7 +99,7 @@ class Trainer:
                 f"task is a {type(task).__name__}, not a ShiftTask: pass the result of "
                 "canet.load_task"
             )
-        self.method_type = _method_type(method)
+        self.method_type = get_method(method)
         self.backbone = get_backbone(backbone)
         settings_type = self.method_type.settings_type
         self.settings = settings_type() if settings is None else settings
@@ -111,6 +110,7 @@ class Trainer:
             )
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
+        self.given_task = task
         self.task = task = task if self.settings.in_batches else task.in_memory()
         self.class_weight = class_weight
         if threads < 1:
@@ -130,6 +130,7 @@ class Trainer:
         self._fanout = fanout_of(self.method_type, self.settings, task)
         with torch.device("meta"):
             model = self._new_method().model
+        self.operators = tuple(model.operators)
         if fields is None:
             in_batches = self._fanout is not None
             kind = LargeFields if in_batches and is_large(task) else TaskFields
@@ -141,28 +142,12 @@ class Trainer:
     @property
     def digest(self) -> DataDigest:
         """The digest of the task; class weights count as part of its labels."""
-        digest = self.task.digest
-        if self.class_weight is None:
-            return digest
-        weighted = digest_of(f"{digest.labels} {self.class_weight.tolist()}".encode())
-        return replace(digest, labels=weighted)
+        return weighted_digest(self.task, self.class_weight)
 
     def config(self, seed: SupportsIndex = 0, ood_curves: bool = False) -> RunConfig:
         """Return the complete configuration of a run with this seed."""
-        return RunConfig(
-            task=self.task.name,
-            protocol=self.task.protocol,
-            data_seed=checked_seed(self.task.data_seed, "the task's data_seed"),
-            features=self.task.features,
-            inductive=self.task.inductive,
-            method=self.method_type.name,
-            backbone=self.backbone.name,
-            settings=asdict(self.settings),
-            seed=checked_seed(seed),
-            ood_curves=ood_curves,
-            generator=self.task.generator,
-            threads=self.threads,
-        )
+        names = self.method_type.name, self.backbone.name
+        return run_config(self.task, *names, self.settings, seed, self.threads, ood_curves)
 
     def run(
         self,
@@ -376,12 +361,6 @@ class Trainer:
         return Run(config, result, run_folder.read_metrics(), self.load(run_folder))
 
 
-def _method_type(method: str | type[Method]) -> type[Method]:
-    if method == Auto.name:
-        raise InputError("method 'auto' trains several models: use canet.AutoTrainer")
-    return get_method(method)
-
-
 def peak_memory_mb(device: torch.device) -> float:
     """Return the peak memory in MB: allocated on the GPU, or resident in this process."""
     if device.type == "cuda":
@@ -395,3 +374,37 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
     }
+
+
+def run_config(
+    task: ShiftTask,
+    method: str,
+    backbone: str,
+    settings: Settings,
+    seed: SupportsIndex,
+    threads: int,
+    ood_curves: bool,
+) -> RunConfig:
+    """Return the complete configuration of a run."""
+    return RunConfig(
+        task=task.name,
+        protocol=task.protocol,
+        data_seed=checked_seed(task.data_seed, "the task's data_seed"),
+        features=task.features,
+        inductive=task.inductive,
+        method=method,
+        backbone=backbone,
+        settings=asdict(settings),
+        seed=checked_seed(seed),
+        ood_curves=ood_curves,
+        generator=task.generator,
+        threads=threads,
+    )
+
+
+def weighted_digest(task: ShiftTask, class_weight: Tensor | None) -> DataDigest:
+    """Return the digest of a task; class weights count as part of its labels."""
+    if class_weight is None:
+        return task.digest
+    labels = digest_of(f"{task.digest.labels} {class_weight.tolist()}".encode())
+    return replace(task.digest, labels=labels)

@@ -1,0 +1,76 @@
+"""An average of models, which is itself a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from canet.data.task import ShiftTask
+from canet.models.base import Fitted, State, restore
+from canet.nn.model import Prediction
+from canet.store.tensors import prefixed, without_prefix
+from canet.training.inference import Part
+from canet.training.prepared import Prepared
+
+
+class Average(Fitted):
+    """The weighted mean of the probabilities of some models.
+
+    Args:
+        members: The models.
+        weights: Their weights, which sum to one.
+    """
+
+    kind = "average"
+
+    def __init__(self, members: Sequence[Fitted], weights: Sequence[float]) -> None:
+        self.members, self.weights = list(members), list(weights)
+
+    def read(
+        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        return self.combine([member.read(graph, nodes, x) for member in self.members])
+
+    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Predict some nodes at a time; the parts of all members are the same."""
+        for parts in zip(*(member.parts(graph, nodes) for member in self.members), strict=True):
+            yield parts[0][0], self.combine([found for _, found in parts])
+
+    def logits(self, task: ShiftTask) -> dict[str, Tensor]:
+        found = [member.logits(task) for member in self.members]
+        return {split: self.mean([one[split] for one in found]) for split in task.splits()}
+
+    def combine(self, found: Sequence[Prediction]) -> Prediction:
+        """Average the probabilities, and join the representations, each scaled to unit norm."""
+        units = [normalize(one.representation, dim=1) for one in found]
+        return Prediction(self.mean([one.logits for one in found]), torch.cat(units, dim=1))
+
+    def mean(self, logits: Sequence[Tensor]) -> Tensor:
+        r"""Return $\log \sum_m w_m\, \mathrm{softmax}(f_m)$ for logits $f_m$ $[n, C]$."""
+        parts = [f.double().log_softmax(dim=1) for f in logits]
+        weights = torch.tensor(self.weights, dtype=torch.double).log()
+        return (torch.stack(parts) + weights.view(-1, 1, 1)).logsumexp(dim=0).float()
+
+    def state(self) -> State:
+        states = [member.state() for member in self.members]
+        tensors: dict[str, Tensor] = {}
+        for i, (_, part) in enumerate(states):
+            tensors |= prefixed(str(i), part)
+        members = [about for about, _ in states]
+        return {"kind": self.kind, "weights": self.weights, "members": members}, tensors
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        members = [
+            restore(one, without_prefix(str(i), tensors)) for i, one in enumerate(about["members"])
+        ]
+        return cls(members, about["weights"])
+
+    def to(self, device: torch.device) -> Self:
+        for member in self.members:
+            member.to(device)
+        return self

@@ -1,0 +1,283 @@
+"""What a model is: a `Learner` learns from a task, and gives a `Fitted`, which reads a graph."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from canet.data.digest import DataDigest
+from canet.data.graph import UserGraph
+from canet.data.metrics import METRICS
+from canet.data.task import ShiftTask
+from canet.errors import InputError, VersionError
+from canet.methods import Settings
+from canet.nn.model import Prediction
+from canet.store.config import RunConfig
+from canet.store.result import Candidate, RunResult
+from canet.store.run_folder import RunFolder
+from canet.training import Callback
+from canet.training.fields import hides_shifted_nodes
+from canet.training.inference import Part
+from canet.training.loop import Progress
+from canet.training.prepared import Prepared, PreparedGraph
+from canet.training.trainer import peak_memory_mb, run_config, versions, weighted_digest
+from canet.util.colour import Colour
+from canet.util.devices import device_name, pick_device
+from canet.util.jobs import Pool
+from canet.util.seeds import checked_seed
+from canet.util.torch_state import seeded
+
+WORK_FOLDER = ".work"
+"""Folder of what an unfinished run has finished."""
+State = tuple[dict[str, Any], dict[str, Tensor]]
+"""A model as JSON and as named tensors."""
+
+
+KINDS: dict[str, type[Fitted]] = {}
+"""Kind of a saved model → its class."""
+
+
+class Fitted(ABC):
+    """A trained model, which predicts the nodes of a graph.
+
+    Attributes:
+        kind: Name of the class in saved models.
+        epochs: Number of epochs of the training; 0 if there are none.
+        candidates: The models that were compared to choose this one; empty if there was no choice.
+        result: Scores, timing and versions of the training run, if there was one.
+        history: Loss and scores of every epoch; empty if there are no epochs.
+    """
+
+    kind: ClassVar[str]
+    epochs: int = 0
+    candidates: Sequence[Candidate] = ()
+    result: RunResult | None = None
+    history: Mapping[str, list[float]] = {}  # never changed
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.kind] = cls
+
+    @abstractmethod
+    def read(
+        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        """Predict all nodes, or the nodes with ids $[n]$; the result is on the CPU.
+
+        `x` $[N, D]$ replaces the features of the graph.
+        """
+
+    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
+        found = self.read(graph, nodes)
+        yield torch.arange(len(found.logits)), found
+
+    def logits(self, task: ShiftTask) -> dict[str, Tensor]:
+        """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""
+        graphs: dict[bool, Prepared] = {}
+        found = {}
+        for split, nodes in task.splits().items():
+            hidden = hides_shifted_nodes(task, split)
+            if hidden not in graphs:
+                graphs[hidden] = task_graph(task, hidden)
+            found[split] = self.read(graphs[hidden], nodes).logits
+        return found
+
+    @abstractmethod
+    def state(self) -> State:
+        """Return the model as JSON and tensors, for `restore`."""
+
+    @classmethod
+    @abstractmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        """Build the model from the result of `state`."""
+
+    def learner(self, shared: Settings, options: Options) -> Learner:
+        """Return the learner that continues the training, with the epochs of `shared` settings."""
+        raise InputError(f"the training of a model of kind '{self.kind}' cannot continue")
+
+    def to(self, device: torch.device) -> Self:
+        """Move the model to a device; models that compute on the CPU stay there."""
+        return self
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to train, in addition to the settings of a method.
+
+    Args:
+        device: `auto`, or a device of torch.
+        class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
+        threads: CPU threads. They are part of a run: its last bits depend on them.
+        callbacks: Functions that are called after each epoch; see :class:`canet.Trainer`.
+        time_limit: Seconds after which no further model is started, if several are compared.
+        pool: Processes or machines that train, if several models are compared; None: this process.
+    """
+
+    device: str | torch.device = "auto"
+    class_weight: Tensor | None = None
+    threads: int = 1
+    callbacks: Sequence[Callback] = ()
+    time_limit: float | None = None
+    pool: Pool | None = field(default=None, compare=False)
+
+
+class Learner(ABC):
+    """Trains models: a network with its method, an average of models, or a model of your own.
+
+    A subclass defines `fit`. A learner whose training can be resumed, or that trains several seeds
+    side by side, also overrides `run`.
+
+    Args:
+        settings: An instance of `settings_type`; None: the defaults.
+        options: How to train.
+    """
+
+    name: str
+    label: ClassVar[str]
+    colour: ClassVar[Colour]
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    settings_type: ClassVar[type[Settings]] = Settings
+    has_backbone: ClassVar[bool] = False
+    trains_several: ClassVar[bool] = False
+    needs_environments: ClassVar[bool] = False
+    uses_edge_weights: ClassVar[bool] = True
+    capturable: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings | None = None, options: Options | None = None) -> None:
+        self.settings = self.settings_type() if settings is None else settings
+        self.options = options or Options()
+        self.device = pick_device(self.options.device)
+
+    @abstractmethod
+    def fit(
+        self,
+        task: ShiftTask,
+        seed: int = 0,
+        *,
+        initial: Fitted | None = None,
+        work: Path | None = None,
+        on_progress: Progress | None = None,
+    ) -> Fitted:
+        """Train on a task, without its test labels.
+
+        Args:
+            task: The task.
+            seed: Seed of all random numbers.
+            initial: An earlier model, whose training continues.
+            work: Folder for intermediate results, from which an interrupted training continues.
+            on_progress: Called with (finished steps, all steps, last validation score).
+        """
+
+    def run(
+        self,
+        task: ShiftTask,
+        folders: Mapping[int, Path | None],
+        *,
+        initial: Fitted | None = None,
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> list[Fitted]:
+        """Train with some seeds, score every split, and write each run to its folder.
+
+        Args:
+            task: The task.
+            folders: Seed → folder of its run, or None. A finished run there is read.
+            initial, on_progress: As for `fit`.
+            ood_curves: Also score every split at every epoch, if there are epochs.
+        """
+        if ood_curves:
+            raise InputError(
+                f"method '{self.name}' has no scores per epoch: leave out --ood-curves"
+            )
+        how = initial, on_progress
+        return [self._run(task, seed, folder, *how) for seed, folder in folders.items()]
+
+    def _run(
+        self,
+        task: ShiftTask,
+        seed: int,
+        folder: Path | None,
+        initial: Fitted | None,
+        on_progress: Progress | None,
+    ) -> Fitted:
+        seed, work, begin = checked_seed(seed), None, time.monotonic()
+        run_folder = None if folder is None else RunFolder(Path(folder))
+        if run_folder:
+            work = run_folder.path / WORK_FOLDER
+            run_folder.begin(self.config(task, seed), self.digest(task))
+            if run_folder.finished:
+                shutil.rmtree(work, ignore_errors=True)
+                return self.load(task, run_folder)
+        fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
+        about, tensors = fitted.state()
+        fitted.result = RunResult(
+            scores=self.scores(task, fitted),
+            selection="best rating" if fitted.candidates else "none",
+            selected_epoch=0,
+            environments_seen=None,
+            epochs=fitted.epochs,
+            seconds_per_epoch=(time.monotonic() - begin) / max(1, fitted.epochs),
+            peak_memory_mb=peak_memory_mb(self.device),
+            device=device_name(self.device, self.options.threads),
+            versions=versions(),
+            candidates=list(fitted.candidates),
+            model=about,
+        )
+        if run_folder and work:
+            run_folder.finish(tensors, {}, fitted.result)
+            shutil.rmtree(work, ignore_errors=True)
+        return fitted
+
+    def share_graph(self, graph: Prepared) -> None:  # noqa: B027  # not every learner has some
+        """Give a graph the matrices that were normalised for training on it."""
+
+    def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
+        """Load the model of a finished run on this task."""
+        run_folder.check_data(self.digest(task))
+        result = run_folder.read_result()
+        fitted = restore(result.model, run_folder.read_weights()).to(self.device)
+        fitted.result, fitted.candidates = result, result.candidates
+        return fitted
+
+    def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
+        """Return the score of every split, by its name in `task.splits()`."""
+        with seeded(0, self.device, self.options.threads):
+            logits = fitted.logits(task)
+        metric, y = METRICS[task.metric], task.data.y
+        return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.splits().items()}
+
+    def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:
+        """Return the complete configuration of a run with this seed."""
+        how = self.name, self.name, self.settings  # without a backbone of its own
+        return run_config(task, *how, seed, self.options.threads, ood_curves)
+
+    def digest(self, task: ShiftTask) -> DataDigest:
+        """Return the digest of a task; class weights count as part of its labels."""
+        return weighted_digest(task, self.options.class_weight)
+
+
+def restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
+    """Build a model from the result of `Fitted.state`."""
+    if about.get("kind") not in KINDS:
+        raise VersionError(
+            f"the model has the unknown kind '{about.get('kind')}': install or import the package "
+            "that adds it, or use the version of canet that wrote it"
+        )
+    return KINDS[about["kind"]].restore(about, tensors)
+
+
+def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
+    """Return the graph of a task; `hidden` hides the nodes that are not in distribution."""
+    edges, weight = task.data.edge_index, task.data.get("edge_weight")
+    if hidden:
+        edges, weight = task.training_edges()
+    return PreparedGraph(UserGraph(task.data.x, edges, task.data.get("batch"), weight))

@@ -1,0 +1,185 @@
+"""A graph neural network with its training method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from canet.data.digest import DataDigest
+from canet.data.task import ShiftTask
+from canet.errors import CanetError
+from canet.methods import Backbone, Method, Settings, get_backbone, get_method
+from canet.models.base import Fitted, Learner, Options, State
+from canet.nn.model import Prediction
+from canet.settings import override
+from canet.store.config import RunConfig
+from canet.store.run_folder import RunFolder
+from canet.training import Run, Trainer
+from canet.training.fields import TaskFields
+from canet.training.inference import Part
+from canet.training.loop import Progress
+from canet.training.prepared import Prepared, PreparedGraph
+from canet.training.store_reader import open_reader
+
+
+class FittedNetwork(Fitted):
+    """A trained method on any graph.
+
+    Args:
+        method: The trained method, whose `model` is the network.
+        backbone: Name of its backbone.
+    """
+
+    kind = "network"
+
+    def __init__(self, method: Method, backbone: str) -> None:
+        self.method, self.backbone = method.eval(), backbone
+
+    def read(
+        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        return open_reader(self.method, graph).read(nodes, x)
+
+    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
+        return open_reader(self.method, graph).parts(nodes)
+
+    def logits(self, task: ShiftTask) -> dict[str, Tensor]:
+        model, how = self.method.model, self.method.settings.scaling
+        device = model.phi_out.weight.device
+        fields = TaskFields(task, model.operators, model.num_layers, device, how)
+        return {split: found.cpu() for split, (found, _) in fields.logits(self.method).items()}
+
+    def state(self) -> State:
+        about = {
+            "kind": self.kind,
+            "method": self.method.name,
+            "backbone": self.backbone,
+            "settings": asdict(self.method.settings),
+            "num_features": self.method.model.phi_in.in_features,
+            "num_classes": self.method.model.phi_out.out_features,
+            "num_environment_labels": self.method.num_environment_labels,
+        }
+        return about, self.method.state_dict()
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        method_type = get_method(about["method"])
+        settings = override(method_type.settings_type(), about["settings"])
+        sizes = (about[f"num_{name}"] for name in ("features", "classes", "environment_labels"))
+        with torch.device("meta"):
+            method = method_type(settings, get_backbone(about["backbone"]), *sizes)
+        try:
+            method.load_state_dict(dict(tensors), assign=True)
+        except RuntimeError as error:
+            raise CanetError(
+                f"the weights do not match the settings of {method.name}-{about['backbone']}: use "
+                "the version of canet that wrote them"
+            ) from error
+        return cls(method, about["backbone"])
+
+    def learner(self, shared: Settings, options: Options) -> Learner:
+        times = {"epochs": shared.epochs, "patience": shared.patience}
+        return Network(
+            type(self.method), self.backbone, replace(self.method.settings, **times), options
+        )
+
+    def to(self, device: torch.device) -> Self:
+        self.method.to(device)
+        return self
+
+
+class Network(Learner):
+    """Trains a network with a method.
+
+    Args:
+        method: Name of a method, or a subclass of :class:`canet.methods.Method`.
+        backbone: Name of a backbone, or a :class:`canet.nn.Backbone`.
+        settings: Settings of the method; None: its defaults.
+        options: How to train.
+    """
+
+    def __init__(
+        self,
+        method: str | type[Method],
+        backbone: str | Backbone = "gcn",
+        settings: Settings | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.method_type, self.backbone = get_method(method), get_backbone(backbone)
+        super().__init__(settings or self.method_type.settings_type(), options)
+        self.name = f"{self.method_type.name}-{self.backbone.name}"
+        self._trainer: Trainer | None = None
+
+    def trainer(self, task: ShiftTask, initial: Mapping[str, Tensor] | None = None) -> Trainer:
+        """Return the trainer for a task; the last one is kept, with its batches."""
+        last, options = self._trainer, self.options
+        if last is None or last.given_task is not task or initial is not None:
+            self._trainer = None  # free its memory first
+            self._trainer = Trainer(
+                task,
+                self.method_type,
+                self.backbone,
+                self.settings,
+                options.device,
+                class_weight=options.class_weight,
+                threads=options.threads,
+                callbacks=options.callbacks,
+                initial=initial,
+            )
+        assert self._trainer is not None
+        return self._trainer
+
+    def fit(
+        self,
+        task: ShiftTask,
+        seed: int = 0,
+        *,
+        initial: Fitted | None = None,
+        work: Path | None = None,
+        on_progress: Progress | None = None,
+    ) -> Fitted:
+        """As `Learner.fit`; `work` is the folder of a run, which has checkpoints."""
+        return self.run(task, {seed: work}, initial=initial, on_progress=on_progress)[0]
+
+    def run(
+        self,
+        task: ShiftTask,
+        folders: Mapping[int, Path | None],
+        *,
+        initial: Fitted | None = None,
+        ood_curves: bool = False,
+        on_progress: Progress | None = None,
+    ) -> list[Fitted]:
+        weights = None if initial is None else initial.state()[1]
+        trainer = self.trainer(task, weights)
+        runs = trainer.run_together(folders, ood_curves, on_progress)
+        return [self._fitted(run) for run in runs]
+
+    def _fitted(self, run: Run) -> FittedNetwork:
+        fitted = FittedNetwork(run.method, self.backbone.name)
+        fitted.result, fitted.history, fitted.epochs = run.result, run.history, run.result.epochs
+        return fitted
+
+    def share_graph(self, graph: Prepared) -> None:
+        if self._trainer is not None and isinstance(graph, PreparedGraph):
+            graph.graphs[self._trainer.operators] = self._trainer.fields.graph()
+
+    def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
+        fitted = FittedNetwork(self.trainer(task).load(run_folder), self.backbone.name)
+        fitted.result = run_folder.read_result()
+        return fitted
+
+    def scores(self, task: ShiftTask, fitted: Fitted) -> dict[str, float]:
+        assert isinstance(fitted, FittedNetwork)
+        return self.trainer(task).scores(fitted.method)
+
+    def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:
+        return self.trainer(task).config(seed, ood_curves)
+
+    def digest(self, task: ShiftTask) -> DataDigest:
+        return self.trainer(task).digest

@@ -1,0 +1,39 @@
+"""A trained model on one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch import Tensor
+
+from canet.data.graph import UserGraph
+from canet.models.base import Fitted
+from canet.nn.model import Prediction
+from canet.training.inference import Part
+from canet.training.prepared import Prepared
+
+
+class Reader:
+    """A trained model on one graph, which is checked and normalised once for all predictions.
+
+    Args:
+        model: The model.
+        graph: The training graph or another graph.
+        y: Labels of the graph as passed by the user, or None.
+    """
+
+    def __init__(self, model: Fitted, graph: Prepared, y: Any = None) -> None:
+        self.model, self.graph, self.y = model, graph, y
+
+    @property
+    def user_graph(self) -> UserGraph:
+        return self.graph.user_graph
+
+    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
+        """Predict all nodes, or the nodes with ids $[n]$; see `Fitted.read`."""
+        return self.model.read(self.graph, nodes, x)
+
+    def parts(self, nodes: Tensor | None = None) -> Iterator[Part]:
+        """Predict as `read`, some nodes at a time; see `Fitted.parts`."""
+        return self.model.parts(self.graph, nodes)

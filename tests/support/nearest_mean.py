@@ -1,0 +1,63 @@
+"""A learner that is not a network: the class with the nearest mean of the features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from canet.data.task import ShiftTask
+from canet.methods import Settings
+from canet.models import Fitted, Learner, Options
+from canet.nn.model import Prediction
+from canet.training.prepared import PreparedGraph
+from canet.util.colour import Colour
+
+
+class FittedMeans(Fitted):
+    kind = "nearest mean"
+
+    def __init__(self, means: Tensor, scale: float) -> None:
+        self.means, self.scale = means, scale
+
+    def read(
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        rows = graph.user_graph.x if x is None else x
+        rows = rows if nodes is None else rows[nodes]
+        return Prediction(-self.scale * torch.cdist(rows, self.means))
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {"kind": self.kind, "scale": self.scale}, {"means": self.means}
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        return cls(tensors["means"], about["scale"])
+
+
+class NearestMean(Learner):
+    """Predicts from the distances to the means of the classes."""
+
+    name = "nearest_mean"
+    label = "Nearest mean"
+    colour = Colour("#123456", "#abcdef")
+    summary = "the class with the nearest mean"
+    paper = "none"
+
+    def fit(self, task: ShiftTask, seed: int = 0, **_: Any) -> Fitted:
+        x, y = task.data.x[task.train], task.data.y[task.train]
+        means = [x[y == c].mean(dim=0) for c in range(task.num_classes)]
+        return FittedMeans(torch.stack(means), 2.0)
+
+
+@dataclass(frozen=True)
+class MeanRecipe:
+    """An entry of a preset."""
+
+    name = "nearest mean"
+
+    def learner(self, shared: Settings, options: Options | None = None) -> Learner:
+        return NearestMean(shared, options)
