@@ -127,7 +127,7 @@ class PredictionMixin:
         reader = self.prepare(data, batch)
         rows = None if nodes is None else reader.user_graph.rows(nodes)
         count = reader.user_graph.num_nodes if rows is None else rows.numel()
-        if not count or reader.user_graph.csr is None:
+        if not count:
             return value(reader.read(rows))
         found: np.ndarray | None = None
         for where, part in reader.parts(rows):
