@@ -72,7 +72,7 @@ def warn_user(text: str) -> None:
     warnings.warn(text, InputWarning, stacklevel=level)
 
 
-def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> InputError:
+def unknown_name(kind: str, name: object, valid: Iterable[str]) -> InputError:
     """Return an error for a `name` that is not `valid`; it suggests the most similar valid name."""
     names, shown = list(valid), " ".join(str(name).split())[:MAX_NAME_LENGTH]
     lower = shown.lower().replace("-", "_")
@@ -83,7 +83,7 @@ def unknown_name(kind: str, name: Any, valid: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} '{shown}': {hint}valid names are {', '.join(names)}")
 
 
-def check_name(kind: str, name: Any, valid: Iterable[str]) -> str:
+def check_name(kind: str, name: object, valid: Iterable[str]) -> str:
     """Return the valid name that equals `name`, except for capital letters, or raise an error."""
     names = list(valid)
     found = name if name in names else str(name).lower()

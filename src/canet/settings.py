@@ -17,7 +17,7 @@ MAX_VALUE_LENGTH = 40
 
 
 def setting(
-    default: Any,
+    default: object,
     help: str,
     *,
     choices: Sequence[Any] = (),
@@ -89,7 +89,7 @@ def describe_settings(settings_type: type) -> dict[str, dict[str, Any]]:
     }
 
 
-def valid_values(declared: Field[Any], hint: Any) -> str:
+def valid_values(declared: Field[Any], hint: object) -> str:
     """Describe the valid values of a setting."""
     rule = declared.metadata
     if rule["choices"]:
@@ -106,7 +106,7 @@ def valid_values(declared: Field[Any], hint: Any) -> str:
     return f"{words} {limits}".strip() + (" or none" if optional else "")
 
 
-def _checked_value(declared: Field[Any], hint: Any, value: Any) -> Any:
+def _checked_value(declared: Field[Any], hint: object, value: object) -> Any:
     rule = declared.metadata
     try:
         parsed = _parsed_value(value, hint)
@@ -130,14 +130,14 @@ def _checked_value(declared: Field[Any], hint: Any, value: Any) -> Any:
     return parsed
 
 
-def _invalid_value(declared: Field[Any], hint: Any, value: Any) -> InputError:
+def _invalid_value(declared: Field[Any], hint: object, value: object) -> InputError:
     return InputError(
         f"invalid value '{_short_text(value)}' for setting '{declared.name}': "
         f"it must be {valid_values(declared, hint)}"
     )
 
 
-def _short_text(value: Any) -> str:
+def _short_text(value: object) -> str:
     """Return a value as one short line."""
     try:
         text = " ".join(str(value).split())
@@ -146,7 +146,7 @@ def _short_text(value: Any) -> str:
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
-def _parsed_value(value: Any, hint: Any) -> Any:
+def _parsed_value(value: object, hint: object) -> Any:
     kind, optional = _plain_type(hint)
     if optional and (value is None or str(value).lower() == "none"):
         return None
@@ -165,7 +165,7 @@ def _parsed_value(value: Any, hint: Any) -> Any:
     return parsed
 
 
-def _plain_type(hint: Any) -> tuple[type, bool]:
+def _plain_type(hint: object) -> tuple[type, bool]:
     """`float | None` → (float, True); `int` → (int, False); a Literal of strings → (str, False)."""
     if get_origin(hint) is types.UnionType:
         (kind,) = (arg for arg in get_args(hint) if arg is not type(None))

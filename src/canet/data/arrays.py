@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ from torch import Tensor
 from canet.errors import InputError
 
 
-def as_tensor(values: Any, name: str) -> Tensor:
+def as_tensor(values: object, name: str) -> Tensor:
     """Return a dense numeric tensor on the CPU without gradient history.
 
     Args:
@@ -29,7 +27,7 @@ def as_tensor(values: Any, name: str) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def as_array(values: Any, name: str) -> np.ndarray:
+def as_array(values: object, name: str) -> np.ndarray:
     """Return a numpy array with at least one axis; `name` is its name in error messages."""
     if isinstance(values, Tensor):
         _check_dense(values, name)

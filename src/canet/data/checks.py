@@ -27,7 +27,7 @@ MIN_ONE_WAY_EDGES = 8
 """With fewer edges, missing reverse edges may be chance."""
 
 
-def check_features(x: Any) -> Tensor:
+def check_features(x: object) -> Tensor:
     """Return finite features as float32 $[N, D]$, dense or sparse CSR.
 
     Accepts dense matrices of any real type, the sparse layouts of torch and scipy matrices.
@@ -70,7 +70,7 @@ def check_features(x: Any) -> Tensor:
     return torch.from_numpy(np.require(matrix, requirements=["C", "W"]))
 
 
-def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
+def check_edges(edge_index: object, num_nodes: int) -> Tensor:
     """Return edges as int64 $[2, E]$ (source, target) between nodes 0 to N - 1."""
     if edge_index is None:
         raise InputError(
@@ -99,7 +99,7 @@ def check_edges(edge_index: Any, num_nodes: int) -> Tensor:
     return edges.contiguous()
 
 
-def check_edge_weights(edge_weight: Any, num_edges: int) -> Tensor:
+def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
     """Return finite weights ≥ 0 as float32 $[E]$."""
     weights = as_tensor(edge_weight, "edge_weight")
     if weights.shape == (num_edges, 1):
@@ -119,7 +119,7 @@ def check_edge_weights(edge_weight: Any, num_edges: int) -> Tensor:
     return weights
 
 
-def check_sample_weights(sample_weight: Any, num_nodes: int, train: Tensor) -> Tensor:
+def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -> Tensor:
     """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
     weights = as_tensor(sample_weight, "sample_weight").double()
     if weights.shape != (num_nodes,):
@@ -241,7 +241,7 @@ def check_metric(metric: str, num_classes: int, valid: Tensor | None = None) -> 
             )
 
 
-def check_batch(batch: Any, num_nodes: int) -> Tensor:
+def check_batch(batch: object, num_nodes: int) -> Tensor:
     """Return the graph $[N]$ of each node; graphs are numbered from 0 in the order of names."""
     number = torch.from_numpy(check_labels(batch, num_nodes, "batch").codes)
     if (number < 0).any():
@@ -252,7 +252,7 @@ def check_batch(batch: Any, num_nodes: int) -> Tensor:
     return number
 
 
-def check_times(times: Any, num_nodes: int) -> np.ndarray:
+def check_times(times: object, num_nodes: int) -> np.ndarray:
     """Return finite times as float64 $[N]$; dates become seconds since 1970."""
     values = as_array(times, "time")
     if values.ndim == 2 and values.shape[1] == 1:

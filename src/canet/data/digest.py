@@ -93,7 +93,7 @@ def digest_parts(
     )
 
 
-def _sha256(tensors: Iterable[Tensor], about: Any = None) -> str:
+def _sha256(tensors: Iterable[Tensor], about: object = None) -> str:
     """Return the digest of types, shapes and contents of tensors, in this order, and of `about`."""
     digest = hashlib.sha256(json.dumps(about).encode())
     for tensor in tensors:

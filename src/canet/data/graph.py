@@ -54,7 +54,7 @@ class UserGraph:
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
 
-    def rows(self, nodes: Any, name: str = "nodes") -> Tensor:
+    def rows(self, nodes: object, name: str = "nodes") -> Tensor:
         """Return the rows of nodes; arguments as for `check_nodes`."""
         find = None if self.node_id is None else self._find
         return check_nodes(nodes, self.num_nodes, name, find)
@@ -79,7 +79,7 @@ class UserGraph:
         return found
 
 
-def read_user_graph(data: Any, batch: Any = None, undirected: bool = False) -> UserGraph:
+def read_user_graph(data: object, batch: object = None, undirected: bool = False) -> UserGraph:
     """Validate features, edges and graph numbers of a PyG `Data`, which is not changed.
 
     Duplicate edges are removed; the largest of their weights is kept.
@@ -138,7 +138,7 @@ def split_sets(data: AnyGraph) -> dict[str, Any]:
     return {name: data[mask] for name, mask in MASKS.items() if data.get(mask) is not None}
 
 
-def match_classes(y: Any, num_nodes: int, classes: np.ndarray) -> Tensor:
+def match_classes(y: object, num_nodes: int, classes: np.ndarray) -> Tensor:
     """Return the class ids $[N]$ of labels for the classes $[C]$ of a model.
 
     The id is -1 if the label is unknown. Classes that the model does not have are numbered from C.
@@ -173,7 +173,7 @@ def warn_one_way(edge_index: Tensor) -> None:
         )
 
 
-def _check_both_ways(csr: Csr, path: Any) -> None:
+def _check_both_ways(csr: Csr, path: object) -> None:
     """Reject edges in one direction for a model that uses both; some edges are looked up."""
     rowptr, neighbours = csr.rowptr.numpy(), csr.col.numpy()
     if not len(neighbours):

@@ -24,7 +24,7 @@ class GraphData:
 
         def __getattr__(self, name: str) -> Any: ...
 
-        def __setattr__(self, name: str, value: Any) -> None: ...
+        def __setattr__(self, name: str, value: object) -> None: ...
 
     def __contains__(self, name: str) -> bool:
         return name in vars(self)
@@ -32,10 +32,10 @@ class GraphData:
     def __getitem__(self, name: str) -> Any:
         return vars(self)[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         setattr(self, name, value)
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return a column, or the default if it is missing."""
         return vars(self).get(name, default)
 

@@ -41,7 +41,7 @@ class Labels(NamedTuple):
         return torch.from_numpy(np.array([*codes, -1])[self.codes])
 
 
-def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
+def check_labels(y: object, num_nodes: int, name: str = "y") -> Labels:
     """Return labels: integers, booleans or strings $[N]$; -1, NaN and None mean unknown."""
     if isinstance(y, Labels):
         return y
@@ -52,7 +52,7 @@ def check_labels(y: Any, num_nodes: int, name: str = "y") -> Labels:
     return Labels(names, codes)
 
 
-def check_values(y: Any, num_nodes: int, name: str) -> tuple[np.ndarray, np.ndarray]:
+def check_values(y: object, num_nodes: int, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return labels $[N]$ and a mask $[N]$ of the known ones; other values have no meaning."""
     values = as_array(y, name)
     if values.ndim == 2 and values.shape[1] == 1:

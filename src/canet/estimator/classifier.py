@@ -177,7 +177,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def fit(
         self,
         data: GraphLike,
-        edges: Any = None,
+        edges: object = None,
         *,
         label: str | None = None,
         train: NodeSet | None = None,
@@ -308,7 +308,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         """Load a model from a folder; see `canet.load`."""
         return load_classifier(cls, Path(path), device)
 
-    def _check_earlier(self, earlier: Any) -> None:
+    def _check_earlier(self, earlier: object) -> None:
         """Reject an earlier model that the training of this one cannot continue."""
         if not isinstance(earlier, NodeClassifier) or not hasattr(earlier, "classes_"):
             raise InputError(

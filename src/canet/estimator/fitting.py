@@ -97,7 +97,7 @@ def training_data(
     return prepared, user_task(data, **{name: arrays[name] for name in names}, **how)
 
 
-def class_weights(class_weight: Any, classes: np.ndarray, y: Tensor) -> Tensor | None:
+def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tensor | None:
     """Return the weight of each class $[C]$ for the class ids $[n]$ of the training nodes."""
     if class_weight is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -38,7 +38,7 @@ class OnGraph(ClassifierMixin, BaseEstimator):
         """Return an unfitted copy that shares the graph."""
         return type(self)(clone(self.model), self.data)
 
-    def fit(self, X: NodeSet, y: Any = None) -> Self:
+    def fit(self, X: NodeSet, y: object = None) -> Self:
         """Train with the labels of the nodes X $[n]$; y is ignored, because the graph has it."""
         self.graph_ = self.data  # the same object in every fold, so that it is checked once
         if any(self.data.get(name) is not None for name in MASKS):
@@ -57,6 +57,6 @@ class OnGraph(ClassifierMixin, BaseEstimator):
         """Return the probabilities $[n, C]$ of the nodes X $[n]$."""
         return self.model_.predict_proba(self.graph_, X)
 
-    def score(self, X: NodeSet, y: Any = None) -> float:
+    def score(self, X: NodeSet, y: object = None) -> float:
         """Return the metric of the model on the nodes X $[n]$."""
         return self.model_.score(self.graph_, X)

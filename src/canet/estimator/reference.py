@@ -99,7 +99,9 @@ class Reference:
         return torch.cat(distances).round(decimals=6)
 
 
-def build_reference(task: ShiftTask, reader: Reader, seed: int, node_id: Any = None) -> Reference:
+def build_reference(
+    task: ShiftTask, reader: Reader, seed: int, node_id: object = None
+) -> Reference:
     """Sample training and validation nodes of a task and predict them with a trained method.
 
     `node_id` $[N]$ are the ids of the nodes in the user's data. The homophily of a graph store is
@@ -152,7 +154,7 @@ def sample_of(nodes: Tensor, seed: int) -> Tensor:
     return nodes[chosen[:MAX_NODES]].sort().values
 
 
-def id_checksums(node_id: Any, nodes: Tensor) -> Tensor:
+def id_checksums(node_id: object, nodes: Tensor) -> Tensor:
     """Return checksums $[n]$ of the user's ids of some nodes $[n]$; empty without ids."""
     if node_id is None:
         return nodes[:0]

@@ -106,6 +106,6 @@ def _read_encoding(content: dict[str, Any]) -> Encoding:
     return Encoding.from_json(content)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a scalar of numpy as a Python object."""
     return value.item() if isinstance(value, np.generic) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from torch import Tensor
 
@@ -23,7 +22,7 @@ class Reader:
         y: Labels of the graph as passed by the user, or None.
     """
 
-    def __init__(self, model: Fitted, graph: Prepared, y: Any = None) -> None:
+    def __init__(self, model: Fitted, graph: Prepared, y: object = None) -> None:
         self.model, self.graph, self.y = model, graph, y
 
     @property

@@ -89,7 +89,7 @@ class ChecksummedFolder:
             raise checksum_mismatch(path)
         return {FILES: files, CONTENT: content}
 
-    def write_record(self, files: Mapping[str, str], content: Any = None) -> None:
+    def write_record(self, files: Mapping[str, str], content: object = None) -> None:
         """Write the record with the SHA-256 of all `files`, which must be written before."""
         write_bytes(self.path / self.RECORD, pack_record(files, content))
 
@@ -108,14 +108,14 @@ class ChecksummedFolder:
         return found
 
 
-def pack_record(files: Mapping[str, str], content: Any) -> bytes:
+def pack_record(files: Mapping[str, str], content: object) -> bytes:
     """Return the bytes of a record; they are the same for the same files and content."""
     record = {FILES: dict(sorted(files.items())), CONTENT: content}
     checksum = digest_of(json.dumps(record).encode())
     return (json.dumps({**record, CHECKSUM: checksum}, indent=2) + "\n").encode()
 
 
-def parse(kind: type[T], content: Any, path: Path) -> T:
+def parse(kind: type[T], content: object, path: Path) -> T:
     """Convert JSON content to a dataclass; unexpected content is a `VersionError`."""
     from pydantic import ValidationError
 

@@ -18,7 +18,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import load
 from torch import Tensor, nn
@@ -127,7 +126,7 @@ class RunFolder(ChecksummedFolder):
             if not self.finished:
                 self.write_record({n: write_bytes(self.path / n, files[n]) for n in files})
 
-    def add_json(self, name: str, content: Any) -> None:
+    def add_json(self, name: str, content: object) -> None:
         """Add a JSON file that was computed from a finished run to its folder."""
         self._add(name, write_json(self.path / name, content))
 

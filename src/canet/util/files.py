@@ -119,7 +119,7 @@ def write_bytes(path: Path, content: bytes) -> str:
     return digest_of(content)
 
 
-def write_json(path: Path, content: Any) -> str:
+def write_json(path: Path, content: object) -> str:
     """Write `content` atomically as indented JSON and return the SHA-256 of the file."""
     return write_bytes(path, (json.dumps(content, indent=2) + "\n").encode())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from canet.errors import CanetError
 from canet.util.files import DONE, write_bytes
@@ -44,7 +44,7 @@ class Pool(Protocol):
     def share(self, value: T) -> Callable[[], T]:
         """Return a function that returns a copy of the value; each worker gets it only once."""
 
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]: ...
+    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]: ...
 
     def __enter__(self) -> Pool: ...
 

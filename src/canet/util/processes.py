@@ -55,7 +55,7 @@ class Processes:
             dump(value, file)
         return partial(_read_shared, path)
 
-    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+    def submit(self, function: Callable[..., T], *arguments: object) -> Future[T]:
         with _terminal_signals_blocked():
             try:
                 future: Future[T] = self._executor.submit(function, *arguments)

@@ -241,7 +241,7 @@ class Encoding:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, content: Any) -> Encoding:
+    def from_json(cls, content: object) -> Encoding:
         """Return the encoding from the output of `to_json`."""
         from pydantic import TypeAdapter, ValidationError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +59,9 @@ class Folder:
     has_dates: bool = False  # whether times were dates
 
     @classmethod
-    def open(cls, source: Any, requested: ReadOptions, encoding: Encoding | None = None) -> Folder:
+    def open(
+        cls, source: object, requested: ReadOptions, encoding: Encoding | None = None
+    ) -> Folder:
         """Find the tables in a folder or in memory, and read the nodes."""
         nodes: TableFile | MemoryTable
         edges: TableFile | MemoryTable
@@ -149,7 +150,7 @@ class Folder:
         return graph
 
 
-def read_folder(source: Any, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
+def read_folder(source: object, requested: ReadOptions, encoding: Encoding | None) -> GraphData:
     """Read the graph in a folder or in memory.
 
     Features are encoded by `encoding`, or by a new one if it is None.

@@ -27,7 +27,7 @@ def is_networkx(source: object) -> bool:
     return type(source).__module__.partition(".")[0] == "networkx" and hasattr(source, "adj")
 
 
-def tables_in_memory(source: Any) -> tuple[MemoryTable, MemoryTable]:
+def tables_in_memory(source: object) -> tuple[MemoryTable, MemoryTable]:
     """Return the tables of nodes and edges of a networkx graph or of a pair of tables."""
     if is_networkx(source):
         return _networkx_tables(source)

@@ -26,7 +26,7 @@ ARRAY_FILES = (".npz", ".pt", ".pth")
 class GraphSource:
     """Where a graph was read from, so that a model can read it again with its own encoding."""
 
-    place: Any  # a path, a graph store, two tables, or a networkx graph
+    place: object  # a path, a graph store, two tables, or a networkx graph
     options: ReadOptions
     x: Tensor  # the features as they were read: the graph has other features if a user changed them
 
@@ -35,8 +35,8 @@ class GraphSource:
 
 
 def read_graph(
-    source: Any,
-    edges: Any = None,
+    source: object,
+    edges: object = None,
     *,
     label: str | None = None,
     split: str | None = None,

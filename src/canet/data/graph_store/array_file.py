@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class ArrayFile:
         self.dtype, self._path, self._file = dtype, path, file
         file.write(bytes(HEADER_BYTES))
 
-    def append(self, values: Any) -> None:
+    def append(self, values: object) -> None:
         write_array(self._file, np.ascontiguousarray(values, dtype=self.dtype))
 
     def finish(self, shape: tuple[int, ...]) -> StoredArray:

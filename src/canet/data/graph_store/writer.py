@@ -148,7 +148,7 @@ class GraphStoreWriter:
         else:
             np.maximum.at(self._loops, nodes, weight)
 
-    def add_features(self, x: Any) -> None:
+    def add_features(self, x: object) -> None:
         """Add the next rows of features: a matrix $[n, D]$, dense or sparse CSR.
 
         Dense float16 stays float16, other numbers become float32. All pieces must be of one kind.
@@ -164,7 +164,7 @@ class GraphStoreWriter:
         for start in range(0, len(rows), step):
             self._add_rows(rows[start : start + step], is_half)
 
-    def _add_rows(self, rows: Any, is_half: bool = False) -> None:
+    def _add_rows(self, rows: object, is_half: bool = False) -> None:
         """Check rows of features $[n, D]$ and write them, dense ones as float16 if `is_half`."""
         checked = check_features(rows)
         is_sparse = checked.layout == torch.sparse_csr
