@@ -21,8 +21,11 @@ import pytest
 import typer
 
 from canet.cli import app
+from canet.data.benchmarks import synthetic
+from canet.models import auto
 from tests.support.browser import find_chromium, running
 from tests.support.commands import call
+from tests.support.small_task import FEW
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
@@ -223,8 +226,16 @@ def test_every_command_of_a_page_exists(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", filter(runnable, SOURCES))
-def test_the_code_of_a_page_runs(source: str, tmp_path: Path) -> None:
-    """Python blocks share one namespace, and commands run in the same folder."""
+def test_the_code_of_a_page_runs(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python blocks share one namespace, and commands run in the same folder.
+
+    `auto` tries one model, and the built-in graph is small.
+    """
+    for name in auto.PRESETS:
+        monkeypatch.setitem(auto.PRESETS, name, FEW[1:2])
+    monkeypatch.setattr(synthetic, "NUM_USERS", 300)
     space: dict[str, object] = {"__name__": "page"}
     with contextlib.chdir(tmp_path):
         for block in runnable(source):

@@ -62,6 +62,7 @@ def test_your_csv_takes_folders(tmp_path: Path) -> None:
     assert "classes: blue, red" in output
 
 
+@pytest.mark.slow
 def test_an_export_with_gaps_needs_no_preparation(tmp_path: Path) -> None:
     arguments = ("--out", str(tmp_path / "shop"), "--epochs", "5")
     output = printed("export_with_gaps.py", *arguments, may_warn=True)
@@ -99,6 +100,7 @@ def test_the_quickstart_page_shows_the_notebook() -> None:
     assert {name: (IMAGES / name).read_bytes() for name in images} == images
 
 
+@pytest.mark.slow
 def test_the_quickstart_notebook_runs() -> None:
     """Its numbers may differ on another machine, but not what it prints about them."""
     from docs.extensions.notebook_page import execute, read, render
