@@ -26,7 +26,6 @@ from canet.search.study import (
     SamplerName,
     done_trials,
     importances,
-    next_trial,
     open_study,
     ranked_trials,
 )
@@ -81,7 +80,7 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
 
     def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
         monkeypatch.setattr(worker_module, "Objective", lambda *_: objective)
-        run_search(plan, trials, tmp_path, storage, device="cpu", quiet=True)
+        run_search(plan, trials, tmp_path, storage=storage, device="cpu", quiet=True)
         return open_study(plan, open_storage(storage or str(tmp_path / "journal.log")))
 
     return run
@@ -133,9 +132,7 @@ def test_published_value_outside_the_range_is_added_to_the_search() -> None:
     plan = plan_of("grid", "pubmed", "canet")
     assert plan.start["tau"] == 2.0
     assert plan.choices["tau"] == [1.0, 2.0, 3.0, 5.0, 10.0]
-    inside = plan_of("grid", "cora", "canet")
-    assert (len(plan.points), len(inside.points)) == (36864 + 1, 36864)
-    assert plan.points[-1] == plan.start
+    assert plan.max_trials == 36864 + 1
 
 
 def test_plans_share_a_name_only_if_they_are_equal() -> None:
@@ -153,19 +150,20 @@ def test_a_search_can_be_resumed(sampler: SamplerName, search: Search) -> None:
     for trials in (3, 12, 12, 16):
         study = search(plan, trials, landscape)
         assert len(landscape.tried) == len(done_trials(study)) == trials
-    assert len({str(tried) for tried in landscape.tried}) == 16
+    assert landscape.tried[0] == plan.start
+    assert len({str(tried) for tried in landscape.tried}) >= 14  # few are tried twice
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_no_settings_are_tried_twice_and_a_small_space_is_exhausted(
-    sampler: SamplerName, few_settings: None, search: Search
-) -> None:
+def test_a_grid_tries_the_initial_settings_and_then_all(few_settings: None, search: Search) -> None:
     landscape = Landscape(lambda settings: -settings["hidden"] - settings["dropout"])
-    plan = plan_of(sampler)
-    study = search(plan, 13, landscape)
-    assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
-    assert len(done_trials(study)) == 12
-    assert next_trial(study, plan, []) is None
+    plan = plan_of("grid")
+    search(plan, 50, landscape)
+    first, *rest = landscape.tried
+    assert first == plan.start
+    grid = [
+        dict(zip(plan.ranges, v, strict=True)) for v in itertools.product(*plan.ranges.values())
+    ]
+    assert sorted(rest, key=str) == sorted(grid, key=str)
 
 
 def test_random_search_draws_from_the_whole_range(search: Search) -> None:
@@ -184,21 +182,9 @@ def test_tpe_finds_higher_scores_over_time(search: Search) -> None:
     assert sum(late) / len(late) > sum(early) / len(early)
 
 
-def test_trials_at_a_time_have_different_settings(tmp_path: Path) -> None:
-    plan = plan_of("random")
-    study = open_study(plan, open_storage(str(tmp_path / "journal.log")))
-    running: list[optuna.Trial] = []
-    for _ in range(4):
-        trial = next_trial(study, plan, running)
-        assert trial is not None
-        running.append(trial)
-    assert running[0].params == plan.start
-    assert len({str(trial.params) for trial in running}) == 4
-
-
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_stopped_trials_are_repeated_and_finished_trials_are_kept(
-    sampler: SamplerName, few_settings: None, search: Search
+def test_stopped_trials_do_not_count_and_finished_trials_are_kept(
+    sampler: SamplerName, search: Search
 ) -> None:
     landscape, plan = Landscape(lambda settings: -settings["dropout"]), plan_of(sampler)
     calls = 0
@@ -219,8 +205,7 @@ def test_stopped_trials_are_repeated_and_finished_trials_are_kept(
             continue
     assert calls == 12 + 6
     assert landscape.tried[0] == plan.start
-    assert sorted(landscape.tried, key=str) == sorted(plan.points, key=str)
-    assert len(done_trials(study)) == 12
+    assert len(landscape.tried) == len(done_trials(study)) == 12
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
@@ -249,7 +234,7 @@ def test_grid_prunes_nothing(search: Search) -> None:
     assert {*landscape.epochs} == {60}
 
 
-def test_settings_that_cannot_be_trained_are_failed_trials_and_are_not_repeated(
+def test_settings_that_cannot_be_trained_are_failed_trials_with_a_reason(
     few_settings: None, search: Search
 ) -> None:
     def score(settings: Settings) -> float:
@@ -258,9 +243,9 @@ def test_settings_that_cannot_be_trained_are_failed_trials_and_are_not_repeated(
         return 1.0
 
     landscape = Landscape(score)
-    study = search(plan_of("random"), 12, landscape)
+    study = search(plan_of("grid"), 13, landscape)
     failed = [t for t in done_trials(study) if t.state == TrialState.FAIL]
-    assert len(landscape.tried) == 12
+    assert len(landscape.tried) == 13
     assert [trial.user_attrs["error"] for trial in failed] == 4 * ["the loss is not finite"]
 
 
@@ -301,6 +286,6 @@ def test_file_that_is_not_a_journal_is_rejected_and_not_changed(notes: str, tmp_
 
 @pytest.mark.parametrize("url", ["nodatabase://here", "sqlite:////nowhere/at/all.db"])
 def test_database_that_cannot_be_opened_is_a_one_line_error(url: str) -> None:
-    with pytest.raises(CanetError, match=url) as caught:
+    with pytest.raises(CanetError, match="--storage") as caught:
         open_storage(url)
     assert "\n" not in str(caught.value)

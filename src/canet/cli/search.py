@@ -94,8 +94,18 @@ def search(
 
         write_task(folder, columns.comparison_task(Path(task), undirected, metric))
         data_root = folder
-    how = storage, jobs, device, data_root, output.silent, ray
-    output.show(run_search(plan, trials, folder, *how), _show)
+    best = run_search(
+        plan,
+        trials,
+        folder,
+        storage=storage,
+        jobs=jobs,
+        device=device,
+        data_root=data_root,
+        quiet=output.silent,
+        ray=ray,
+    )
+    output.show(best, _show)
 
 
 def _show(best: dict[str, Any]) -> None:

@@ -7,16 +7,16 @@ unless another storage is used) and `best.json` (the best settings and how they 
 from __future__ import annotations
 
 import json
+import random
 import shlex
-from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage
 
 from canet.data import DATASETS
 from canet.data.benchmarks.dataset import USER_GRAPH
@@ -31,11 +31,10 @@ from canet.search.study import (
     check_data,
     done_trials,
     importances,
-    next_trial,
     open_study,
     ranked_trials,
 )
-from canet.search.worker import TrialOutcome, TrialWorker, train_in_process
+from canet.search.worker import TrialWorker, train_trial
 from canet.training.trainer import versions
 from canet.util.devices import device_name, pick_device
 from canet.util.files import read_json, write_json
@@ -51,6 +50,7 @@ def run_search(
     plan: Plan,
     trials: int,
     out: Path,
+    *,
     storage: str | None = None,
     jobs: int = 1,
     device: str = "auto",
@@ -62,7 +62,8 @@ def run_search(
 
     Args:
         plan: The plan of the search.
-        trials: Total number of trials, including those of earlier calls.
+        trials: Total number of trials, including those of earlier calls. A grid ends when all its
+            settings have been tried.
         out: Folder of the search.
         storage: Journal file or SQL URL. Default: a journal in `out`.
         jobs: Number of trials at a time.
@@ -79,74 +80,40 @@ def run_search(
     with storage_errors(location):
         opened = open_storage(location)
         study = open_study(plan, opened)
-        wanted = min(trials, len(plan.points))
-        done = len(done_trials(study))
+        wanted, done = min(trials, plan.max_trials), done_trials(study)
+        seeds = _seeds(study, wanted)
         hardware: set[str] = set()
-        if done >= wanted:
+        if len(done) >= wanted:
             hardware.add(device_name(pick_device(device)))
             if data := current_digest(plan.base, data_root):
                 check_data(study, data)
-        else:
-            running: list[optuna.Trial] = []
-            missing = _trials(study, plan, wanted, running)
-            training = _train(missing, plan, opened, jobs, device, data_root, ray, out)
-            with Display(wanted, done, "trials", quiet) as display, closing(training):
-                for trial, outcome in training:
-                    if outcome.error:
-                        trial.set_user_attr(ERROR, outcome.error)
-                    study.tell(trial, outcome.score, outcome.state)
-                    running.remove(trial)
-                    hardware.add(outcome.hardware)
-                    _show_progress(display, study, plan)
-        metric = _metric(plan, data_root)
-        best = _best(study, plan, hardware, metric)
+            jobs, ray = 1, None
+        elif plan.start not in [trial.params for trial in done]:
+            study.enqueue_trial(plan.start)
+        with (
+            open_pool(jobs, ray, device) or nullcontext() as pool,
+            serve(opened) if pool and pool.remote else nullcontext(opened) as shared,
+            Display(wanted, len(done), "trials", quiet) as display,
+        ):
+            worker = TrialWorker(plan, shared, device, data_root)
+            for _, found in run_all(pool, train_trial, seeds, shared=worker, root=out):
+                if isinstance(found, WorkerDied):
+                    raise found
+                hardware.add(found)
+                _show_progress(display, study, plan)
+        best = _best(study, plan, hardware, _metric(plan, data_root))
         best["train"] = _train_command(plan, out, data_root)
     write_json(out / BEST, best)
     return best
 
 
-def _trials(
-    study: optuna.Study, plan: Plan, wanted: int, running: list[optuna.Trial]
-) -> Iterator[optuna.Trial]:
-    """Yield the missing trials; each is drawn when it is needed, and added to `running`."""
-    while len(done_trials(study)) + len(running) < wanted:
-        trial = next_trial(study, plan, running)
-        if trial is None:
+def _seeds(study: optuna.Study, wanted: int) -> Iterator[int]:
+    """Yield a seed for each missing trial, until there are enough, perhaps of other commands."""
+    for number in range(wanted - len(done_trials(study))):
+        trials = len(study.get_trials(deepcopy=False))
+        if len(done_trials(study)) >= wanted:
             return
-        running.append(trial)
-        yield trial
-
-
-def _train(
-    trials: Iterator[optuna.Trial],
-    plan: Plan,
-    storage: BaseStorage,
-    jobs: int,
-    device: str,
-    data_root: Path | None,
-    ray: str | None,
-    out: Path,
-) -> Generator[tuple[optuna.Trial, TrialOutcome]]:
-    """Train trials, one or several at a time; yield each with its outcome."""
-    pool = open_pool(jobs, ray, device)
-    if pool is None:
-        worker = TrialWorker(plan, storage, device, data_root)
-        for trial in trials:
-            yield trial, worker.train(trial)
-        return
-    with pool, serve(storage) if pool.remote else nullcontext(storage) as storage:
-        started: dict[int, optuna.Trial] = {}
-
-        def numbers() -> Iterator[int]:
-            for trial in trials:
-                started[trial._trial_id] = trial
-                yield trial._trial_id
-
-        shared = plan, storage, device, data_root
-        for number, found in run_all(pool, train_in_process, numbers(), shared=shared, root=out):
-            if isinstance(found, WorkerDied):
-                raise found
-            yield started.pop(number), found
+        yield random.Random(f"{number} {trials}").getrandbits(32)  # other commands draw others
 
 
 def _claim_folder(plan: Plan, out: Path) -> None:

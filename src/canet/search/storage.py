@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import socket
 import warnings
 from collections.abc import Iterator
@@ -42,24 +41,15 @@ def open_storage(location: str) -> BaseStorage:
 
 @contextmanager
 def storage_errors(location: str) -> Iterator[None]:
-    """Raise a `CanetError` if the storage fails during a search."""
+    """Raise a `CanetError` if the storage fails during a search; a URL may have a password."""
     try:
-        with write_errors(Path(without_password(location))):
+        with write_errors(Path(location)):
             yield
     except StorageInternalError as error:
-        cause = first_line(error.__cause__ or error)
         raise CanetError(
-            without_password(
-                f"the storage '{location}' failed ({cause}): fix it and run the same command "
-                "again to resume"
-            )
+            f"the storage of the trials failed ({first_line(error.__cause__ or error)}): fix it "
+            "and run the same command again to resume"
         ) from error
-
-
-def without_password(text: str) -> str:
-    """Replace the passwords of SQL URLs in a text by `***`."""
-    text = re.sub(r"(?<=://)([^\s:/@]*):\S*@", r"\1:***@", text)
-    return re.sub(r"(?i)(?<=[?&])(\w*pass\w*)=[^\s&']*", r"\1=***", text)
 
 
 @contextmanager
@@ -147,5 +137,6 @@ def _open_database(url: str) -> BaseStorage:
     try:
         return RDBStorage(url)
     except (SQLAlchemyError, ImportError, StorageInternalError) as error:
-        message = f"cannot open the storage '{url}' ({first_line(error)}): check the URL"
-        raise CanetError(without_password(message)) from error
+        raise CanetError(
+            f"cannot open the database of --storage ({first_line(error)}): check the URL"
+        ) from error

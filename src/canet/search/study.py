@@ -1,19 +1,17 @@
-"""A search as an Optuna study: its plan, and the choice of the next trial."""
+"""A search as an Optuna study: its plan, its sampler and its trials."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
-from collections.abc import Iterable, Mapping
+import math
+import sys
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any, Literal
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import RandomSampler, TPESampler
+from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, TrialState
 
@@ -23,8 +21,6 @@ from canet.methods import get_method
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 
-MAX_REPEATS = 10
-"""After this many draws of known settings, the next trial is chosen from the untried ones."""
 ERROR = "error"
 """Attribute of a trial: why its settings cannot be trained."""
 DATA = "data"
@@ -69,11 +65,10 @@ class Plan:
         return {name: sorted({*values, self.start[name]}) for name, values in self.ranges.items()}
 
     @property
-    def points(self) -> list[dict[str, Any]]:
-        """All settings that can be tried."""
-        space = self.ranges if self.sampler == "grid" else self.choices
-        points = [dict(zip(space, point, strict=True)) for point in product(*space.values())]
-        return points if self.start in points else [*points, self.start]
+    def max_trials(self) -> int:
+        """Number of trials of a whole grid, after the initial settings; else without limit."""
+        grid = math.prod(map(len, self.ranges.values()))
+        return 1 + grid if self.sampler == "grid" else sys.maxsize
 
     @property
     def content(self) -> dict[str, Any]:
@@ -92,19 +87,22 @@ def open_study(plan: Plan, storage: BaseStorage) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     epochs = plan.base.settings["epochs"]
     median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=epochs // 3)
-    study = optuna.create_study(
+    return optuna.create_study(
         storage=storage,
         pruner=optuna.pruners.NopPruner() if plan.sampler == "grid" else median,
         study_name=plan.name,
         direction="maximize",
         load_if_exists=True,
     )
-    # A resumed search must not draw the same settings again.
-    seed = len(study.get_trials(deepcopy=False))
-    study.sampler = RandomSampler(seed)  # not used by a grid
-    if plan.sampler == "tpe":
-        study.sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True)
-    return study
+
+
+def sampler_of(plan: Plan, seed: int) -> BaseSampler:
+    """Return the sampler for one trial; a grid has the same order for every seed."""
+    if plan.sampler == "grid":
+        return GridSampler(plan.ranges, seed=0)
+    if plan.sampler == "random":
+        return RandomSampler(seed)
+    return TPESampler(seed=seed, multivariate=True, constant_liar=True)
 
 
 def check_data(study: optuna.Study, data: DataDigest) -> None:
@@ -117,36 +115,6 @@ def check_data(study: optuna.Study, data: DataDigest) -> None:
             f"the trials of '{study.study_name}' used other data: use the same data, or choose "
             "another folder for --out"
         )
-
-
-def next_trial(
-    study: optuna.Study, plan: Plan, running: Iterable[optuna.Trial]
-) -> optuna.Trial | None:
-    """Return a trial with untried settings, first the initial ones; None if none are left.
-
-    Args:
-        study: The study.
-        plan: The plan of the search.
-        running: The running trials of this command. Other trials with the state "running" may
-            belong to a killed command, so they are ignored.
-    """
-    space: dict[str, BaseDistribution] = {
-        name: CategoricalDistribution(values) for name, values in plan.choices.items()
-    }
-    tried = {_key(plan, trial.params) for trial in [*done_trials(study), *running]}
-    if _key(plan, plan.start) not in tried:
-        study.enqueue_trial(plan.start)
-        return study.ask(space)
-    for _ in range(0 if plan.sampler == "grid" else MAX_REPEATS):
-        trial = study.ask(space)
-        if _key(plan, trial.params) not in tried:
-            return trial
-        study.tell(trial, state=TrialState.FAIL)
-    untried = [point for point in plan.points if _key(plan, point) not in tried]
-    if not untried:
-        return None
-    study.enqueue_trial(random.Random(len(untried)).choice(untried))
-    return study.ask(space)
 
 
 def done_trials(study: optuna.Study) -> list[FrozenTrial]:
@@ -168,7 +136,3 @@ def importances(study: optuna.Study) -> dict[str, float]:
         return {}
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     return optuna.importance.get_param_importances(study, evaluator=evaluator)
-
-
-def _key(plan: Plan, settings: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(settings.get(name) for name in plan.choices)
