@@ -47,7 +47,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """Jobs finish at once with made-up scores; return the list of jobs."""
     asked: list[RunConfig] = []
 
-    def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
+    def run(configs: list[RunConfig], root: Path, **_: object) -> list[FailedJob]:
         asked.extend(configs)
         for config in configs:
             write_made_up(root, config, 0.6)
@@ -153,7 +153,7 @@ def test_a_killed_reproduction_resumes_to_the_same_tables(tmp_path: Path) -> Non
 def test_failures_are_listed_and_leave_gaps(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(configs: list[RunConfig], root: Path, *_: object) -> list[FailedJob]:
+    def run(configs: list[RunConfig], root: Path, **_: object) -> list[FailedJob]:
         for config in configs[1:]:
             write_made_up(root, config, 0.6)
         return [FailedJob(configs[0], ["training stopped", "the loss is not finite"])]

@@ -310,13 +310,3 @@ def test_commands_stopped_at_random_times_lose_and_repeat_no_run(
     assert stops >= 1
     for config, folder in zip(configs, folders, strict=True):
         assert outcome(folder) == outcome(job_folder(tmp_path / "whole", config))
-
-
-@pytest.mark.parametrize("content", ["[]", '{"lines": 5}', '{"lines": []}', '{"lines": [1]}', "{"])
-def test_an_invalid_failure_file_is_still_a_failure(content: str, tmp_path: Path) -> None:
-    folder = job_folder(tmp_path, tiny_job(0))
-    folder.path.mkdir(parents=True)
-    (folder.path / FAILURE).write_text(content)
-    lines = read_failure(folder)
-    assert lines is not None
-    assert "--retry" in lines[0]

@@ -53,12 +53,20 @@ def compare(
         get_backbone(name)
 
     from canet.report.html import write_report
-    from canet.runs.comparison import RUNS, applicable_methods, compare_on_graph
+    from canet.runs.user_graph import RUNS, applicable_methods, compare_on_graph
 
     task = columns.comparison_task(graph, undirected, metric)
     chosen = options.names(methods) or applicable_methods(task)
     summaries, failed = compare_on_graph(
-        task, chosen, chosen_backbones, seeds, changes, out, jobs, device, output.silent
+        task,
+        methods=chosen,
+        backbones=chosen_backbones,
+        seeds=seeds,
+        changes=changes,
+        out=out,
+        jobs=jobs,
+        device=device,
+        quiet=output.silent,
     )
     if not summaries:
         raise CanetError(f"all runs failed: {failed[0].lines[-1]}")

@@ -119,14 +119,8 @@ def make_batches(configs: Sequence[RunConfig], batch_seeds: bool) -> Iterator[li
 
 def read_failure(folder: RunFolder) -> list[str] | None:
     """Return the last lines of a failed run; None if it has not failed."""
-    try:
-        lines = read_json(folder.path / FAILURE)["lines"]
-    except FileNotFoundError:
-        return None
-    except (ValueError, LookupError, TypeError, RecursionError):
-        lines = None
-    if not isinstance(lines, list) or not lines or not all(isinstance(n, str) for n in lines):
-        return [f"'{folder.path / FAILURE}' is invalid: use --retry to train the run again"]
+    path = folder.path / FAILURE
+    lines: list[str] | None = read_json(path)["lines"] if path.exists() else None
     return lines
 
 

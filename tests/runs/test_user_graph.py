@@ -11,7 +11,7 @@ import torch
 
 from canet.data import load_task
 from canet.data.task_file import comparison_task, read_task, write_task
-from canet.runs.comparison import applicable_methods
+from canet.runs.user_graph import applicable_methods
 from tests.support.commands import call
 from tests.support.user_graphs import rare_class_graph
 from tests.support.user_tables import write_users

@@ -42,6 +42,7 @@ def base_config(method: str, backbone: str, settings: dict[str, Any], seed: int 
 
 def compare_on_graph(
     task: ShiftTask,
+    *,
     methods: Sequence[str],
     backbones: Sequence[str],
     seeds: int,
