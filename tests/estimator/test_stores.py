@@ -146,9 +146,6 @@ def test_a_store_must_fit_to_the_model(tmp_path: Path) -> None:
     both_ways = fitted(store, undirected=True)
     with pytest.raises(InputError, match="undirected"):
         both_ways.predict(write_store(tmp_path / "one way", undirected=False))
-    ranks = fitted(store.load(), scaling="quantile")
-    with pytest.raises(InputError, match="quantile"):
-        ranks.predict(store)
 
 
 def test_attention_over_whole_graphs_is_exact_on_a_store(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from canet.errors import InputError
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training import feature_store
@@ -81,11 +80,6 @@ def dense(x: Features) -> torch.Tensor:
     if isinstance(x, ShiftedFeatures):
         return dense(x.x) + dense(x.member) @ x.offset
     return x.csr.to_dense() if isinstance(x, SparseMatrix) else x
-
-
-def test_ranks_of_all_nodes_are_rejected() -> None:
-    with pytest.raises(InputError, match="quantile"):
-        FeatureStore(matrix(), CPU, "quantile")
 
 
 @pytest.mark.parametrize(

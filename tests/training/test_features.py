@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import NormalDist
 from typing import get_args
 
 import numpy as np
@@ -14,7 +13,6 @@ from torch import Tensor
 import canet
 from canet.data.graph import UserGraph
 from canet.data.task import ShiftTask
-from canet.errors import InputError
 from canet.methods import METHODS
 from canet.methods.base import Scaling
 from canet.methods.interventions import Interventions, as_scipy
@@ -36,11 +34,9 @@ from tests.support.trainers import same_bits, weights
 from tests.support.user_graphs import small_user_graph
 
 CHANGES = [how for how in get_args(Scaling) if how != "raw"]
-FOR_SPARSE = [how for how in CHANGES if how != "quantile"]
 GRAPH = torch.tensor([7, 7, 2, 7, 2, 7, 9, 2, 7, 2])  # one node is alone in its graph
 
 changes = pytest.mark.parametrize("how", CHANGES)
-for_sparse = pytest.mark.parametrize("how", FOR_SPARSE)
 methods = pytest.mark.parametrize(
     ("name", "how"),
     [("erm", how) for how in CHANGES]
@@ -69,12 +65,8 @@ def slow(x: Tensor, graph: Tensor, how: str) -> Tensor:
             prepared[v, j] = value / (float(x[v].abs().sum()) or 1.0)
         elif how == "centred":
             prepared[v, j] = value - mean
-        elif how == "standardised":
-            prepared[v, j] = (value - mean) / (deviation if deviation > 1e-9 else 1.0)
         else:
-            below = sum(other < value for other in column)
-            rank = below + (column.count(value) + 1) / 2
-            prepared[v, j] = NormalDist().inv_cdf((rank - 0.5) / len(column))
+            prepared[v, j] = (value - mean) / (deviation if deviation > 1e-9 else 1.0)
     return prepared
 
 
@@ -96,7 +88,7 @@ def test_prepared_features_are_those_of_a_loop_over_entries(
     assert x.equal(before)
 
 
-@for_sparse
+@changes
 @pytest.mark.parametrize("graph", [GRAPH, None], ids=["graphs", "one graph"])
 def test_sparse_features_stay_sparse_and_are_prepared_like_dense_ones(
     how: Scaling, graph: Tensor | None
@@ -119,16 +111,9 @@ def test_raw_features_are_unchanged() -> None:
     assert isinstance(prepare_features(x.to_sparse_csr(), GRAPH, "raw"), SparseMatrix)
 
 
-def test_quantiles_of_sparse_features_are_rejected() -> None:
-    with pytest.raises(InputError, match="to_dense"):
-        prepare_features(table().to_sparse_csr(), None, "quantile")
-
-
 @changes
 @pytest.mark.parametrize("sparse", [False, True])
 def test_another_graph_changes_no_bit(how: Scaling, sparse: bool) -> None:
-    if sparse and how not in FOR_SPARSE:
-        pytest.skip("dense features only")
     x, garbage = table(), table()
     garbage[GRAPH != 7] = 3e38
     both = [
@@ -184,7 +169,7 @@ def test_training_is_that_on_features_which_were_prepared_before(name: str, how:
     assert runs[0].history["loss"] == pytest.approx(runs[1].history["loss"], rel=tolerance)
 
 
-@for_sparse
+@changes
 def test_sparse_features_train_like_dense_ones(how: str) -> None:
     sparse = tiny_task(sparse=True)
     tasks = (sparse, with_x(sparse, sparse.data.x.to_dense()))

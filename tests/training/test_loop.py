@@ -58,7 +58,7 @@ def test_captured_epochs_equal_eager_epochs(
 def test_captured_epochs_with_all_settings_equal_eager_epochs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"scaling": "standardised", "norm": "layer", "residual": True, "ema": 0.9}
+    settings = {"scaling": "standardised", "norm": "layer", "residual": True}
     recorded = make(name, **settings).run(1)
     monkeypatch.setattr(METHODS[name], "capturable", False)
     assert_same(recorded, make(name, **settings).run(1))
@@ -119,34 +119,6 @@ def loop_of(of: Trainer) -> loop.Loop:
 
 def parameters(method: Method) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in method.parameters()]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_averaging_weights_does_not_change_training(name: str) -> None:
-    plain = loop_of(make(name, device="cpu"))
-    every = []
-    for _ in range(12):
-        plain.advance()
-        every.append(parameters(plain.method))
-    averaged = loop_of(make(name, device="cpu", ema=0.75))
-    expected = every[0]
-    for epoch, weights in enumerate(every, start=1):
-        share = max(1 / epoch, 0.25)  # the plain mean of the first four epochs
-        pairs = zip(expected, weights, strict=True)
-        expected = [(1 - share) * old + share * new for old, new in pairs]
-        averaged.advance()
-        for found, wanted in zip(parameters(averaged.method), expected, strict=True):
-            torch.testing.assert_close(found, wanted)
-    assert averaged.curve("loss") == plain.curve("loss")
-    assert averaged.curve("valid") != plain.curve("valid")
-
-
-def test_the_average_is_what_is_selected_and_saved() -> None:
-    of = make("erm", device="cpu", ema=0.9)
-    run = of.run(0)
-    assert run.history["valid"][run.result.selected_epoch - 1] == run.result.scores["valid"]
-    assert run.history["valid"][-1] == run.result.last_scores["valid"]
-    assert of.scores(run.method) == run.result.scores
 
 
 def test_seeds_together_on_a_cpu_are_the_runs_of_each(tmp_path: Path) -> None:

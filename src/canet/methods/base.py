@@ -18,7 +18,7 @@ from canet.settings import check, setting
 from canet.util.colour import Colour
 
 LossName = Literal["cross_entropy", "binary_cross_entropy"]
-Scaling = Literal["raw", "rows", "centred", "standardised", "quantile"]
+Scaling = Literal["raw", "rows", "centred", "standardised"]
 MAX_WIDTH = 2**14
 """Largest width of a layer; its weight matrix then takes one gigabyte."""
 
@@ -29,8 +29,8 @@ class Settings:
 
     scaling: Scaling = setting(
         "raw",
-        "scaling of the features: raw (unchanged), rows (each row divided by its sum), or per "
-        "graph: centred, standardised or quantile (columns mapped to normal quantiles)",
+        "scaling of the features: raw (unchanged), rows (each row divided by its sum), or "
+        "centred or standardised per graph",
         choices=get_args(Scaling),
     )
     hidden: int = setting(
@@ -59,13 +59,6 @@ class Settings:
     )
     weight_decay: float = setting(
         5e-5, "Adam's weight decay", minimum=0, search=(0.0, 5e-5, 5e-4, 5e-3)
-    )
-    ema: float = setting(
-        0.0,
-        "decay per epoch of an exponential moving average of the weights, which is used for "
-        "validation, selection and prediction; 0: no average",
-        minimum=0,
-        below=1,
     )
     loss: LossName = setting(
         "cross_entropy",

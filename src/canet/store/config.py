@@ -12,15 +12,6 @@ from typing import Any, ClassVar, TypeVar
 from canet.data.digest import DataDigest
 
 T = TypeVar("T")
-ADDED_SETTINGS = {
-    "scaling": "raw",
-    "norm": "none",
-    "residual": False,
-    "ema": 0.0,
-    "batch_size": 0,
-    "fanout": "all",
-}
-"""Settings that were added after the first published runs, with the values of those runs."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +33,13 @@ class RunConfig:
     generator: str = "shared"
     threads: int = 1
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", {**ADDED_SETTINGS, **self.settings})
-
     @property
     def name(self) -> str:
         """Name of the folder of all runs that differ from this one only in their seed.
 
         The task of a graph store is its path, of which the name of the last folder is used.
-        The name does not change when a setting is added to the package, unless its value differs
-        from `ADDED_SETTINGS`.
         """
-        added = ADDED_SETTINGS.items()
-        settings = {name: v for name, v in self.settings.items() if (name, v) not in added}
-        content = json.dumps(asdict(self) | {"seed": None, "settings": settings}, sort_keys=True)
+        content = json.dumps(asdict(self) | {"seed": None}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return f"{Path(self.task).name}-{self.method}-{self.backbone}-{digest[:8]}"
 

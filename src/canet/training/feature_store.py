@@ -8,7 +8,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from canet.errors import InputError
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
@@ -133,12 +132,6 @@ class FeatureStore(RowReader):
         how: Scaling,
         uses: Callable[[], Tensor] | None = None,
     ) -> None:
-        if how == "quantile":
-            raise InputError(
-                "scaling=quantile needs the ranks of all nodes, but a graph store is read in "
-                "parts: choose scaling=standardised, or pass the graph in memory, "
-                "GraphStore(path).load()"
-            )
         super().__init__(x, device, uses)
         self._how = how
 

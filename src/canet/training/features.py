@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from canet.errors import InputError
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.sparse_matrix import Pattern
@@ -21,9 +20,7 @@ def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Scalin
     - `rows`: $x_{vj} / \sum_i |x_{vi}|$;
     - `centred`: $x_{vj} - m_{gj}$, with m the mean over the nodes of v's graph g;
     - `standardised`: $(x_{vj} - m_{gj}) / s_{gj}$, with s their standard deviation, or 1 for a
-      constant column;
-    - `quantile`: $\Phi^{-1}((r_{vj} - \frac12) / n_g)$, with r the rank of $x_{vj}$ among the $n_g$
-      nodes of the graph. Equal values share the mean of their ranks.
+      constant column.
 
     Sparse features stay sparse: the means are stored as one offset per graph.
 
@@ -42,8 +39,6 @@ def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Scalin
     number = torch.zeros(x.shape[0], dtype=torch.long)
     if graph is not None:
         number = graph.unique(return_inverse=True)[1]
-    if how == "quantile":
-        return _normal_scores(rows, number)
     return _centred(rows, number, scaled=how == "standardised")
 
 
@@ -103,20 +98,3 @@ def _moments(x: Tensor | SparseMatrix, number: Tensor) -> tuple[Tensor, Tensor]:
         zeros = (size - total()) * mean.square()
         squares = total((x.value - mean.flatten()[cell]).square()) + zeros
     return mean, (squares / size).sqrt()
-
-
-def _normal_scores(x: Tensor | SparseMatrix, number: Tensor) -> Tensor:
-    """Map the ranks within each graph to normal quantiles."""
-    from scipy.special import ndtri
-    from scipy.stats import rankdata
-
-    if not isinstance(x, Tensor):
-        raise InputError(
-            "scaling=quantile requires dense features: convert x with .to_dense(), or use "
-            "scaling=standardised"
-        )
-    scores = torch.empty_like(x)
-    for nodes in number.argsort(stable=True).split(torch.bincount(number).tolist()):
-        ranks = rankdata(x[nodes].numpy(), axis=0)
-        scores[nodes] = torch.from_numpy(ndtri((ranks - 0.5) / len(nodes))).float()
-    return scores

@@ -92,8 +92,6 @@ class Loop:
             name: torch.zeros(settings.epochs, dtype=torch.double, device=self.device)
             for name in ["loss", *curves]
         }
-        # With `ema`, the method has averaged weights between epochs, and steps start from these.
-        self.current = [p.detach().clone() for p in method.parameters()] if settings.ema else []
         self.best = Snapshot(method.state_dict())
         self.best_score = torch.tensor(-torch.inf, dtype=torch.double, device=self.device)
         self.at = torch.zeros(1, dtype=torch.long, device=self.device)
@@ -156,7 +154,7 @@ class Loop:
     def _epoch(self) -> None:
         """Train and score one epoch, in place and without waiting for the device."""
         self.method.train()
-        loss = self._averaged_step() if self.current else self._steps()
+        loss = self._steps()
         self.method.eval()
         with torch.no_grad():
             values = {name: self._scored(name) for name in self.curves} | {"loss": loss}
@@ -179,22 +177,6 @@ class Loop:
             return self.method.update(self.batch, self.optimizer)
         assert self.train_epoch is not None
         return self.train_epoch(self.method, self.optimizer, self.epoch)
-
-    def _averaged_step(self) -> Tensor:
-        """Take a step from the current weights, and add them to the average.
-
-        Their share of the average is 1 - ema, or 1 / epochs while that is larger.
-        """
-        weights = [parameter.detach() for parameter in self.method.parameters()]
-        average = [weight.clone() for weight in weights]
-        for weight, current in zip(weights, self.current, strict=True):
-            weight.copy_(current)
-        loss = self._steps()
-        share = (1 / (self.at[0] + 1)).clamp(min=1 - self.settings.ema)
-        for weight, current, mean in zip(weights, self.current, average, strict=True):
-            current.copy_(weight)
-            torch.lerp(mean, current, share.to(mean), out=weight)
-        return loss
 
     def _capturable(self) -> bool:
         return (
@@ -233,7 +215,6 @@ class Loop:
         state = {
             **prefixed("method", self.method.state_dict()),
             **prefixed("training", self.method.training_state()),
-            **prefixed("current", {str(i): weight for i, weight in enumerate(self.current)}),
             **prefixed("best", self.best.tensors),
             **prefixed("adam", optimizer_tensors(self.optimizer)),
             **prefixed("history", self.history),
@@ -251,8 +232,6 @@ class Loop:
         self.method.load_state_dict(without_prefix("method", saved))
         for name, tensor in self.method.training_state().items():
             tensor.detach().copy_(saved[f"training.{name}"])
-        for name, tensor in without_prefix("current", saved).items():
-            self.current[int(name)].copy_(tensor)
         restore_optimizer(self.optimizer, without_prefix("adam", saved))
         for name, tensor in without_prefix("best", saved).items():
             self.best.tensors[name].copy_(tensor)
