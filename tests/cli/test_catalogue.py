@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 
-from canet.cli.listings import show_tasks
+from canet.cli.catalogue import datasets
 from canet.data import describe
 from canet.data.benchmarks.catalog import DATASETS
 from canet.methods import BACKBONES, Settings, all_methods
@@ -62,7 +62,7 @@ def test_list_of_data_sets_as_json(canet: Canet, small_root: Path, offline: list
 def test_the_list_on_a_terminal_fits_eighty_columns_without_a_torn_word(fresh_cache: Path) -> None:
     tasks = [describe(name) for name in TASKS]
     with terminal() as screen:
-        show_tasks(tasks)
+        datasets()
     assert all(len(line) <= 80 for line in screen.lines())
     assert "…" not in screen.getvalue()
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Single runs: `canet demo`, `train`, `evaluate` and `verify`."""
+"""Single runs: `canet demo`, `train` and `evaluate`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canet.cli import options
 from canet.cli.app import app
 from canet.data import GENERATORS
 from canet.data.benchmarks.catalog import is_store_path
-from canet.errors import CanetError, listed, printable
+from canet.errors import CanetError, listed
 
 if TYPE_CHECKING:
     from canet.runs import FailedJob
@@ -143,24 +143,6 @@ def evaluate(
             f"the scores differ from the stored ones ({listed(differing)}): the code, the data or "
             "the machine has changed since training"
         )
-
-
-@app.command()
-def verify(
-    path: Annotated[
-        Path,
-        typer.Argument(help="Folder with runs, models or graph stores, or an archive of runs."),
-    ],
-) -> None:
-    """Check the files of runs, models and graph stores against their checksums."""
-    from canet.cli.verification import verify as verify_files
-
-    found = verify_files(path)
-    for problem in found.problems:
-        print(" ".join(printable(problem).split()))
-    print(found.count)
-    if found.problems:
-        raise typer.Exit(2)
 
 
 def _failure(failed: list[FailedJob], seeds: int) -> Exception:
