@@ -1,4 +1,4 @@
-"""`canet datasets`, `methods` and `backbones`, and the demonstration's options."""
+"""`canet datasets`, `methods` and `backbones`."""
 
 from __future__ import annotations
 

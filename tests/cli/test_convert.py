@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from canet import GraphStore
-from canet.cli.conversion import STEPS
+from canet.cli.convert import STEPS
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns, write_npz
 from canet.util import progress

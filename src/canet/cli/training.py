@@ -27,7 +27,7 @@ def demo(
     quiet: options.Quiet = False,
 ) -> None:
     """Compare a plain GCN, CaNet and auto on a small built-in graph."""
-    from canet.cli.demonstration import run_demo
+    from canet.cli.demo import run_demo
 
     run_demo(out, device, quiet)
 

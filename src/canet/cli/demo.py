@@ -39,7 +39,7 @@ Test users also occur in training, as in the paper. To test on new users:
     canet train synthetic --protocol disjoint"""
 
 
-class Contender(NamedTuple):
+class DemoModel(NamedTuple):
     """A row of the demonstration's table."""
 
     label: str
@@ -48,21 +48,20 @@ class Contender(NamedTuple):
     colour: str
 
 
-class DemoLine(NamedTuple):
-    """The scores of a contender for several data seeds; `auto` has no scores per epoch."""
+class DemoScores(NamedTuple):
+    """The scores of a model for several data seeds; `auto` has no scores per epoch."""
 
-    label: str
-    colour: str
-    id_score: Score
-    ood_score: Score
-    ood_curves: Sequence[np.ndarray]
+    model: DemoModel
+    inside: Score
+    shifted: Score
+    curves: Sequence[np.ndarray]
 
 
-CONTENDERS = (
-    Contender("GCN (ERM)", "erm", "original", METHODS["erm"].colour.light),
-    Contender("CaNet-GCN", "canet", "original", METHODS["canet"].colour.light),
-    Contender("Auto", "auto", "original", Auto.colour.light),
-    Contender(
+MODELS = (
+    DemoModel("GCN (ERM)", "erm", "original", METHODS["erm"].colour.light),
+    DemoModel("CaNet-GCN", "canet", "original", METHODS["canet"].colour.light),
+    DemoModel("Auto", "auto", "original", Auto.colour.light),
+    DemoModel(
         "GCN without the spurious columns", "erm", WITHOUT_SPURIOUS, WITHOUT_SPURIOUS_COLOUR.light
     ),
 )
@@ -70,84 +69,76 @@ CONTENDERS = (
 
 def run_demo(out: Path, device: str, quiet: bool) -> None:
     """Train, print the table and draw the picture."""
-    configs = {one: [_config(one, seed) for seed in DATA_SEEDS] for one in CONTENDERS}
+    configs = {model: [_config(model, seed) for seed in DATA_SEEDS] for model in MODELS}
     jobs = 1 if pick_device(device).type == "cuda" else min(MAX_JOBS, os.cpu_count() or 1)
     every = [config for own in configs.values() for config in own]
     if failed := run_jobs(every, out, jobs=jobs, device=device, retry=True, quiet=quiet):
         raise CanetError(f"{failed[0].config.model} failed: {failed[0].lines[-1]}")
-    places = {one: [job_folder(out, config) for config in own] for one, own in configs.items()}
-    lines = [_line(contender, own) for contender, own in places.items()]
+    scores = [_read(model, [job_folder(out, c) for c in own]) for model, own in configs.items()]
     picture = out / "demo.png"
-    draw_demo(lines, picture)
+    draw_demo(scores, picture)
     if quiet:
         return
-    columns = ["", "in distribution", "under shift", "lost"]
     rows = []
-    for label, _, inside, shifted, _ in lines:
+    for model, inside, shifted, _ in scores:
         lost = f"{percent(inside.mean - shifted.mean):.1f}"
-        rows.append([label, inside.text, shifted.text, lost])
+        rows.append([model.label, inside.text, shifted.text, lost])
     title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} data seeds"
-    print_table(title, columns, rows)
-    print(verdict(lines))
+    print_table(title, ["", "in distribution", "under shift", "lost"], rows)
+    print(verdict(scores))
     print(NOTE)
     print(f"Picture: {picture}")
 
 
-def _config(contender: Contender, data_seed: int) -> RunConfig:
-    _, method, features, _ = contender
-    backbone = get_backbone_name(method)
-    settings = task_settings("synthetic", method, backbone)
+def _config(model: DemoModel, data_seed: int) -> RunConfig:
+    method, backbone = model.method, get_backbone_name(model.method)
     is_network = method in METHODS
     changes = {"epochs": EPOCHS} if is_network else {"preset": "fast", "epochs": AUTO_EPOCHS}
-    how = "paper", data_seed, features, False, method, backbone
-    chosen = asdict(override(settings, changes))
-    return RunConfig("synthetic", *how, chosen, 0, ood_curves=is_network)
+    settings = asdict(override(task_settings("synthetic", method, backbone), changes))
+    how = "paper", data_seed, model.features, False, method, backbone, settings
+    return RunConfig("synthetic", *how, seed=0, ood_curves=is_network)
 
 
-def _line(contender: Contender, places: Sequence[RunFolder]) -> DemoLine:
+def _read(model: DemoModel, places: Sequence[RunFolder]) -> DemoScores:
     scores = [place.read_result().scores for place in places]
+    inside = Score([own["test_id"] for own in scores], digits=1)
+    shifted = Score([ood_mean(own) for own in scores], digits=1)
     curves = []
     for history in (place.read_metrics() for place in places):
         ood = [curve for name, curve in history.items() if name.startswith(OOD)]
         curves += [np.mean(ood, axis=0)] if ood else []
-    return DemoLine(
-        label=contender.label,
-        colour=contender.colour,
-        id_score=Score([own["test_id"] for own in scores], digits=1),
-        ood_score=Score([ood_mean(own) for own in scores], digits=1),
-        ood_curves=curves,
-    )
+    return DemoScores(model, inside, shifted, curves)
 
 
-def verdict(lines: list[DemoLine]) -> str:
+def verdict(scores: Sequence[DemoScores]) -> str:
     """Compare the best two under shift, without the control."""
-    best, other = sorted(lines[:3], key=lambda line: -line.ood_score.mean)[:2]
-    first, second = best.ood_score, other.ood_score
-    lead = Lead.of(first, second)
+    best, other = sorted(scores[:3], key=lambda one: -one.shifted.mean)[:2]
+    first, second = best.model.label, other.model.label
+    lead = Lead.of(best.shifted, other.shifted)
     if lead is Lead.TIED:
-        return f"Under shift {best.label} and {other.label} are tied."
-    gap = percent(first.mean - second.mean)
-    return f"Under shift {best.label} is {gap:.1f} above {other.label}: {lead}."
+        return f"Under shift {first} and {second} are tied."
+    gap = percent(best.shifted.mean - other.shifted.mean)
+    return f"Under shift {first} is {gap:.1f} above {second}: {lead}."
 
 
-def draw_demo(lines: Sequence[DemoLine], path: Path) -> None:
+def draw_demo(scores: Sequence[DemoScores], path: Path) -> None:
     """Draw the final scores, and the scores under shift during training."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=150)
     bars, curves = figure.subplots(1, 2, sharey=True, width_ratios=(1, 1.2))
-    values = [(label, c, [inside.values, shifted.values]) for label, c, inside, shifted, _ in lines]
+    values = [(m.label, m.colour, [a.values, b.values]) for m, a, b, _ in scores]
     draw_bars(bars, ["in distribution", "under shift"], values)
     for container in bars.containers:
         bars.bar_label(
             container, fmt="{:.0f}", label_type="center", color="white", fontweight="bold"
         )
-    for line in lines:
-        if not line.ood_curves:
-            dashed = {"color": line.colour, "linestyle": "--", "label": f"{line.label}, at the end"}
-            curves.axhline(line.ood_score.shown_mean, **dashed)
-            continue
-        epochs = range(1, len(line.ood_curves[0]) + 1)
-        points = np.stack(line.ood_curves).T.tolist()
-        draw_band(curves, epochs, points, Style(line.colour), line.label)
+    for model, _, shifted, own in scores:
+        if own:
+            points = np.stack(own).T.tolist()
+            epochs = range(1, len(points) + 1)
+            draw_band(curves, epochs, points, Style(model.colour), model.label)
+        else:
+            label = f"{model.label}, at the end"
+            curves.axhline(shifted.shown_mean, color=model.colour, linestyle="--", label=label)
     tidy(bars, "Test accuracy at the selected epoch, one dot per data seed", y="accuracy %")
     tidy(curves, "Under shift, during training: mean ± one standard deviation", "epoch")
     curves.legend(frameon=False, loc="lower right")

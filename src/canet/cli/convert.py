@@ -14,12 +14,9 @@ from canet.cli.app import app
 from canet.errors import InputError, first_line, warn_user
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from canet.data.graph_data import GraphData
     from canet.data.graph_files import ReadOptions
     from canet.data.graph_store import GraphStore, GraphStoreWriter
-    from canet.util.progress import Display
 
 EDGES = "edge_index"
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
@@ -62,14 +59,20 @@ def convert(
     from canet.util.progress import Display
 
     GraphStoreWriter(out, 1)  # an error before the graph is read
-    chosen = columns.read_options
     model = None if like is None else GraphStore(like)
     with Display(len(STEPS), unit="steps") as display:
         display.update(0, text=STEPS[0])
-        if (graph / f"{EDGES}.npy").is_file():
-            _convert_arrays(graph, out, chosen, bool(undirected), half, model, display)
-        else:
-            _convert_graph(graph, out, chosen, undirected, half, model, display)
+        data = _read(graph, columns.read_options, undirected, model)
+        counted = [data[name] for name in ("x", "y", "split", "node_id") if name in data]
+        num_nodes = len(counted[0]) if counted else int(data.edge_index.max(initial=0)) + 1
+        with GraphStoreWriter(out, num_nodes, undirected=bool(undirected)) as writer:
+            source, target = data.edge_index
+            writer.add_edges(source, target, data.get("edge_weight"))
+            display.update(1, text=STEPS[1])
+            if "x" in data:
+                _add_features(writer, data.x, half, model)
+            _set_columns(writer, data)
+            display.update(2, text=STEPS[2])
     store = GraphStore(out)
     size = (store.num_nodes, store.num_edges + store.num_loops, store.num_features)
     print("{:,} nodes, {:,} edges, {:,} features, {:,.1f} MB".format(*size, store.size / 1e6))
@@ -82,60 +85,41 @@ def convert(
         print(f"To train: {shlex.join(command)}")
 
 
-def _convert_graph(
-    path: Path,
-    out: Path,
-    chosen: ReadOptions,
-    undirected: bool | None,
-    half: bool,
-    like: GraphStore | None,
-    display: Display,
-) -> None:
-    """Write a graph that is read into memory."""
+def _read(
+    path: Path, chosen: ReadOptions, undirected: bool | None, like: GraphStore | None
+) -> GraphData:
+    """Read a graph into memory, or open a folder of `.npy` files as memory maps."""
     from canet.data.graph import warn_one_way
     from canet.data.graph_files import read_columns
-    from canet.data.graph_store import GraphStoreWriter
 
-    data = read_columns(path, chosen, None if like is None else like.encoding)
-    encoding = data.get("encoding")
-    if like is not None and encoding != like.encoding:
+    encoding = None if like is None else like.encoding
+    if (path / f"{EDGES}.npy").is_file():
+        data = _open_arrays(path, chosen)
+    else:
+        data = read_columns(path, chosen, encoding)
+        if undirected is None:
+            warn_one_way(data.edge_index)
+    if like is not None and data.get("encoding") != encoding:
+        kinds = ["columns of a table", "numbers in an array"]
+        found, expected = kinds if encoding is None else reversed(kinds)
         raise InputError(
-            f"'{path}' is a table, but the features of '{like.path}' were numbers in an array: "
-            "leave out --like, or pass arrays"
+            f"the features of '{path}' are {found}, but those of '{like.path}' were {expected}: "
+            "leave out --like, or pass a graph of the same kind"
         )
-    if undirected is None:
-        warn_one_way(data.edge_index)
     if data.get("batch") is not None:
-        _warn_about_batch(path)
-    with GraphStoreWriter(out, len(data.node_id), undirected=bool(undirected)) as writer:
-        _write(writer, data, half, like, display)
-        if encoding is not None:
-            writer.set_encoding(encoding)
+        warn_user(f"'{path}': a store is one graph, so batch is left out")
+    return data
 
 
-def _convert_arrays(
-    folder: Path,
-    out: Path,
-    chosen: ReadOptions,
-    undirected: bool,
-    half: bool,
-    like: GraphStore | None,
-    display: Display,
-) -> None:
-    """Write the graph in a folder of `.npy` files, which are memory-mapped and read in pieces."""
+def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
+    """Return the graph in a folder of `.npy` files, which are memory maps."""
     import numpy as np
 
     from canet.data.graph_data import GraphData
     from canet.data.graph_files.arrays import array_roles
-    from canet.data.graph_store import GraphStoreWriter
 
     if chosen.without:
         raise InputError(f"'{folder}' has no column names: remove the columns from x.npy")
-    if like is not None and like.encoding is not None:
-        raise InputError(
-            f"'{folder}' contains arrays, but the features of '{like.path}' were columns of a "
-            "table: pass a folder with nodes.csv and edges.csv"
-        )
     available = {file.stem: file for file in sorted(folder.glob("*.npy"))}
     roles = array_roles(chosen.roles, available, folder)
     named = {
@@ -146,56 +130,27 @@ def _convert_arrays(
         "sample_weight": roles.sample_weight,
         "node_id": roles.id,
         "edge_weight": roles.weight,
-        **{name: name for name in ("x", EDGES, *MASKS.values())},
+        **{name: name for name in ("x", EDGES, "batch", *MASKS.values())},
     }
-    data = GraphData(
-        **{role: _open(available[name]) for role, name in named.items() if name in available}
-    )
-    if "batch" in available:
-        _warn_about_batch(folder)
-    edges = data.edge_index
-    if edges.ndim != 2 or len(edges) != 2:
+    data = GraphData()
+    for role, name in named.items():
+        if name not in available:
+            continue
+        try:
+            data[role] = np.load(available[name], mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError, SyntaxError) as error:
+            raise InputError(
+                f"'{available[name]}' cannot be read ({first_line(error)}): save it again with "
+                "numpy.save"
+            ) from error
+        if role in ("y", "environment") and data[role].dtype.kind == "U":
+            data[role] = np.where(data[role] == "", None, data[role])
+    if data.edge_index.ndim != 2 or len(data.edge_index) != 2:
         raise InputError(
-            f"'{available[EDGES]}' has shape {list(edges.shape)}, not [2, E]: save the sources as "
-            "row 0 and the targets as row 1"
+            f"'{available[EDGES]}' has shape {list(data.edge_index.shape)}, not [2, E]: save the "
+            "sources as row 0 and the targets as row 1"
         )
-    columns = [data[name] for name in ("x", "y", "split", "node_id") if name in data]
-    num_nodes = len(columns[0]) if columns else int(edges.max(initial=0)) + 1
-    with GraphStoreWriter(out, num_nodes, undirected=undirected) as writer:
-        for name in ("y", "environment"):
-            if name in data and data[name].dtype.kind == "U":
-                data[name] = np.where(data[name] == "", None, data[name])
-        _write(writer, data, half, like, display)
-
-
-def _warn_about_batch(path: Path) -> None:
-    warn_user(f"'{path}': a store is one graph, so batch is left out")
-
-
-def _open(path: Path) -> np.ndarray:
-    """Return a memory map of a `.npy` file; Python objects are not read."""
-    import numpy as np
-
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        return array
-    except (OSError, ValueError, EOFError, SyntaxError) as error:
-        raise InputError(
-            f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.save"
-        ) from error
-
-
-def _write(
-    writer: GraphStoreWriter, data: GraphData, half: bool, like: GraphStore | None, display: Display
-) -> None:
-    """Write the columns of a graph."""
-    source, target = data.edge_index
-    writer.add_edges(source, target, data.get("edge_weight"))
-    display.update(1, text=STEPS[1])
-    if "x" in data:
-        _add_features(writer, data.x, half, like)
-    _set_columns(writer, data)
-    display.update(2, text=STEPS[2])
+    return data
 
 
 def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore | None) -> None:
@@ -242,3 +197,5 @@ def _set_columns(writer: GraphStoreWriter, data: GraphData) -> None:
     masks = {split: data[mask] for split, mask in MASKS.items() if mask in data}
     if "split" in data or masks:
         writer.set_split(data.split if "split" in data else masks)
+    if data.get("encoding") is not None:
+        writer.set_encoding(data.encoding)

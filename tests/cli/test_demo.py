@@ -8,8 +8,8 @@ from statistics import mean, stdev
 import pytest
 from PIL import Image
 
-from canet.cli import demonstration as demo
-from canet.cli.demonstration import CONTENDERS, DemoLine, run_demo
+from canet.cli import demo
+from canet.cli.demo import MODELS, DemoScores, run_demo
 from canet.data.benchmarks import synthetic
 from canet.report.score import Score
 from canet.runs.evaluate import evaluate_runs
@@ -53,26 +53,26 @@ def shown(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(folder, text.getvalue())
 
 
-def test_demo_shows_both_scores_of_every_contender(
+def test_demo_shows_both_scores_of_every_model(
     shown: Shown,
 ) -> None:
     assert "mean ± std over 2" in shown.text
     assert "Under shift " in shown.text
     assert "canet train synthetic --protocol disjoint" in shown.text
-    assert len(list(shown.folder.glob("*/seed-0/done"))) == len(CONTENDERS) * 2
+    assert len(list(shown.folder.glob("*/seed-0/done"))) == len(MODELS) * 2
     with Image.open(shown.folder / "demo.png") as image:
         assert (image.format, image.size) == ("PNG", (1500, 600))
     summaries = evaluate_runs(shown.folder, "cpu")
-    for contender in CONTENDERS:
+    for model in MODELS:
         scores = [
             summary["scores"]
             for summary in summaries
-            if (summary["method"], summary["features"]) == contender[1:3]
+            if (summary["method"], summary["features"]) == (model.method, model.features)
         ]
         in_distribution = [s["test_id"]["mean"] for s in scores]
         shifted = [s["test_ood_mean"]["mean"] for s in scores]
-        assert shown.row(contender.label) == [
-            contender.label,
+        assert shown.row(model.label) == [
+            model.label,
             f"{100 * mean(in_distribution):.1f} ± {100 * stdev(in_distribution):.1f}",
             f"{100 * mean(shifted):.1f} ± {100 * stdev(shifted):.1f}",
             f"{100 * (mean(in_distribution) - mean(shifted)):.1f}",
@@ -92,8 +92,8 @@ def test_demo_says_who_is_above_and_whether_by_more_than_the_spread(
 ) -> None:
     scores = (erm, ours, [0.5, 0.5], [0.99, 0.99])
     lines = [
-        DemoLine(c.label, c.colour, Score([0.9]), Score(ood, digits=1), [])
-        for c, ood in zip(CONTENDERS, scores, strict=True)
+        DemoScores(model, Score([0.9]), Score(ood, digits=1), [])
+        for model, ood in zip(MODELS, scores, strict=True)
     ]
     assert demo.verdict(lines) == f"Under shift {text}"
 
