@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import asdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +39,7 @@ def find_results(
     left_out = [error.replace(f"{root}{os.sep}", "") for error in errors]
     for line in left_out:
         warn_user(f"left out a run: {line}")
+    runs.sort(key=lambda run: json.dumps(asdict(run.config)))  # not by the digest in their names
     groups = group_by_configuration((run.config, run) for run in runs)
     return [run for group in groups for run in group.values()], left_out
 
