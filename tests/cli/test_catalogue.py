@@ -8,7 +8,8 @@ from pathlib import Path
 from canet.cli.catalogue import datasets
 from canet.data import describe
 from canet.data.benchmarks.catalog import DATASETS
-from canet.methods import BACKBONES, Settings, all_methods
+from canet.methods import BACKBONES, Settings
+from canet.models import all_methods
 from tests.support.commands import Answer, Canet
 from tests.support.terminal import terminal
 
