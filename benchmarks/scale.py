@@ -29,8 +29,8 @@ from canet.nn.operations import select_rows
 from canet.training import Trainer
 from canet.training.device_batches import DeviceBatches, DeviceData
 from canet.training.epochs import epochs_of
-from canet.training.feature_store import RowCache
-from canet.training.large_fields import LargeFields
+from canet.training.feature_rows import RowCache
+from canet.training.fields import TaskFields
 from canet.training.pieces import Pieces
 from canet.util.memory import keep_freed_memory
 from canet.util.sparse import Csr
@@ -81,7 +81,6 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         method = trainer._new_method()
         optimizer = torch.optim.Adam(method.parameters(), lr=0.001)
         fields = trainer.fields
-        assert isinstance(fields, LargeFields)
         found |= stages(fields, method, optimizer)
         begin = time.perf_counter()
         loss = epochs_of(fields, method, BATCH, CPU_FANOUT, 0)(method, optimizer, 1)
@@ -89,7 +88,7 @@ def measure_store(num_nodes: int, threads: int, folder: str) -> dict[str, Any]:
         found |= {"seeds": task.train.numel(), "train s": seconds, "loss": float(loss)}
         begin, predicted = time.perf_counter(), 0
         method.eval()
-        lazy = fields._lazy_graph(False)
+        lazy = fields._graph(False)
         for ids, _ in Pieces(lazy, 2).predict(method.model, lambda ids: fields._rows(ids, False)):
             predicted += ids.numel()
         assert predicted == num_nodes
@@ -117,11 +116,11 @@ def convert(graph: RMat, path: Path) -> float:
 
 
 def stages(
-    fields: LargeFields, method: Method, optimizer: torch.optim.Optimizer
+    fields: TaskFields, method: Method, optimizer: torch.optim.Optimizer
 ) -> dict[str, float]:
     """Return the seconds per batch of each stage, one after the other, and the bytes moved."""
     sample, fetch, train = Stopwatch(), Stopwatch(), Stopwatch()
-    lazy, order = fields._lazy_graph(False), fields.nodes["train"]
+    lazy, order = fields._graph(False), fields.nodes["train"]
     method.train()
     moved = rows = 0
     for number, nodes in enumerate(islice(order.split(BATCH), TIMED_BATCHES)):

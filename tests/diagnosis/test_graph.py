@@ -6,9 +6,11 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
+from canet.data.graph import UserGraph
 from canet.diagnosis.graph import read_graph, sample, seed_of
 from canet.estimator.classifier import NodeClassifier
 from canet.nn import BACKBONES
+from canet.training.prepared import PreparedGraph
 from tests.support.planted import neighbours_sign, planted, random_graph, sign_of
 
 
@@ -57,7 +59,8 @@ def test_replaced_columns_give_the_logits_of_replaced_features(
     expected = reader.read(x=x.to_sparse_csr() if sparse else x).logits
     assert found == pytest.approx(expected.numpy(), abs=1e-5)
     few = data.edge_index[:, :9]
-    expected = reader.with_edges(few, torch.from_numpy(graph.graph)).read().logits
+    changed = UserGraph(data.x, few, torch.from_numpy(graph.graph))
+    expected = model.fitted_.read(PreparedGraph(changed)).logits
     assert graph.predict_edges(few) == pytest.approx(expected.numpy(), abs=1e-5)
 
 

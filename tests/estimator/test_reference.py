@@ -16,7 +16,8 @@ from canet.estimator.reference import (
     sample_of,
 )
 from canet.methods import METHODS, Method
-from canet.training.inference import GraphReader
+from canet.models import FittedNetwork
+from canet.models.reader import Reader
 from canet.training.prepared import PreparedGraph
 from tests.support.tiny import QUICK, tiny_task
 
@@ -143,9 +144,9 @@ def built(task: ShiftTask) -> tuple[Reference, Method]:
     return build_reference(task, reader(method, task), seed=0), method
 
 
-def reader(method: Method, task: ShiftTask) -> GraphReader:
+def reader(method: Method, task: ShiftTask) -> Reader:
     own = UserGraph(task.data.x, task.data.edge_index, None)
-    return GraphReader(method, PreparedGraph(own))
+    return Reader(FittedNetwork(method, "gcn"), PreparedGraph(own))
 
 
 @pytest.mark.parametrize("sparse", [True, False])

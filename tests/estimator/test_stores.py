@@ -16,7 +16,9 @@ from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.errors import InputError
 from canet.models import auto
 from canet.models.portfolio import Recipe
+from canet.nn import Features
 from canet.training import pieces
+from canet.training.feature_rows import RowReader
 from tests.support.gpu import needs_gpu
 from tests.support.stores import NAMES, NUM_NODES, never_load, write_store
 from tests.support.user_tables import write_folder
@@ -85,7 +87,9 @@ def test_everything_that_a_prediction_offers_works_on_a_store(tmp_path: Path) ->
     assert model.score(store, mask) == pytest.approx(model.score(graph, mask))
 
 
-def test_some_nodes_read_only_their_neighbourhood(tmp_path: Path) -> None:
+def test_some_nodes_read_only_their_neighbourhood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with GraphStoreWriter(tmp_path / "path", 1000) as writer:
         nodes = np.arange(999)
         writer.add_edges(nodes, nodes + 1)
@@ -93,11 +97,15 @@ def test_some_nodes_read_only_their_neighbourhood(tmp_path: Path) -> None:
         writer.set_labels(np.arange(1000) % 2)
     store = GraphStore(tmp_path / "path")
     model = fitted(store)
-    reader: Any = model.prepare(store)
     read: list[int] = []
-    rows = reader._features.rows
-    reader._features.rows = lambda ids: read.extend(ids.tolist()) or rows(ids)
-    model.predict(reader, [500])
+    rows = RowReader.rows
+
+    def recorded(reader: RowReader, ids: torch.Tensor) -> Features:
+        read.extend(ids.tolist())
+        return rows(reader, ids)
+
+    monkeypatch.setattr(RowReader, "rows", recorded)
+    model.predict(store, [500])
     assert read == [498, 499, 500]
 
 

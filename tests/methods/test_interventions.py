@@ -29,7 +29,7 @@ from canet.methods.interventions import (
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.settings import override
 from canet.training import Trainer
-from canet.training.inference import GraphReader
+from canet.training.inference import read
 from canet.training.prepared import PreparedGraph
 from tests.support.tiny import tiny_task
 
@@ -257,7 +257,7 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     run = Trainer(task, method, "gcn", settings, "cpu").run(0)
     assert len(drawn) == 5
     own = UserGraph(task.data.x, task.data.edge_index, None)
-    GraphReader(run.method.eval(), PreparedGraph(own)).read(torch.arange(60))
+    read(run.method.eval(), PreparedGraph(own), torch.arange(60))
     assert len(drawn) == 5
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +13,16 @@ from scipy.special import softmax
 from torch import Tensor
 from torch_geometric.data import Data
 
-from canet.data.graph import UserGraph, read_user_graph
+from canet.data.graph import read_user_graph
 from canet.diagnosis.blocks import feature_blocks
 from canet.diagnosis.context import Context
 from canet.diagnosis.graph import read_graph
 from canet.estimator.reference import Reference, id_checksums
-from canet.methods import Settings
-from canet.nn.model import Features, GraphModel, Prediction
-from canet.training.features import prepare_features
+from canet.models import Fitted
+from canet.models.base import State
+from canet.models.reader import Reader
+from canet.nn.model import Prediction
+from canet.training.prepared import PreparedGraph
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Features $[N, D]$ and edges $[2, E]$ → logits $[N, C]$."""
@@ -28,35 +30,33 @@ Posteriors = Callable[[Tensor], list[np.ndarray]]
 """Features $[N, D]$ → posterior $[N, K]$ of each layer."""
 
 
-@dataclass
-class PlantedReader:
-    """Predicts one graph by a rule; the representations are the logits.
+class PlantedModel(Fitted):
+    """Predicts a graph by a rule; the representations are the logits."""
 
-    The first layer of `method` is the identity.
-    """
+    kind = "planted"
 
-    rule: Rule
-    user_graph: UserGraph
-    posteriors: Posteriors | None
-    method: Any
-    features: Features | None = None
+    def __init__(self, rule: Rule, posteriors: Posteriors | None) -> None:
+        self.rule, self.posteriors = rule, posteriors
 
-    def __post_init__(self) -> None:
-        self.features = prepare_features(self.user_graph.x, None, "raw")
-
-    def read(self, nodes: Tensor | None = None, x: Tensor | None = None) -> Prediction:
-        x = (self.user_graph.x if x is None else x).to_dense()
-        logits = torch.from_numpy(self.rule(x.double().numpy(), self.user_graph.edge_index.numpy()))
+    def read(
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        x, edges = (graph.user_graph.x if x is None else x).to_dense(), graph.user_graph.edge_index
+        assert edges is not None
+        logits = torch.from_numpy(self.rule(x.double().numpy(), edges.numpy()))
         logits = logits if nodes is None else logits[nodes]
         found = [] if self.posteriors is None else self.posteriors(x)
-        environments = [SimpleNamespace(log_posterior=torch.from_numpy(p).log()) for p in found]
+        environments: Any = [
+            SimpleNamespace(log_posterior=torch.from_numpy(posterior).log()) for posterior in found
+        ]
         return Prediction(logits, logits, environments)
 
-    def with_edges(
-        self, edge_index: Tensor, graph: Tensor, edge_weight: Tensor | None = None
-    ) -> PlantedReader:
-        assert edge_weight is None
-        return replace(self, user_graph=UserGraph(self.user_graph.x, edge_index, graph))
+    def state(self) -> State:
+        raise NotImplementedError
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> PlantedModel:
+        raise NotImplementedError
 
 
 @dataclass
@@ -87,19 +87,10 @@ class Planted:
     def open_graph(self, data: Data) -> Data:
         return data
 
-    def prepare(self, data: Data) -> PlantedReader:
+    def prepare(self, data: Data) -> Reader:
         self.prepared += 1
         graph = read_user_graph(data, undirected=bool(self.undirected))
-        model = identity(self.n_features_in_)
-        method = SimpleNamespace(model=model, _modules={}, settings=Settings())
-        return PlantedReader(self.rule, graph, self.posteriors, method)
-
-
-def identity(columns: int) -> GraphModel:
-    """A model whose first layer is the identity."""
-    model = GraphModel(columns, 2, hidden=columns)
-    torch.nn.init.eye_(model.phi_in.weight)
-    return model
+        return Reader(PlantedModel(self.rule, self.posteriors), PreparedGraph(graph))
 
 
 def sign_of(column: int, scale: float = 3.0) -> Rule:

@@ -11,7 +11,7 @@ import torch
 
 from canet.methods import METHODS
 from canet.nn.operations import fused
-from canet.training import Trainer, device_batches, feature_store
+from canet.training import Trainer, device_batches, feature_rows
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from tests.support.gpu import needs_gpu
@@ -80,7 +80,7 @@ def test_captured_steps_read_pinned_memory(
 ) -> None:
     expected = make("erm", "cuda", scaling=scaling).run()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 300))
-    monkeypatch.setattr(feature_store, "free_memory", lambda: 2**30)
+    monkeypatch.setattr(feature_rows, "free_memory", lambda: 2**30)
     trainer = make("erm", "cuda", scaling=scaling)
     assert trainer.fields._reader(False).is_read_by_gpu
     found = trainer.run()

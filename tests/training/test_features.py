@@ -21,7 +21,7 @@ from canet.nn.model import rows_of
 from canet.settings import override
 from canet.training import Trainer
 from canet.training.features import prepare_features
-from canet.training.inference import GraphReader
+from canet.training.inference import read
 from canet.training.prepared import PreparedGraph
 from tests.support.tiny import (
     NUM_ID,
@@ -223,14 +223,13 @@ def test_a_new_graph_is_prepared_by_its_own_statistics(how: str, numbered: bool)
     edges = torch.randint(20, (2, 60), generator=torch.Generator().manual_seed(1))
     own = UserGraph(x, edges, graph)
     prepared = slow(x, torch.zeros(20) if graph is None else graph, how)
-    expected = GraphReader(plain, PreparedGraph(UserGraph(prepared, edges, graph))).read().logits
-    reader, nodes = GraphReader(method, PreparedGraph(own)), torch.tensor([3, 17])
-    other = UserGraph(torch.zeros_like(x), edges, graph)
-    for found in (reader.read().logits, GraphReader(method, PreparedGraph(other)).read(x=x).logits):
+    expected = read(plain, PreparedGraph(UserGraph(prepared, edges, graph))).logits
+    given, nodes = PreparedGraph(own), torch.tensor([3, 17])
+    other = PreparedGraph(UserGraph(torch.zeros_like(x), edges, graph))
+    for found in (read(method, given).logits, read(method, other, x=x).logits):
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(reader.read(nodes).logits, expected[nodes], atol=1e-5, rtol=1e-4)
-    rewired = reader.with_edges(edges, torch.arange(20)).read().logits
-    torch.testing.assert_close(rewired, expected, atol=1e-5, rtol=1e-4)
+    found = read(method, given, nodes).logits
+    torch.testing.assert_close(found, expected[nodes], atol=1e-5, rtol=1e-4)
 
 
 def test_predictions_do_not_change_if_features_are_shifted_and_scaled() -> None:

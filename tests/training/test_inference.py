@@ -8,7 +8,7 @@ from canet.data.graph import UserGraph
 from canet.errors import InputError
 from canet.methods import BACKBONES, METHODS, Method
 from canet.nn.model import Prediction
-from canet.training.inference import GraphReader
+from canet.training.inference import read
 from canet.training.prepared import PreparedGraph
 
 N, D, C = 14, 5, 3
@@ -31,7 +31,7 @@ def make(name: str, backbone: str) -> Method:
 
 
 def forward(method: Method, own: UserGraph, nodes: Tensor | None = None) -> Prediction:
-    return GraphReader(method, PreparedGraph(own)).read(nodes)
+    return read(method, PreparedGraph(own), nodes)
 
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
@@ -107,15 +107,9 @@ def test_predictions_that_are_not_finite_are_an_error_for_the_requested_nodes() 
 
 
 @pytest.mark.parametrize("name", ["erm", "canet"])
-def test_other_features_and_edges_are_read_as_in_a_graph_that_has_them(name: str) -> None:
+def test_other_features_are_read_as_in_a_graph_that_has_them(name: str) -> None:
     method, own, other = make(name, "gat"), graph(numbered=True), graph(numbered=True, seed=1)
-    assert own.batch is not None
-    reader = GraphReader(method, PreparedGraph(own))
-    found = reader.read(x=other.x).logits
+    prepared = PreparedGraph(own)
+    found = read(method, prepared, x=other.x).logits
     assert found.equal(forward(method, UserGraph(other.x, own.edge_index, own.batch)).logits)
-    assert (
-        reader.with_edges(other.edge_index, own.batch)
-        .read(x=other.x)
-        .logits.equal(forward(method, other).logits)
-    )
-    assert reader.read().logits.equal(forward(method, own).logits)
+    assert read(method, prepared).logits.equal(forward(method, own).logits)

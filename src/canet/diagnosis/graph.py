@@ -25,7 +25,7 @@ from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedNetwork
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.training.features import prepare_features
-from canet.training.prepared import Prepared, PreparedGraph
+from canet.training.prepared import PreparedGraph
 from canet.util.sparse import components, to_scipy
 
 Matrix: TypeAlias = Any
@@ -71,7 +71,7 @@ class DiagnosedGraph:
     """A graph with the predictions of the model."""
 
     members: list[Member]  # the model, or the members of an average
-    prepared: Prepared  # the graph as the model reads it
+    prepared: PreparedGraph  # the graph as the model reads it
     combine: Callable[[list[Tensor]], Tensor]  # logits $[n, C]$ of the members → of the model
     x: Matrix  # features $[N, D]$
     edge_index: Tensor  # edges $[2, E]$ (source, target) that the model uses
@@ -162,7 +162,7 @@ class DiagnosedGraph:
         return self._read(other, [torch.from_numpy(member.mapped) for member in self.members])
 
     def _read(
-        self, graph: Prepared, mapped: Sequence[Tensor], nodes: Tensor | None = None
+        self, graph: PreparedGraph, mapped: Sequence[Tensor], nodes: Tensor | None = None
     ) -> np.ndarray:
         pairs = zip(self.members, mapped, strict=True)
         logits = [member.model.read(graph, nodes, part).logits for member, part in pairs]

@@ -42,7 +42,7 @@ from canet.models import (
 from canet.models.reader import Reader
 from canet.settings import describe_settings
 from canet.training import Callback
-from canet.training.prepared import Prepared
+from canet.training.prepared import PreparedGraph, share_graph
 from canet.util.devices import pick_device
 from canet.util.jobs import open_pool
 from canet.util.progress import Display, fit_display
@@ -345,7 +345,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def _train(
         self,
         task: ShiftTask,
-        prepared: Prepared,
+        prepared: PreparedGraph,
         settings: Settings,
         weights: Tensor | None,
         seed: int,
@@ -371,8 +371,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             if self.checkpoints is not None and initial is None:
                 name = learner.config(task, seed).name
                 folder = Path(self.checkpoints) / name / f"seed-{seed}"
+            share_graph(task, prepared)
             (fitted,) = learner.run(task, {seed: folder}, initial=initial, on_progress=report)
-            learner.share_graph(prepared)
             return fitted
 
     def _warn_largest_class(self, reference: Reference) -> None:

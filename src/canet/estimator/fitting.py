@@ -15,7 +15,7 @@ from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name
 from canet.methods import Settings
-from canet.training.prepared import Prepared, prepare_graph
+from canet.training.prepared import PreparedGraph, prepare_graph
 
 READ_ARGUMENTS = (
     "label",
@@ -82,7 +82,7 @@ def graph_to_fit(
 
 def training_data(
     model: Any, data: AnyGraph, arrays: dict[str, Any], seed: int, earlier: Any = None
-) -> tuple[Prepared, UserTask]:
+) -> tuple[PreparedGraph, UserTask]:
     """Check the graph, and return it with the task of learning its labels.
 
     Arguments as for `graph_to_fit`.

@@ -14,7 +14,7 @@ from canet.models.base import Fitted, State, restore
 from canet.nn.model import Prediction
 from canet.store.tensors import prefixed, without_prefix
 from canet.training.inference import Part
-from canet.training.prepared import Prepared
+from canet.training.prepared import PreparedGraph
 
 
 class Average(Fitted):
@@ -31,11 +31,11 @@ class Average(Fitted):
         self.members, self.weights = list(members), list(weights)
 
     def read(
-        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         return self.combine([member.read(graph, nodes, x) for member in self.members])
 
-    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
         """Predict some nodes at a time; the parts of all members are the same."""
         for parts in zip(*(member.parts(graph, nodes) for member in self.members), strict=True):
             yield parts[0][0], self.combine([found for _, found in parts])

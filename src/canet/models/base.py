@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from canet.data.digest import DataDigest
-from canet.data.graph import UserGraph
 from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import InputError, VersionError
@@ -27,7 +26,7 @@ from canet.training import Callback
 from canet.training.fields import hides_shifted_nodes
 from canet.training.inference import Part
 from canet.training.loop import Progress
-from canet.training.prepared import Prepared, PreparedGraph
+from canet.training.prepared import PreparedGraph, task_graph
 from canet.training.trainer import peak_memory_mb, run_config, versions, weighted_digest
 from canet.util.colour import Colour
 from canet.util.devices import device_name, pick_device
@@ -67,27 +66,24 @@ class Fitted(ABC):
 
     @abstractmethod
     def read(
-        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
         """Predict all nodes, or the nodes with ids $[n]$; the result is on the CPU.
 
         `x` $[N, D]$ replaces the features of the graph.
         """
 
-    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
         """Predict as `read`, some nodes at a time: yield their rows in the result of `read`."""
         found = self.read(graph, nodes)
         yield torch.arange(len(found.logits)), found
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         """Return the logits $[n, C]$ of every split of a task, by its name, on the CPU."""
-        graphs: dict[bool, Prepared] = {}
         found = {}
         for split, nodes in task.splits().items():
-            hidden = hides_shifted_nodes(task, split)
-            if hidden not in graphs:
-                graphs[hidden] = task_graph(task, hidden)
-            found[split] = self.read(graphs[hidden], nodes).logits
+            graph = task_graph(task, hides_shifted_nodes(task, split))
+            found[split] = self.read(graph, nodes).logits
         return found
 
     @abstractmethod
@@ -237,9 +233,6 @@ class Learner(ABC):
             shutil.rmtree(work, ignore_errors=True)
         return fitted
 
-    def share_graph(self, graph: Prepared) -> None:  # noqa: B027  # not every learner has some
-        """Give a graph the matrices that were normalised for training on it."""
-
     def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
         """Load the model of a finished run on this task."""
         run_folder.check_data(self.digest(task))
@@ -273,11 +266,3 @@ def restore(about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             "that adds it, or use the version of canet that wrote it"
         )
     return KINDS[about["kind"]].restore(about, tensors)
-
-
-def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
-    """Return the graph of a task; `hidden` hides the nodes that are not in distribution."""
-    edges, weight = task.data.edge_index, task.data.get("edge_weight")
-    if hidden:
-        edges, weight = task.training_edges()
-    return PreparedGraph(UserGraph(task.data.x, edges, task.data.get("batch"), weight))

@@ -21,10 +21,9 @@ from canet.store.config import RunConfig
 from canet.store.run_folder import RunFolder
 from canet.training import Run, Trainer
 from canet.training.fields import TaskFields
-from canet.training.inference import Part
+from canet.training.inference import Part, read, read_parts
 from canet.training.loop import Progress
-from canet.training.prepared import Prepared, PreparedGraph
-from canet.training.store_reader import open_reader
+from canet.training.prepared import PreparedGraph
 
 
 class FittedNetwork(Fitted):
@@ -41,12 +40,12 @@ class FittedNetwork(Fitted):
         self.method, self.backbone = method.eval(), backbone
 
     def read(
-        self, graph: Prepared, nodes: Tensor | None = None, x: Tensor | None = None
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        return open_reader(self.method, graph).read(nodes, x)
+        return read(self.method, graph, nodes, x)
 
-    def parts(self, graph: Prepared, nodes: Tensor | None = None) -> Iterator[Part]:
-        return open_reader(self.method, graph).parts(nodes)
+    def parts(self, graph: PreparedGraph, nodes: Tensor | None = None) -> Iterator[Part]:
+        return read_parts(self.method, graph, nodes)
 
     def logits(self, task: ShiftTask) -> dict[str, Tensor]:
         model, how = self.method.model, self.method.settings.scaling
@@ -164,10 +163,6 @@ class Network(Learner):
         fitted = FittedNetwork(run.method, self.backbone.name)
         fitted.result, fitted.history, fitted.epochs = run.result, run.history, run.result.epochs
         return fitted
-
-    def share_graph(self, graph: Prepared) -> None:
-        if self._trainer is not None and isinstance(graph, PreparedGraph):
-            graph.graphs[self._trainer.operators] = self._trainer.fields.graph()
 
     def load(self, task: ShiftTask, run_folder: RunFolder) -> Fitted:
         fitted = FittedNetwork(self.trainer(task).load(run_folder), self.backbone.name)

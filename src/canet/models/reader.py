@@ -10,7 +10,7 @@ from canet.data.graph import UserGraph
 from canet.models.base import Fitted
 from canet.nn.model import Prediction
 from canet.training.inference import Part
-from canet.training.prepared import Prepared
+from canet.training.prepared import PreparedGraph
 
 
 class Reader:
@@ -22,7 +22,7 @@ class Reader:
         y: Labels of the graph as passed by the user, or None.
     """
 
-    def __init__(self, model: Fitted, graph: Prepared, y: object = None) -> None:
+    def __init__(self, model: Fitted, graph: PreparedGraph, y: object = None) -> None:
         self.model, self.graph, self.y = model, graph, y
 
     @property

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from threading import local
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -80,7 +81,7 @@ class Graph:
                 )
         self._on: dict[torch.device, Graph] = {}
         self._block_on: dict[torch.device, Block] = {}
-        self._position: Tensor | None = None
+        self._scratch = local()
 
     def to(self, device: torch.device) -> Graph:
         """Return the graph on a device; it is copied to each device only once."""
@@ -89,7 +90,7 @@ class Graph:
         if device not in self._on:
             other = copy(self)
             other._neighbours = {way: one.to(device) for way, one in self._neighbours.items()}
-            other._on, other._block_on, other._position = {}, {}, None
+            other._on, other._block_on, other._scratch = {}, {}, local()
             for name in ("block", "membership"):
                 other.__dict__.pop(name, None)
             self._on[device] = other
@@ -328,11 +329,13 @@ class Graph:
         return self.has_kernel(fanout) and is_plain
 
     def _positions(self) -> Tensor:
-        """Return an array over all nodes that contains -1."""
-        if self._position is None:
+        """Return an array over all nodes that contains -1; each thread has its own."""
+        found: Tensor | None = getattr(self._scratch, "position", None)
+        if found is None:
             kind = torch.int32 if self.num_nodes < 2**31 else torch.int64
-            self._position = torch.full((self.num_nodes,), -1, dtype=kind, device=self.device)
-        return self._position
+            found = torch.full((self.num_nodes,), -1, dtype=kind, device=self.device)
+            self._scratch.position = found
+        return found
 
     def _block(
         self,

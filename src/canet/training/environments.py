@@ -8,7 +8,6 @@ from torch import Tensor
 from canet.methods import Method
 from canet.store.result import InferredEnvironments
 from canet.training.fields import TaskFields
-from canet.training.large_fields import LargeFields
 
 
 @torch.no_grad()
@@ -17,11 +16,11 @@ def inferred_environments(method: Method, fields: TaskFields) -> InferredEnviron
 
     Also None for a large graph, of which no split has a receptive field that fits into memory.
     """
-    if isinstance(fields, LargeFields):
+    if fields.in_pieces:
         return None
     method.eval()
     by_split: dict[str, list[Tensor]] = {}
-    for batch, splits in fields.by_pass():
+    for batch, splits in fields.by_pass:
         layers = method.posteriors(batch)
         if not layers:
             return None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
+from canet.nn.sampling import draw_neighbours
 from canet.nn.sparse_matrix import Pattern
 
 MIN_DEVIATION = torch.finfo(torch.float32).eps
 """Smallest standard deviation of a column, relative to its mean, at which it is not constant."""
+ROWS_AT_ONCE = 2**16
+CPU = torch.device("cpu")
 
 
-def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Scaling) -> Features:
-    r"""Prepare features $[N, D]$ separately for each graph:
+def prepare_features(x: Tensor, graph: Tensor | None, how: Scaling) -> Features:
+    r"""Scale features $[N, D]$ separately for each graph:
 
     - `raw`: unchanged;
     - `rows`: $x_{vj} / \sum_i |x_{vi}|$;
@@ -25,21 +30,87 @@ def prepare_features(x: Tensor | SparseMatrix, graph: Tensor | None, how: Scalin
     Sparse features stay sparse: the means are stored as one offset per graph.
 
     Args:
-        x: Features, dense or sparse.
+        x: Features, dense or sparse CSR.
         graph: Graph number $[N]$ of each node. None: all nodes are in one graph.
-        how: The preparation.
+        how: The scaling.
     """
-    rows = x
-    if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
-        rows = SparseMatrix.from_torch(x)
-    if how == "raw":
-        return rows
-    if how == "rows":
-        return _divide_by_row_sum(rows)
-    number = torch.zeros(x.shape[0], dtype=torch.long)
-    if graph is not None:
-        number = graph.unique(return_inverse=True)[1]
-    return _centred(rows, number, scaled=how == "standardised")
+    rows = SparseMatrix.from_torch(x) if x.layout == torch.sparse_csr else x
+    return Scaler(x, graph, how).apply(rows)
+
+
+class Scaler:
+    """Scales features as `prepare_features` does, also some rows at a time.
+
+    Args:
+        x: Features $[N, D]$, dense or sparse CSR, which may be memory maps. Their means and
+            standard deviations are computed once, in two passes.
+        graph: Graph number $[N]$ of each node, to scale all rows at once. None: all nodes are in
+            one graph.
+        how: The scaling.
+        device: Device of the rows to scale.
+    """
+
+    def __init__(
+        self, x: Tensor, graph: Tensor | None, how: Scaling, device: torch.device = CPU
+    ) -> None:
+        self._x, self._how, self._device = x, how, device
+        self._number = None if graph is None else graph.unique(return_inverse=True)[1]
+
+    def apply(self, rows: Tensor | SparseMatrix) -> Features:
+        """Scale rows of the features."""
+        if self._how == "raw":
+            return rows
+        if self._how == "rows":
+            return _divide_by_row_sum(rows)
+        number = self._number
+        if number is None:
+            number = torch.zeros(rows.shape[0], dtype=torch.long, device=self._device)
+        return _shift_and_scale(rows, number, *self._mean_and_scale)
+
+    @cached_property
+    def _mean_and_scale(self) -> tuple[Tensor, Tensor]:
+        """Mean and scale $[G, D]$ of the columns in each graph, as doubles.
+
+        The scale is 1 / deviation, or 1 for constant columns and if the columns are only centred.
+        """
+        size = torch.tensor([self._x.shape[0]])
+        if self._number is not None:
+            size = torch.bincount(self._number)
+        per_graph = size[:, None].double()
+        mean = self._sum(torch.zeros(len(size), self._x.shape[1], dtype=torch.double)) / per_graph
+        scale = torch.ones_like(mean)
+        if self._how == "standardised":
+            deviation = (self._sum(mean, per_graph) / per_graph).sqrt()
+            scale = torch.where(deviation > MIN_DEVIATION * mean.abs(), 1 / deviation, 1.0)
+        return mean.to(self._device), scale.to(self._device)
+
+    def _sum(self, mean: Tensor, size: Tensor | None = None) -> Tensor:
+        r"""Return $\sum_v (x_{vj} - m_{gj})^p$ over the nodes v of each graph g $[G, D]$.
+
+        p is 1, or 2 with the number of nodes $[G, 1]$ of each graph.
+        """
+        total, count = torch.zeros_like(mean), torch.zeros_like(mean)
+        power = 1 if size is None else 2
+        for first in range(0, self._x.shape[0], ROWS_AT_ONCE):
+            nodes = torch.arange(first, min(first + ROWS_AT_ONCE, self._x.shape[0]))
+            number = torch.zeros_like(nodes) if self._number is None else self._number[nodes]
+            if not self._x.is_sparse_csr:
+                total.index_add_(0, number, (self._x[nodes] - mean[number]).pow(power))
+                continue
+            rows = sparse_rows(self._x, nodes)
+            cell = number[rows.pattern.row] * mean.shape[1] + rows.pattern.col
+            total.view(-1).index_add_(0, cell, (rows.value - mean.view(-1)[cell]).pow(power))
+            count.view(-1).index_add_(0, cell, torch.ones(cell.shape, dtype=torch.double))
+        if self._x.is_sparse_csr and size is not None:
+            total += (size - count) * mean.square()
+        return total
+
+
+def sparse_rows(x: Tensor, nodes: Tensor) -> SparseMatrix:
+    """Return rows of a sparse CSR tensor, which may have more entries than 32-bit numbers."""
+    drawn = draw_neighbours(x.crow_indices(), nodes, -1)
+    pattern = Pattern(drawn.rowptr, x.col_indices()[drawn.entry], x.shape[1])
+    return SparseMatrix(pattern, x.values()[drawn.entry])
 
 
 def _divide_by_row_sum(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
@@ -52,20 +123,7 @@ def _divide_by_row_sum(x: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
     return SparseMatrix(x.pattern, (x.value / torch.where(total > 0, total, 1.0)[row]).float())
 
 
-def _centred(x: Tensor | SparseMatrix, number: Tensor, scaled: bool) -> Features:
-    """Subtract the mean of each graph $[N]$ and, if `scaled`, divide by the standard deviation."""
-    mean, deviation = _moments(x, number)
-    return shift_and_scale(x, number, mean, column_scale(mean, deviation, scaled))
-
-
-def column_scale(mean: Tensor, deviation: Tensor, scaled: bool) -> Tensor:
-    """Return 1 / deviation $[G, D]$, or 1 for constant columns and if not `scaled`."""
-    if not scaled:
-        return torch.ones_like(mean)
-    return torch.where(deviation > MIN_DEVIATION * mean.abs(), 1 / deviation, 1.0)
-
-
-def shift_and_scale(
+def _shift_and_scale(
     x: Tensor | SparseMatrix, number: Tensor, mean: Tensor, scale: Tensor
 ) -> Features:
     """Subtract `mean` $[G, D]$ and multiply by `scale` $[G, D]$ of each row's graph $[n]$."""
@@ -77,24 +135,3 @@ def shift_and_scale(
     one_hot = Pattern(starts, number, len(mean))
     member = SparseMatrix(one_hot, torch.ones(len(number), device=number.device))
     return ShiftedFeatures(SparseMatrix(pattern, value.float()), (-mean * scale).float(), member)
-
-
-def _moments(x: Tensor | SparseMatrix, number: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation $[G, D]$ of the columns in each graph, as doubles."""
-    size = torch.bincount(number)[:, None].double()
-    shape = (len(size), x.shape[1])
-    if isinstance(x, Tensor):
-        zeros = torch.zeros(shape, dtype=torch.double)
-        mean = zeros.index_add(0, number, x.double()) / size
-        squares = zeros.index_add(0, number, (x - mean[number]).square())
-    else:
-        cell = number[x.pattern.row] * shape[1] + x.pattern.col
-
-        def total(values: Tensor | None = None) -> Tensor:
-            """Sum the values of the entries per graph and column, or count the entries."""
-            return torch.bincount(cell, values, minlength=shape[0] * shape[1]).view(shape)
-
-        mean = total(x.value.double()) / size
-        zeros = (size - total()) * mean.square()
-        squares = total((x.value - mean.flatten()[cell]).square()) + zeros
-    return mean, (squares / size).sqrt()

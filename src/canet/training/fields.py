@@ -1,10 +1,9 @@
-"""Batches of a task on a device: receptive field, features and labels of each split."""
+"""Batches of a task on a device, and predictions of its splits, at once or in pieces."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -16,13 +15,21 @@ from canet.nn import Block, Features, Graph, GraphModel, Operator
 from canet.nn.blocks import ReceptiveField
 from canet.nn.model import rows_of
 from canet.training.device_batches import DeviceData, epoch_order, epoch_seed
-from canet.training.feature_store import RowReader
-from canet.training.features import prepare_features
+from canet.training.feature_rows import RowReader
+from canet.training.features import CPU
 from canet.training.pieces import Pieces
 from canet.training.prefetch import prefetched
+from canet.training.prepared import task_graph
 from canet.util import distributed
 
 TRAINING_GRAPH_SPLITS = ("train", "valid", "test_id")
+MAX_EDGES = 2**24
+"""With more edges, the receptive field of a split may not fit on a GPU."""
+
+
+def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
+    """Whether a split uses the graph without out-of-distribution nodes."""
+    return task.inductive and split in TRAINING_GRAPH_SPLITS
 
 
 class TaskFields:
@@ -30,14 +37,17 @@ class TaskFields:
 
     Training, validation and the in-distribution test use the training graph, which contains no
     out-of-distribution nodes if the task is `inductive`. The shifted test sets use the whole graph.
-    Batches, graphs and prepared features are built once.
+    Batches, graphs and scaled features are built once.
+
+    A graph on disk, or with very many edges, is scored in pieces, with the same result.
 
     Args:
         task: The task; it is not changed.
         operators: Operators of the model, which the blocks must contain.
         num_layers: Depth of the receptive fields.
         device: Device of the batches.
-        features: Scaling of the features.
+        scaling: Scaling of the features.
+        in_batches: Whether the model is trained in batches.
     """
 
     def __init__(
@@ -46,19 +56,22 @@ class TaskFields:
         operators: Sequence[Operator],
         num_layers: int,
         device: torch.device,
-        features: Scaling = "raw",
+        scaling: Scaling = "raw",
+        in_batches: bool = False,
     ) -> None:
         self.task = task
         self.nodes = task.splits()
+        self.in_pieces = "csr" in task.data or (in_batches and task.num_edges > MAX_EDGES)
         self._operators = operators
         self._num_layers = num_layers
         self._device = device
-        self._graphs: dict[bool, Graph] = {}
+        self._scaling: Scaling = scaling
         self._readers: dict[bool, RowReader] = {}
         self._batches: dict[str, Batch] = {}
-        self._passes: list[tuple[Batch, dict[str, Tensor | slice]]] = []
-        self._preparation = features
-        self._features: dict[bool, Features] = {}
+        self._pieces: dict[tuple[str, ...], Pieces] = {}
+        if "csr" in task.data:  # reject models that need the whole graph
+            self._graph(hidden=False)
+            self._reader(hidden=False)
 
     def batch(self, split: str) -> Batch:
         """Return the batch of a split, by its name in `task.splits()`."""
@@ -86,28 +99,19 @@ class TaskFields:
             model: The model, if it attends over whole graphs: its sums over all nodes are computed
                 once, with the present weights.
         """
-        sums = self._sums(model) if self._needs_sums(fanout) and model is not None else []
+        attends = any(operator.kind == "graph" for operator in self._operators)
+        is_partial = self.in_pieces or any(count > 0 for count in fanout)
+        sums = self._sums(model) if model is not None and attends and is_partial else []
         return prefetched(self._training_batches(size, fanout, seed, epoch, sums), self._device)
-
-    def _needs_sums(self, fanout: Sequence[int]) -> bool:
-        """Whether batches do not contain all nodes that a model attends to."""
-        return self._attends_over_graphs and any(count > 0 for count in fanout)
-
-    @property
-    def _attends_over_graphs(self) -> bool:
-        return any(operator.kind == "graph" for operator in self._operators)
 
     def _sums(self, model: GraphModel) -> list[Tensor]:
         """Return the sums over graphs of each layer of a model, without dropout."""
         hidden, was_training = self._hidden("train"), model.training
         model.eval()
-        pieces = Pieces(self._on_cpu(hidden), self._num_layers)
+        pieces = Pieces(self._graph(hidden), self._num_layers)
         found = pieces.sums(model, partial(self._rows, hidden=hidden))
         model.train(was_training)
         return found
-
-    def _on_cpu(self, hidden: bool) -> Graph:
-        return self._graph(hidden)
 
     def _training_batches(
         self,
@@ -132,27 +136,24 @@ class TaskFields:
     ) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of training nodes with some random neighbours."""
         hidden = self._hidden("train")
-        if not any(count > 0 for count in fanout):
+        if not (self.in_pieces or any(count > 0 for count in fanout)):
             return self._read(nodes, hidden)
-        graph = self._graph(hidden).to(self._device)
-        field = graph.sampled_field(nodes.to(self._device), fanout, seed)
+        graph = self._graph(hidden, self._device)
+        field = graph.sampled_field(nodes.to(graph.device), fanout, seed)
         if sums:
-            field = self._on_cpu(hidden).with_sums(field, sums)
-        return self._rows(field.nodes, hidden), field.blocks
+            field = self._graph(hidden).with_sums(field, sums)
+        return self._rows(field.nodes, hidden), field.to(self._device).blocks
 
     def device_data(self, fanout: Sequence[int]) -> DeviceData | None:
         """Return graph, features and labels on a GPU; None if it cannot draw batches by itself."""
         if self._device.type != "cuda":
             return None
         hidden = self._hidden("train")
-        graph, reader = self._graph_on_device(hidden), self._reader(hidden)
-        if graph is None or not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
+        graph, reader = self._graph(hidden, self._device), self._reader(hidden)
+        if not graph.can_be_padded(fanout) or not reader.is_read_by_gpu:
             return None
         columns = self._training_columns(torch.arange(self.task.num_nodes))
         return DeviceData(graph, reader.rows, *columns)
-
-    def _graph_on_device(self, hidden: bool) -> Graph | None:
-        return self._graph(hidden).to(self._device)
 
     def _rows(self, nodes: Tensor, hidden: bool) -> Features:
         """Return features of some nodes $[n]$ on the device."""
@@ -160,59 +161,92 @@ class TaskFields:
 
     def _reader(self, hidden: bool) -> RowReader:
         if hidden not in self._readers:
-            uses = partial(self._num_readers, hidden)
-            self._readers[hidden] = RowReader(self._prepared(hidden), self._device, uses)
+            graph = partial(self._graph, hidden, self._device)
+            self._readers[hidden] = task_graph(self.task, hidden).rows(
+                self._scaling, self._device, lambda: graph().num_readers()
+            )
         return self._readers[hidden]
 
-    def _num_readers(self, hidden: bool) -> Tensor:
-        """Return the number $[N]$ of nodes that read each node."""
-        return (self._graph_on_device(hidden) or self._on_cpu(hidden)).num_readers()
-
+    @cached_property
     def by_pass(self) -> list[tuple[Batch, dict[str, Tensor | slice]]]:
-        """Return batches that contain all splits, and the rows of each split in its batch.
+        """Batches that contain all splits, and the rows of each split in its batch.
 
         Test sets on the same graph share a batch, because their receptive fields overlap.
         """
-        if not self._passes:
-            for split in ("train", "valid"):
-                self._passes.append((self.batch(split), {split: slice(None)}))
-            rest = [split for split in self.nodes if split not in ("train", "valid")]
-            for hidden in (True, False):
-                if splits := [split for split in rest if self._hidden(split) == hidden]:
-                    self._passes.append(self._joint_batch(splits))
-        return self._passes
+        passes: list[tuple[Batch, dict[str, Tensor | slice]]] = [
+            (self.batch(split), {split: slice(None)}) for split in ("train", "valid")
+        ]
+        for splits in self._by_graph([s for s in self.nodes if s not in ("train", "valid")]):
+            passes.append(self._joint_batch(splits))
+        return passes
+
+    def _by_graph(self, splits: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the splits on the training graph, and those on the whole graph."""
+        found = (tuple(s for s in splits if self._hidden(s) == hides) for hides in (True, False))
+        return [group for group in found if group]
 
     @torch.no_grad()
     def logits(self, method: Method) -> dict[str, tuple[Tensor, Tensor]]:
-        """Return logits $[n, C]$ and labels $[n]$ of every split, by its name."""
+        """Return logits $[n, C]$ and labels $[n]$ of every split, by its name.
+
+        They are on the device, or on the CPU if they were predicted in pieces.
+        """
         found: dict[str, tuple[Tensor, Tensor]] = {}
-        for batch, splits in self.by_pass():
+        if self.in_pieces:
+            for splits in self._by_graph(list(self.nodes)):
+                found |= self._in_pieces(method, splits)
+            return {split: found[split] for split in self.nodes}
+        for batch, rows_of_split in self.by_pass:
             logits = method.predict(batch)
-            found |= {name: (logits[rows], batch.y[rows]) for name, rows in splits.items()}
+            found |= {name: (logits[rows], batch.y[rows]) for name, rows in rows_of_split.items()}
         return found
 
     def predict(self, method: Method, split: str) -> tuple[Tensor, Tensor]:
-        """Return logits $[n, C]$ and labels $[n]$ of one split."""
+        """Return logits $[n, C]$ and labels $[n]$ of one split, as `logits` does."""
+        if self.in_pieces:
+            return self._in_pieces(method, (split,))[split]
         batch = self.batch(split)
         return method.predict(batch), batch.y
 
-    def view(self) -> TrainingView:
-        """Return the part of the task that a method may use in training."""
-        return TrainingView(
-            x=self._prepared(hidden=self.task.inductive),
-            edge_index=self.task.training_edges()[0],
-            observed=self.task.observed(),
-            train=self.task.train,
-            y=self.task.data.y[self.task.train],
-            read=lambda nodes: self._read(nodes, hidden=self.task.inductive),
-            field=lambda: self._field(self.task.train, self._hidden("train")).nodes,
-            graph=self._numbers(hidden=self.task.inductive),
-            environment=self.task.data.environment if self.task.has_environments else None,
-        )
+    def _in_pieces(
+        self, method: Method, splits: tuple[str, ...]
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Predict splits on the same graph; they share the states of their neighbours."""
+        nodes, hidden = torch.cat([self.nodes[s] for s in splits]), self._hidden(splits[0])
+        if splits not in self._pieces:
+            graph = self._graph(hidden)
+            if not graph.attends_over_graphs:
+                graph = self._graph(hidden, self._device)
+            self._pieces[splits] = Pieces(graph, self._num_layers, nodes)
+        model, order, first = method.model, nodes.argsort(), 0
+        logits = torch.empty(nodes.numel(), model.phi_out.out_features)
+        for ids, found in self._pieces[splits].predict(model, partial(self._rows, hidden=hidden)):
+            logits[order[first : first + ids.numel()]] = found.logits.cpu()
+            first += ids.numel()
+        sizes = [self.nodes[split].numel() for split in splits]
+        parts = zip(splits, logits.split(sizes), strict=True)
+        return {split: (part, self.task.data.y[self.nodes[split]]) for split, part in parts}
 
-    def graph(self) -> Graph:
-        """Return the whole graph of the task, normalised."""
-        return self._graph(hidden=False)
+    def view(self) -> TrainingView:
+        """Return the part of the task that a method may use in training.
+
+        The features of a graph on disk are as stored, and its edges are left out: methods that need
+        them do not train in batches.
+        """
+        task, hidden = self.task, self.task.inductive
+        graph = task_graph(task, hidden)
+        x, edges = graph.user_graph.x, graph.user_graph.edge_index
+        return TrainingView(
+            x=x if edges is None else graph.features(self._scaling),
+            edge_index=torch.empty(2, 0, dtype=torch.long) if edges is None else edges,
+            observed=task.observed(),
+            train=task.train,
+            y=task.data.y[task.train],
+            read=lambda nodes: self._read(nodes, hidden),
+            field=lambda: self._field(task.train, hidden).nodes,
+            graph=graph.user_graph.batch,
+            environment=task.data.environment if task.has_environments else None,
+        )
 
     def _hidden(self, split: str) -> bool:
         return hides_shifted_nodes(self.task, split)
@@ -252,61 +286,18 @@ class TaskFields:
     def _read(self, nodes: Tensor, hidden: bool) -> tuple[Features, tuple[Block, ...]]:
         """Return features and blocks of some nodes; `hidden` hides out-of-distribution nodes."""
         field = self._field(nodes, hidden)
-        x = rows_of(self._prepared(hidden), field.nodes).to(self._device)
-        return x, field.to(self._device).blocks
+        blocks = field.to(self._device).blocks
+        if self.in_pieces:
+            return self._rows(field.nodes, hidden), blocks
+        x = task_graph(self.task, hidden).features(self._scaling)
+        return rows_of(x, field.nodes).to(self._device), blocks
 
     def _field(self, nodes: Tensor, hidden: bool) -> ReceptiveField:
-        return self._graph(hidden).receptive_field(nodes, self._num_layers)
+        graph = self._graph(hidden)
+        if self.in_pieces:  # without normalising the whole graph
+            return graph.sampled_field(nodes, (-1,) * self._num_layers)
+        return graph.receptive_field(nodes, self._num_layers)
 
-    def _graph(self, hidden: bool) -> Graph:
-        if hidden not in self._graphs:
-            edges, weight = self._edges(hidden)
-            self._graphs[hidden] = Graph(
-                edges, self.task.num_nodes, self._operators, self._numbers(hidden), weight
-            )
-        return self._graphs[hidden]
-
-    def _edges(self, hidden: bool) -> tuple[Tensor, Tensor | None]:
-        """Return edges $[2, E]$ and their weights $[E]$ or None."""
-        data = self.task.data
-        return self.task.training_edges() if hidden else (data.edge_index, data.get("edge_weight"))
-
-    def _prepared(self, hidden: bool) -> Features:
-        """Return prepared features of all nodes; hidden nodes do not influence the others."""
-        if hidden not in self._features:
-            how = self._preparation
-            graph = None if how == "raw" else self._preparation_groups(hidden)
-            self._features[hidden] = prepare_features(self.task.data.x, graph, how)
-        return self._features[hidden]
-
-    def _preparation_groups(self, hidden: bool) -> Tensor:
-        """Return the graph number of each node for the preparation of features.
-
-        If the task has no graph numbers, the nodes connected to in-distribution nodes are one graph
-        (training data) and the others another (new data). Hidden nodes are a separate graph.
-        """
-        number: Tensor | None = self.task.data.get("batch")
-        if number is None:
-            number = torch.ones(self.task.num_nodes, dtype=torch.long)
-            number[replace(self.task, inductive=False, checked=True).observed()] = 0
-        if not hidden:
-            return number
-        return torch.where(self.task.in_distribution, number, number.max() + 1)
-
-    def _numbers(self, hidden: bool) -> Tensor | None:
-        """Return the graph number of each node, if the task has them.
-
-        Each hidden node is a graph of its own.
-        """
-        if "batch" not in self.task.data:
-            return None
-        number: Tensor = self.task.data.batch
-        if not hidden:
-            return number
-        unique = number.max() + 1 + torch.arange(self.task.num_nodes)
-        return torch.where(self.task.in_distribution, number, unique)
-
-
-def hides_shifted_nodes(task: ShiftTask, split: str) -> bool:
-    """Whether a split uses the graph without out-of-distribution nodes."""
-    return task.inductive and split in TRAINING_GRAPH_SPLITS
+    def _graph(self, hidden: bool, device: torch.device = CPU) -> Graph:
+        """Return the graph, on the device if that has room for it."""
+        return task_graph(self.task, hidden).graph(self._operators, device)

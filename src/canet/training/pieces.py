@@ -15,6 +15,7 @@ from torch import Tensor
 from canet.errors import InputError
 from canet.nn import Features, Graph, GraphModel
 from canet.nn.model import Prediction
+from canet.util.devices import has_room
 from canet.util.files import write_errors
 
 Rows = Callable[[Tensor], Features]
@@ -158,7 +159,7 @@ def _array(rows: int, like: Tensor, device: torch.device) -> Tensor:
     """Return an array with the given number of rows: on a GPU if a quarter of its free memory is
     enough, else in memory, or in a file without a name."""
     shape, size = (rows, like.shape[1]), rows * like.shape[1] * like.element_size()
-    if device.type == "cuda" and size < torch.cuda.mem_get_info(device)[0] / 4:
+    if device.type == "cuda" and has_room(2 * size, device):
         return torch.empty(shape, dtype=like.dtype, device=device)
     if size <= BYTES_IN_MEMORY:
         return torch.empty(shape, dtype=like.dtype)

@@ -1,73 +1,190 @@
-"""Cache of user graphs, which are checked and normalised once."""
+"""Graphs as models read them: checked, normalised and scaled once for any number of models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
-from weakref import finalize
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from weakref import finalize, ref
 
 import torch
 from torch import Tensor
 
 from canet.data.graph import UserGraph, read_user_graph
 from canet.data.graph_data import AnyGraph, is_graph
-from canet.nn import Graph, Operator
-from canet.training.large_fields import CPU, place_of_edges
+from canet.data.task import ShiftTask
+from canet.errors import InputError
+from canet.methods.base import Scaling
+from canet.nn import Features, Graph, Operator
+from canet.training.feature_rows import RowReader
+from canet.training.features import CPU, Scaler, prepare_features
+from canet.util.devices import has_room
 from canet.util.sparse import Csr
-from canet.util.torch_state import single_precision
 
+BYTES_PER_NODE = 16  # row pointers and positions
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
 """Columns of a graph that its checks use."""
 
 
 class PreparedGraph:
-    """A checked graph, with its normalised matrices for each set of operators."""
+    """A checked graph, in memory or on disk, and what models read from it.
 
-    def __init__(self, user_graph: UserGraph) -> None:
+    Args:
+        user_graph: The graph.
+        groups: Returns the graph number $[N]$ of each node for the scaling of features, or None for
+            one graph; by default that of the graph.
+    """
+
+    def __init__(
+        self, user_graph: UserGraph, groups: Callable[[], Tensor | None] | None = None
+    ) -> None:
         self.user_graph = user_graph
-        self.graphs: dict[tuple[Operator, ...], Graph] = {}
+        self._groups = groups or (lambda: user_graph.batch)
+        self._graphs: dict[tuple[tuple[Operator, ...], torch.device], Graph] = {}
+        self._csr: dict[torch.device, Csr] = {}
+        self._features: dict[Scaling, Features] = {}
+        self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
 
-    def graph(self, operators: Sequence[Operator]) -> Graph:
-        """Return the graph with the operators of a model; it is normalised on first use."""
-        key = tuple(operators)
-        if key not in self.graphs:
-            user = self.user_graph
-            assert user.edge_index is not None
-            with single_precision():
-                self.graphs[key] = Graph(
-                    user.edge_index, user.num_nodes, operators, user.batch, user.edge_weight
-                )
-        return self.graphs[key]
+    @property
+    def in_pieces(self) -> bool:
+        """Whether the graph is on disk, and is predicted in pieces."""
+        return self.user_graph.csr is not None
 
+    def graph(self, operators: Sequence[Operator], device: torch.device = CPU) -> Graph:
+        """Return the graph for models with these operators; it is normalised on first use.
 
-class PreparedStore:
-    """A graph store to predict, in place of a `PreparedGraph`; its readers share the edges."""
-
-    def __init__(self, user_graph: UserGraph) -> None:
-        self.user_graph = user_graph
-        self._csr: dict[torch.device, Csr] = {}  # for each device of a model
-
-    def graph(self, operators: Sequence[Operator], device: torch.device) -> Graph:
-        """Return the graph for a model, on the device if it has room for the edges.
-
-        Sums over whole graphs need the graph on the CPU.
+        It is on the device if that has room for the edges, and else on the CPU.
         """
-        if any(operator.kind == "graph" for operator in operators):
-            device = CPU
-        if device not in self._csr:
-            csr = self.user_graph.csr
-            assert csr is not None
-            self._csr[device] = csr.to(place_of_edges(csr, device))
-        return Graph(self._csr[device], self.user_graph.num_nodes, operators, dtype=torch.float)
+        key = tuple(operators), device
+        if key not in self._graphs:
+            self._graphs[key] = self._build(operators, self._place(device))
+        return self._graphs[key]
+
+    def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
+        user = self.user_graph
+        if user.csr is not None:  # models share the edges
+            if place not in self._csr:
+                self._csr[place] = user.csr.to(place)
+            return Graph(self._csr[place], user.num_nodes, operators, dtype=torch.float)
+        if place != CPU:
+            return self.graph(operators).to(place)
+        assert user.edge_index is not None
+        columns = user.batch, user.edge_weight
+        return Graph(user.edge_index, user.num_nodes, operators, *columns, dtype=torch.float)
+
+    def _place(self, device: torch.device) -> torch.device:
+        """Return the device if it has room for the edges, or else the CPU."""
+        user = self.user_graph
+        weight, ends = user.edge_weight, user.edge_index
+        count = 0 if ends is None else ends.shape[1]
+        if user.csr is not None:
+            weight, count = user.csr.weight, user.csr.col.numel()
+        size = BYTES_PER_NODE * user.num_nodes + (4 if weight is None else 8) * count
+        return device if has_room(size, device) else CPU
+
+    def features(self, how: Scaling) -> Features:
+        """Return the scaled features of all nodes of a graph in memory."""
+        if how not in self._features:
+            groups = None if how == "raw" else self._groups()
+            self._features[how] = prepare_features(self.user_graph.x, groups, how)
+        return self._features[how]
+
+    def rows(
+        self, how: Scaling, device: torch.device, uses: Callable[[], Tensor] | None = None
+    ) -> RowReader:
+        """Return a reader of scaled features on a device; `uses` as for `RowReader`."""
+        if not self.in_pieces:
+            return RowReader(self.features(how), device, uses)
+        if how == "quantile":
+            raise InputError(
+                "scaling=quantile needs the ranks of all nodes, but a graph store is read in "
+                "parts: choose scaling=standardised, or pass the graph in memory, "
+                "GraphStore(path).load()"
+            )
+        x, key = self.user_graph.x, (how, device)
+        if key not in self._scalers:
+            self._scalers[key] = Scaler(x, None, how, device)
+        return RowReader(x, device, uses, self._scalers[key])
+
+    def with_features(self, x: Tensor) -> PreparedGraph:
+        """Return the same nodes and edges with other features $[N, D]$."""
+        other = copy(self)
+        other.user_graph = replace(self.user_graph, x=x)
+        other._features, other._scalers = {}, {}
+        return other
 
 
-Prepared: TypeAlias = PreparedGraph | PreparedStore
+def task_graph(task: ShiftTask, hidden: bool) -> PreparedGraph:
+    """Return the graph of a task, which all models share while the task exists.
 
-_cache: dict[tuple[int, bool], tuple[list[Any], Prepared]] = {}
+    `hidden` hides the nodes that are not in distribution: they have no edges, and do not influence
+    the scaling of the others.
+    """
+    graphs = _graphs_of(task)
+    if hidden not in graphs:
+        data, groups = task.data, partial(_groups, ref(task), hidden)
+        if "csr" in data:
+            graph = UserGraph(data.x, csr=data.csr)
+        else:
+            edges, weight = data.edge_index, data.get("edge_weight")
+            if hidden:
+                edges, weight = task.training_edges()
+            graph = UserGraph(data.x, edges, _numbers(task, hidden), weight)
+        graphs[hidden] = PreparedGraph(graph, groups)
+    return graphs[hidden]
+
+
+def share_graph(task: ShiftTask, graph: PreparedGraph) -> None:
+    """Let models that are trained on a task use its graph, which was prepared before."""
+    _graphs_of(task)[False] = graph
+
+
+_of_task: dict[int, dict[bool, PreparedGraph]] = {}
+"""id of a task → whether shifted nodes are hidden → graph. Tasks are not hashable."""
+
+
+def _graphs_of(task: ShiftTask) -> dict[bool, PreparedGraph]:
+    if id(task) not in _of_task:
+        finalize(task, _of_task.pop, id(task), None).atexit = False
+    return _of_task.setdefault(id(task), {})
+
+
+def _numbers(task: ShiftTask, hidden: bool) -> Tensor | None:
+    """Return the graph number of each node, if the task has them.
+
+    Each hidden node is a graph of its own.
+    """
+    number: Tensor | None = task.data.get("batch")
+    if number is None or not hidden:
+        return number
+    unique = number.max() + 1 + torch.arange(task.num_nodes)
+    return torch.where(task.in_distribution, number, unique)
+
+
+def _groups(of: ref[ShiftTask], hidden: bool) -> Tensor:
+    """Return the graph number of each node for the scaling of features.
+
+    If the task has no graph numbers, the nodes connected to in-distribution nodes are one graph
+    (training data) and the others another (new data). Hidden nodes are a separate graph.
+    """
+    task = of()
+    assert task is not None
+    number: Tensor | None = task.data.get("batch")
+    if number is None:
+        number = torch.ones(task.num_nodes, dtype=torch.long)
+        number[replace(task, inductive=False, checked=True).observed()] = 0
+    if not hidden:
+        return number
+    return torch.where(task.in_distribution, number, number.max() + 1)
+
+
+_cache: dict[tuple[int, bool], tuple[list[Any], PreparedGraph]] = {}
 """(id of the user's object, `undirected`) → version and graph. PyG objects are not hashable."""
 
 
-def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> Prepared:
+def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> PreparedGraph:
     """Check a graph and cache the result; arguments as for `read_user_graph`.
 
     A graph of tensors is checked again only if a tensor was replaced or changed in place. Changes
@@ -76,19 +193,15 @@ def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> Pre
     """
     version = None if batch is not None or not is_graph(data) else _version(data)
     if version is None:
-        return _prepared(read_user_graph(data, batch, undirected))
+        return PreparedGraph(read_user_graph(data, batch, undirected))
     key = id(data), undirected
     cached_version, prepared = _cache.get(key, ([], None))
     if prepared is None or not _same(cached_version, version):
         if prepared is None:
             finalize(data, _cache.pop, key, None).atexit = False
-        prepared = _prepared(read_user_graph(data, None, undirected))
+        prepared = PreparedGraph(read_user_graph(data, None, undirected))
         _cache[key] = version, prepared
     return prepared
-
-
-def _prepared(user_graph: UserGraph) -> Prepared:
-    return (PreparedGraph if user_graph.csr is None else PreparedStore)(user_graph)
 
 
 def _version(data: AnyGraph) -> list[Any] | None:

@@ -26,7 +26,6 @@ from canet.store.run_folder import RunFolder
 from canet.training.environments import inferred_environments
 from canet.training.epochs import epochs_of
 from canet.training.fields import TaskFields
-from canet.training.large_fields import LargeFields, is_large
 from canet.training.loop import EpochReport, Loop, Progress, set_up_kernels, train_loops
 from canet.training.selection import BestValidation
 from canet.training.start import fanout_of, load_initial, resume, share_state
@@ -130,12 +129,9 @@ class Trainer:
         self._fanout = fanout_of(self.method_type, self.settings, task)
         with torch.device("meta"):
             model = self._new_method().model
-        self.operators = tuple(model.operators)
         if fields is None:
-            in_batches = self._fanout is not None
-            kind = LargeFields if in_batches and is_large(task) else TaskFields
-            how = self.settings.scaling
-            fields = kind(task, model.operators, model.num_layers, self.device, how)
+            sizes, how = (model.operators, model.num_layers), self.settings.scaling
+            fields = TaskFields(task, *sizes, self.device, how, in_batches=self._fanout is not None)
         self.fields = fields
         self.metric = METRICS[task.metric]
 

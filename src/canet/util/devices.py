@@ -30,3 +30,8 @@ def device_name(device: torch.device, threads: int = 1) -> str:
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
     return f"{platform.machine()} CPU, {threads} thread(s)"
+
+
+def has_room(num_bytes: int, device: torch.device) -> bool:
+    """Whether a device can keep so much: at most half of the free memory of a GPU."""
+    return device.type == "cpu" or num_bytes < torch.cuda.mem_get_info(device)[0] / 2

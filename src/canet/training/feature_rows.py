@@ -8,18 +8,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from canet.methods.base import Scaling
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
 from canet.nn.model import rows_of
 from canet.nn.operations import fused, select_rows
-from canet.nn.sampling import draw_neighbours
-from canet.nn.sparse_matrix import Pattern
-from canet.training.features import column_scale, prepare_features, shift_and_scale
+from canet.training.features import CPU, ROWS_AT_ONCE, Scaler, sparse_rows
 from canet.util import distributed
+from canet.util.devices import has_room
 from canet.util.memory import free_memory
-
-CPU = torch.device("cpu")
-ROWS_AT_ONCE = 2**16
 
 
 class RowCache:
@@ -71,12 +66,17 @@ class RowReader:
         x: Matrix $[N, D]$. A tensor, dense or sparse CSR, may have memory maps.
         device: Device of the result.
         uses: Function that returns how often each row $[N]$ is probably read; None: seldom.
+        scaler: Scales the rows after they were read; None: they are not scaled.
     """
 
     def __init__(
-        self, x: Features, device: torch.device, uses: Callable[[], Tensor] | None = None
+        self,
+        x: Features,
+        device: torch.device,
+        uses: Callable[[], Tensor] | None = None,
+        scaler: Scaler | None = None,
     ) -> None:
-        self._x, self._device, self._uses = x, device, uses
+        self._x, self._device, self._uses, self._scaler = x, device, uses, scaler
 
     @cached_property
     def _source(self) -> Features | RowCache:
@@ -84,11 +84,11 @@ class RowReader:
         x = self._x
         if self._uses is None or self._device.type != "cuda":
             return x
-        size, free = _num_bytes(x), torch.cuda.mem_get_info(self._device)[0]
-        if size < free / 2:
+        if has_room(_num_bytes(x), self._device):
             return x.to(self._device)
         if not isinstance(x, Tensor) or x.is_sparse_csr:
             return x
+        free = torch.cuda.mem_get_info(self._device)[0]
         return RowCache(_pinned(x), self._uses(), free // 4, self._device)
 
     @property
@@ -101,6 +101,13 @@ class RowReader:
 
     def rows(self, nodes: Tensor) -> Features:
         """Return the rows of nodes $[n]$, on the device."""
+        rows = self._read(nodes)
+        if self._scaler is None:
+            return rows
+        assert not isinstance(rows, ShiftedFeatures)
+        return self._scaler.apply(rows)
+
+    def _read(self, nodes: Tensor) -> Features:
         source = self._source
         if isinstance(source, RowCache):
             return source.rows(nodes)
@@ -109,65 +116,10 @@ class RowReader:
             return rows_of(source, nodes.to(place)).to(self._device)
         nodes = nodes.to(source.device)
         if source.is_sparse_csr:
-            return _sparse_rows(source, nodes).to(self._device)
+            return sparse_rows(source, nodes).to(self._device)
         if source.is_cuda:
             return select_rows(source, nodes)
         return _moved(source[nodes], self._device).float()
-
-
-class FeatureStore(RowReader):
-    """Prepared features of a graph store, some nodes at a time.
-
-    Args:
-        x: Features $[N, D]$, dense or sparse CSR, which may be memory maps.
-        device: Device of the result.
-        how: Scaling. Means and standard deviations are computed once, in two passes.
-        uses: As for `RowReader`.
-    """
-
-    def __init__(
-        self,
-        x: Tensor,
-        device: torch.device,
-        how: Scaling,
-        uses: Callable[[], Tensor] | None = None,
-    ) -> None:
-        super().__init__(x, device, uses)
-        self._how = how
-
-    def rows(self, nodes: Tensor) -> Features:
-        """Return the prepared features of nodes $[n]$, on the device."""
-        rows = super().rows(nodes)
-        assert not isinstance(rows, ShiftedFeatures)
-        if self._how in ("raw", "rows"):
-            return prepare_features(rows, None, self._how)
-        graph = torch.zeros(nodes.numel(), dtype=torch.long, device=self._device)
-        return shift_and_scale(rows, graph, *self._mean_and_scale)
-
-    @cached_property
-    def _mean_and_scale(self) -> tuple[Tensor, Tensor]:
-        """Mean and scale $[1, D]$ of each column over all nodes, as doubles."""
-        count = self._x.shape[0]
-        mean = self._sum(torch.zeros(1, self._x.shape[1], dtype=torch.double), 1) / count
-        deviation = (self._sum(mean, 2) / count).sqrt()
-        scale = column_scale(mean, deviation, scaled=self._how == "standardised")
-        return mean.to(self._device), scale.to(self._device)
-
-    def _sum(self, mean: Tensor, power: int) -> Tensor:
-        r"""Return $\sum_v (x_{vj} - m_j)^p$ $[1, D]$ for means m $[1, D]$."""
-        total, x = torch.zeros_like(mean), self._x
-        assert isinstance(x, Tensor)
-        for first in range(0, x.shape[0], ROWS_AT_ONCE):
-            nodes = torch.arange(first, min(first + ROWS_AT_ONCE, x.shape[0]))
-            if not x.is_sparse_csr:
-                total += (x[nodes].float() - mean).pow(power).sum(dim=0)
-                continue
-            rows = _sparse_rows(x, nodes)
-            column, width = rows.pattern.col.long(), mean.shape[1]
-            values = (rows.value - mean[0, column]).pow(power)
-            zeros = nodes.numel() - torch.bincount(column, minlength=width)
-            total += torch.bincount(column, values, minlength=width) + zeros * (-mean).pow(power)
-        return total
 
 
 def _num_bytes(x: Features) -> int:
@@ -187,13 +139,6 @@ def _pinned(x: Tensor) -> Tensor:
         return x.pin_memory()
     except RuntimeError:  # the system limits it, as WSL does
         return x
-
-
-def _sparse_rows(x: Tensor, nodes: Tensor) -> SparseMatrix:
-    """Return rows of a sparse CSR tensor, which may have more entries than 32-bit numbers."""
-    drawn = draw_neighbours(x.crow_indices(), nodes, -1)
-    pattern = Pattern(drawn.rowptr, x.col_indices()[drawn.entry], x.shape[1])
-    return SparseMatrix(pattern, x.values()[drawn.entry])
 
 
 def _moved(rows: Tensor, device: torch.device) -> Tensor:

@@ -15,9 +15,8 @@ from canet.data.task_file import load_store_task
 from canet.errors import InputError
 from canet.methods import Batch, get_method
 from canet.nn import Operator, SparseMatrix
-from canet.training import Trainer, feature_store, large_fields, pieces
-from canet.training.fields import TaskFields
-from canet.training.large_fields import LargeFields
+from canet.training import Trainer, feature_rows, pieces
+from canet.training import fields as fields_module
 from canet.training.prepared import prepare_graph
 from tests.support.gpu import needs_gpu
 from tests.support.stores import never_load, write_store
@@ -125,7 +124,7 @@ def test_a_killed_run_on_a_store_resumes_to_the_same_bits(tmp_path: Path) -> Non
 def test_logits_in_pieces_are_those_in_memory(tmp_path: Path) -> None:
     stored, loaded = both(tmp_path, kind="sparse", weighted=True)
     trainers = [make(task, "canet", **SAMPLED) for task in (stored, loaded)]
-    assert [type(trainer.fields) for trainer in trainers] == [LargeFields, TaskFields]
+    assert [trainer.fields.in_pieces for trainer in trainers] == [True, False]
     torch.manual_seed(0)
     method = trainers[0]._new_method().eval()
     found, expected = (trainer.fields.logits(method) for trainer in trainers)
@@ -141,14 +140,14 @@ def test_many_edges_in_memory_are_scored_in_pieces(
 ) -> None:
     task = tiny_task(inductive=inductive)
     expected = make(task, "erm", **SAMPLED).run()
-    monkeypatch.setattr(large_fields, "MAX_EDGES", 10)
+    monkeypatch.setattr(fields_module, "MAX_EDGES", 10)
     trainer = make(task, "erm", **SAMPLED)
-    assert isinstance(trainer.fields, LargeFields)
+    assert trainer.fields.in_pieces
     found = trainer.run()
     assert found.history["loss"] == pytest.approx(expected.history["loss"], abs=1e-5)
     assert found.result.scores == pytest.approx(expected.result.scores, abs=1e-6)
     full = make(task, "erm", epochs=2)
-    assert type(full.fields) is TaskFields
+    assert not full.fields.in_pieces
 
 
 @pytest.mark.parametrize("method", ["erm", "canet"])
@@ -222,7 +221,7 @@ def test_a_gpu_reads_edges_and_features_wherever_they_are(
     stored, _ = both(tmp_path, kind=kind, weighted=True)
     settings = get_method("erm").settings_type(hidden=8, scaling=scaling, **SAMPLED)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, free))
-    monkeypatch.setattr(feature_store, "free_memory", lambda: in_memory)
+    monkeypatch.setattr(feature_rows, "free_memory", lambda: in_memory)
     losses, logits = [], []
     for device in ("cpu", "cuda"):
         trainer = Trainer(stored, "erm", "sage", settings, device=device)
