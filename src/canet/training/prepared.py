@@ -15,7 +15,6 @@ from torch import Tensor
 from canet.data.graph import UserGraph, read_user_graph
 from canet.data.graph_data import AnyGraph, is_graph
 from canet.data.task import ShiftTask
-from canet.errors import InputError
 from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator
 from canet.training.feature_rows import RowReader
@@ -97,12 +96,6 @@ class PreparedGraph:
         """Return a reader of scaled features on a device; `uses` as for `RowReader`."""
         if not self.in_pieces:
             return RowReader(self.features(how), device, uses)
-        if how == "quantile":
-            raise InputError(
-                "scaling=quantile needs the ranks of all nodes, but a graph store is read in "
-                "parts: choose scaling=standardised, or pass the graph in memory, "
-                "GraphStore(path).load()"
-            )
         x, key = self.user_graph.x, (how, device)
         if key not in self._scalers:
             self._scalers[key] = Scaler(x, None, how, device)
