@@ -77,7 +77,10 @@ class TrialWorker:
             return math.nan  # Optuna records a failed trial
 
         self._study.sampler = sampler_of(self._plan, seed)
-        self._study.optimize(score, n_trials=1)
+        try:
+            self._study.optimize(score, n_trials=1)
+        except AssertionError as error:  # Optuna raises it after an error of the storage
+            raise error.__context__ or error from None
         return device_name(pick_device(self._device))
 
 
