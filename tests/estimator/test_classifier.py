@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -317,7 +316,8 @@ for folder in sys.argv[2:]:
 
 def test_saved_models_predict_the_same_bits_in_a_new_process(tmp_path: Path) -> None:
     new, expected = small_user_graph(41, seed=3), {}
-    for method, backbone in product(canet.METHODS, canet.BACKBONES):
+    pairs = [(method, "gcn") for method in canet.METHODS]
+    for method, backbone in [*pairs, *(("canet", backbone) for backbone in canet.BACKBONES)]:
         model = fitted(method=method, backbone=backbone, epochs=3)
         folder = tmp_path / f"{method}-{backbone}"
         model.save(folder)

@@ -203,11 +203,13 @@ def trained(data_root: Path) -> Trained:
     return Trained(run.method.model, task.data.x, task.data.edge_index)
 
 
+@pytest.mark.slow
 def test_cora_is_attended_as_published_except_for_the_added_constant(trained: Trained) -> None:
     exact = published(*trained.doubled(), added=0)
     torch.testing.assert_close(trained.predicted(), exact.logits, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_cora_is_predicted_as_published_on_all_nodes(trained: Trained) -> None:
     ours, theirs = trained.predicted(), published(*trained.doubled())
     assert ours.argmax(dim=1).equal(theirs.logits.argmax(dim=1))
@@ -219,9 +221,3 @@ def test_cora_is_predicted_as_published_on_all_nodes(trained: Trained) -> None:
     torch.set_default_dtype(torch.float32)
     single = predicted(trained.model, SparseMatrix.from_torch(trained.x), trained.edges)
     torch.testing.assert_close(single.double(), theirs.logits, rtol=0, atol=bound)
-
-
-def test_predictions_on_cora_differ_with_another_slope(trained: Trained) -> None:
-    ours, theirs = trained.predicted(), published(*trained.doubled(), slope=OTHER_SLOPE)
-    assert (ours - theirs.logits).abs().max() > 0.1
-    assert (ours.argmax(dim=1) != theirs.logits.argmax(dim=1)).sum() > 10

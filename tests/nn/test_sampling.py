@@ -130,7 +130,7 @@ def test_the_kernel_draws_neighbours_of_the_graph(
     nodes, draws = torch.tensor([5, 0, 39, 3], device=device), []
     exact = graph.block.matrices[operator].csr.to(device) @ x
     graph = graph.to(nodes.device)
-    for seed in range(60):
+    for seed in range(24):
         field = graph.sampled_field(nodes, (30, 4), seed)
         assert torch.equal(field.nodes[:4], nodes)
         assert len(field.nodes.unique()) == len(field.nodes)
@@ -141,9 +141,9 @@ def test_the_kernel_draws_neighbours_of_the_graph(
             u, v = field.nodes[pattern.row], field.nodes[pattern.col]
             assert ((dense[u, v] > 0) | (u == v)).all()
         draws.append(last.matrices[operator].csr @ x[field.nodes[: last.num_src]])
-    again = graph.sampled_field(nodes, (30, 4), 59)
+    again = graph.sampled_field(nodes, (30, 4), 23)
     assert torch.equal(again.nodes, field.nodes)
-    error = torch.stack(draws).std(0) / 60**0.5
+    error = torch.stack(draws).std(0) / 24**0.5
     assert ((torch.stack(draws).mean(0) - exact[nodes]).abs() <= 4.5 * error + 1e-9).all()
     assert (error > 0).any()
 
