@@ -37,7 +37,8 @@ def bench(
         bool, typer.Option("--growth", help="Measure only how the cost grows with graph and model.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0, max=3600, help="Approximate time for each contender.")
+        float | None,
+        typer.Option(min=0, max=3600, help="Approximate time for each implementation."),
     ] = None,
     device: Device = "auto",
     data_root: DataRoot = None,

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.contenders import Clock
+from benchmarks.implementations import Clock
 from benchmarks.memory import Meter, out_of_memory
 from canet.data.metrics import METRICS
 from canet.methods import Batch, Method

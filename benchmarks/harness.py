@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import PUBLISHED_K, Case, cases
-from benchmarks.contenders import CONTENDERS, SAME_NODES
 from benchmarks.growth import points
+from benchmarks.implementations import IMPLEMENTATIONS, SAME_NODES
 from benchmarks.markdown import show
 from benchmarks.pictures import draw_growth, draw_ratios
 from benchmarks.process import measure_jobs
@@ -50,7 +50,7 @@ def run_bench(
         tasks: Only these tasks, and no growth.
         growth: Only growth.
         device: `auto`, `cpu` or `cuda`.
-        seconds: Approximate time for each contender.
+        seconds: Approximate time for each implementation.
         data_root: Folder of raw data.
         quiet: Whether to print neither progress nor tables.
     """
@@ -84,7 +84,7 @@ class Harness:
     Args:
         out: JSON file for the complete measurements.
         device: `cpu` or `cuda`.
-        seconds: Approximate time for each contender.
+        seconds: Approximate time for each implementation.
         data_root: Folder of raw data.
         command: The command that the results record.
     """
@@ -124,7 +124,7 @@ class Harness:
     def needed_to_extrapolate(self) -> list[Job]:
         """Plain cases with smaller K, to extrapolate the memory of cases that ran out of it."""
         return [
-            {"kind": "case", "case": asdict(case), "contender": "plain"}
+            {"kind": "case", "case": asdict(case), "implementation": "plain"}
             for died in self.results.cases
             if "died" in self.results.of(died, "plain")
             for k in EXTRAPOLATE_FROM
@@ -140,13 +140,13 @@ def case_batches(chosen: Sequence[Case], device: str, full: bool) -> list[list[J
     """
     jobs = {
         task: [
-            {"kind": "case", "case": asdict(case), "contender": contender}
+            {"kind": "case", "case": asdict(case), "implementation": implementation}
             for case in chosen
             if case.task == task
             for _ in range(ROUNDS if full and device == "cpu" else 1)
-            for contender in CONTENDERS
-            if contender in ("plain", "canet") or case.k == PUBLISHED_K
-            if contender != SAME_NODES or case.reads_both_ways
+            for implementation in IMPLEMENTATIONS
+            if implementation in ("plain", "canet") or case.k == PUBLISHED_K
+            if implementation != SAME_NODES or case.reads_both_ways
         ]
         for task in dict.fromkeys(case.task for case in chosen)
     }
@@ -174,7 +174,7 @@ def _line(job: Job, measured: dict[str, Any]) -> str:
     if job["kind"] == "growth":
         label = f"growth {job['backbone'].upper()} {job['axis']} {job['value']:,}"
     else:
-        label = f"{Case(**job['case']).label} {job['contender']}"
+        label = f"{Case(**job['case']).label} {job['implementation']}"
     if "died" in measured:
         return f"{label}: {measured['died']}"
     fastest = min(measured["times"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from benchmarks.cases import Case
-from benchmarks.contenders import INTERVENING, PUBLISHED_EPOCHS
 from benchmarks.growth import AXIS_NAMES
+from benchmarks.implementations import INTERVENING, PUBLISHED_EPOCHS
 from benchmarks.results import Quartiles, Results
 from benchmarks.targets import Check, checks
 from canet.util.console import print_table
@@ -59,7 +59,7 @@ def epochs(results: Results) -> Tabular:
     rows = [
         [
             case.label,
-            *(_time(results, case, contender) for contender in ("plain", "erm", "canet")),
+            *(_time(results, case, implementation) for implementation in ("plain", "erm", "canet")),
             _number(results.ratio(case)),
             _number(results.vs_erm(case)),
             _number(results.run_seconds(case)),
@@ -91,7 +91,9 @@ def memory(results: Results) -> Tabular:
     """Peak memory in MB: total, and increase since before the model was built."""
     rows = []
     for case in results.cases:
-        used = [_memory(results, case, contender) for contender in ("plain", "erm", "canet")]
+        used = [
+            _memory(results, case, implementation) for implementation in ("plain", "erm", "canet")
+        ]
         rows.append([case.label, *used, _number(results.memory_ratio(case))])
     columns = ["case", "plain MB", "ERM MB", "CaNet MB", "plain ÷ CaNet"]
     return Tabular("Peak memory (increase since before the model was built)", columns, rows)
@@ -162,21 +164,21 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _time(results: Results, case: Case, contender: str) -> str:
-    measured: Quartiles | None = results.spread(case, contender)
+def _time(results: Results, case: Case, implementation: str) -> str:
+    measured: Quartiles | None = results.spread(case, implementation)
     if measured is None:
-        return "failed" if "died" in results.of(case, contender) else "–"
+        return "failed" if "died" in results.of(case, implementation) else "–"
     median, lower, upper = (_number(1000 * seconds) for seconds in measured)
     return f"{median} [{lower}, {upper}]"
 
 
-def _memory(results: Results, case: Case, contender: str) -> str:
-    measured = results.of(case, contender)
+def _memory(results: Results, case: Case, implementation: str) -> str:
+    measured = results.of(case, implementation)
     if not measured:
         return "–"
     if "died" in measured:
         limit = f" at a limit of {measured['cap_mb']:,.0f}" if "cap_mb" in measured else ""
         needed, extrapolated = results.needed_mb(case)
-        need = f"; needs ≈ {needed:,.0f}" if contender == "plain" and extrapolated else ""
+        need = f"; needs ≈ {needed:,.0f}" if implementation == "plain" and extrapolated else ""
         return f"{measured['died']}{limit}{need}"
     return f"{measured['peak_mb']:,.0f} ({measured['peak_mb'] - measured['level_mb']:,.0f})"

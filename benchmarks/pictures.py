@@ -12,7 +12,8 @@ from benchmarks.growth import AXIS_NAMES
 from benchmarks.results import Growth, Results
 from benchmarks.targets import checks
 from canet.methods import BACKBONES, METHODS
-from canet.report.figures import MARKERS, new_figure, save_figure, share_legend, tidy
+from canet.report.figures import MARKERS, new_figure, share_legend, tidy
+from canet.util.rendering import save_figure
 
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 COLUMNS = 3

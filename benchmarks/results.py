@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.cases import Case
 from benchmarks.ceiling import Ceiling, Operation, floor_seconds
-from benchmarks.contenders import INTERVENING, PUBLISHED_EPOCHS
 from benchmarks.growth import slope
+from benchmarks.implementations import INTERVENING, PUBLISHED_EPOCHS
 from canet.util.files import read_json
 
 
@@ -37,8 +37,8 @@ class Growth(NamedTuple):
 class Results:
     """One benchmark; `content` is the content of its JSON file.
 
-    Each case has, for each contender, the times per epoch of all rounds and the peak memory, or
-    `died` with the reason.
+    Each case has, for each implementation, the times per epoch of all rounds and the peak memory,
+    or `died` with the reason.
     """
 
     def __init__(self, device: str, command: str, date: str) -> None:
@@ -91,38 +91,38 @@ class Results:
             point = {key: job[key] for key in ("backbone", "axis", "value")}
             self.content["growth"].append(point | measured)
         else:
-            self._add_case(job["case"], job["contender"], dict(measured))
+            self._add_case(job["case"], job["implementation"], dict(measured))
 
-    def _add_case(self, case: dict[str, Any], contender: str, measured: dict[str, Any]) -> None:
+    def _add_case(self, case: dict[str, Any], name: str, measured: dict[str, Any]) -> None:
         entry = next((e for e in self.content["cases"] if e["case"] == case), None)
         if entry is None:
             entry = {"case": case}
             self.content["cases"].append(entry)
         if "size" in measured:
             entry["size"] = measured.pop("size")
-        before = entry.get(contender, {})
+        before = entry.get(name, {})
         if "times" in before and "times" in measured:
             measured["times"] = before["times"] + measured["times"]
             measured["peak_mb"] = max(before["peak_mb"], measured["peak_mb"])
-        entry[contender] = measured
+        entry[name] = measured
 
-    def of(self, case: Case, contender: str) -> dict[str, Any]:
-        """The measurements of a contender; empty if it was not measured."""
-        measured: dict[str, Any] = self._entry(case).get(contender, {})
+    def of(self, case: Case, implementation: str) -> dict[str, Any]:
+        """The measurements of an implementation; empty if it was not measured."""
+        measured: dict[str, Any] = self._entry(case).get(implementation, {})
         return measured
 
-    def spread(self, case: Case, contender: str) -> Quartiles | None:
+    def spread(self, case: Case, implementation: str) -> Quartiles | None:
         """Seconds per epoch."""
-        times = self.of(case, contender).get("times")
+        times = self.of(case, implementation).get("times")
         return spread(times) if times else None
 
     def ratio(self, case: Case) -> float | None:
         """Plain ÷ CaNet, seconds per epoch."""
         return _ratio(self.spread(case, "plain"), self.spread(case, "canet"))
 
-    def vs_erm(self, case: Case, contender: str = "erm") -> float | None:
-        """CaNet ÷ ERM, seconds per epoch; `contender` may be ERM on the same nodes."""
-        return _ratio(self.spread(case, "canet"), self.spread(case, contender))
+    def vs_erm(self, case: Case, implementation: str = "erm") -> float | None:
+        """CaNet ÷ ERM, seconds per epoch; `implementation` may be ERM on the same nodes."""
+        return _ratio(self.spread(case, "canet"), self.spread(case, implementation))
 
     def intervening(self, case: Case) -> float | None:
         """CaNet with interventions ÷ without, seconds per epoch."""
@@ -167,13 +167,13 @@ class Results:
         missing = PUBLISHED_EPOCHS - measured["run_epochs"]
         return float(measured["run_seconds"] + missing * per_epoch.median)
 
-    def cost(self, case: Case, contender: str = "canet") -> list[Operation]:
+    def cost(self, case: Case, implementation: str = "canet") -> list[Operation]:
         """The minimum operations of an epoch."""
-        return [Operation(*pair) for pair in self.of(case, contender).get("cost", [])]
+        return [Operation(*pair) for pair in self.of(case, implementation).get("cost", [])]
 
-    def minimum_seconds(self, case: Case, contender: str = "canet") -> float | None:
+    def minimum_seconds(self, case: Case, implementation: str = "canet") -> float | None:
         """The minimum time of an epoch."""
-        cost = self.cost(case, contender)
+        cost = self.cost(case, implementation)
         if not cost or "ceiling" not in self.content:
             return None
         return floor_seconds(cost, Ceiling(**self.content["ceiling"]))

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.ticker import LogLocator
 
 from benchmarks.pictures import short_number
-from canet.report.figures import MARKERS, new_figure, save_figure, tidy
+from canet.report.figures import MARKERS, new_figure, tidy
+from canet.util.rendering import save_figure
 
 GPU_ROWS = {
     "precision of products": lambda f: {"high": "TF32", "highest": "fp32"}[f["precision"]],

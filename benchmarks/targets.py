@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from benchmarks.cases import PUBLISHED_K, Case, cases
-from benchmarks.contenders import PUBLISHED_EPOCHS, SAME_NODES
+from benchmarks.implementations import PUBLISHED_EPOCHS, SAME_NODES
 from benchmarks.results import Results
 
 LARGEST = Case("arxiv", "gat", 10)

@@ -1,6 +1,6 @@
 """One job of a benchmark, run in a worker process.
 
-On a CPU each contender has its own process, because memory is measured per process.
+On a CPU each implementation has its own process, because memory is measured per process.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import torch
 
 from benchmarks.cases import Case, load_case_task
 from benchmarks.ceiling import measure_ceiling
-from benchmarks.contenders import measure
 from benchmarks.growth import measure_point
+from benchmarks.implementations import measure
 from benchmarks.memory import cap_memory
 from canet.training.trainer import versions
 
@@ -51,7 +51,7 @@ def work(job: Job, order: Order) -> dict[str, Any]:
         return measure_point(job["backbone"], job["axis"], job["value"], device)
     case = Case(**job["case"])
     task = load_case_task(case.task, order.data_root)
-    measured = measure(case, job["contender"], task, device, order.seconds)
+    measured = measure(case, job["implementation"], task, device, order.seconds)
     if "died" in measured and allowance is not None:
         measured["cap_mb"] = allowance
     size = {"nodes": task.num_nodes, "edges": int(task.data.edge_index.shape[1])}

@@ -11,12 +11,13 @@ from canet.methods import BACKBONES
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
-from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
+from canet.report.figures import draw_bars, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
+from canet.util.rendering import save_figure
 
 TRANSFORMER = "transformer"
 COMPARED = ("gcn", "gat", "sage", "gin", TRANSFORMER)

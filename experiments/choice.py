@@ -34,7 +34,7 @@ from canet.models import Auto, Average, Options
 from canet.models.auto import AutoSettings, Tried, with_weights
 from canet.models.portfolio import PRESETS
 from canet.models.shifts import HELD_OUT, hold_out, training_part
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.settings import override
 from canet.store.summary import OOD
 from canet.training import Trainer
@@ -253,7 +253,7 @@ def _ways(scores: Mapping[Transfer, Mapping[str, float]]) -> list[str]:
 def _means(
     label: str, scores: Mapping[Transfer, Mapping[str, float]], names: Sequence[str]
 ) -> list[str]:
-    means = (percent(mean(own[name] for own in scores.values())) for name in names)
+    means = (to_percent(mean(own[name] for own in scores.values())) for name in names)
     return [label, *(f"{value:.1f}" for value in means)]
 
 
@@ -263,7 +263,7 @@ def _regret_row(
     """Points below the best model in hindsight: mean, 90 % quantile and maximum."""
     row = [name]
     for half in halves.values():
-        lost = percent(np.array([own[HINDSIGHT] - own[name] for own in half.values()]))
+        lost = to_percent(np.array([own[HINDSIGHT] - own[name] for own in half.values()]))
         row += [f"{value:.1f}" for value in (lost.mean(), np.quantile(lost, 0.9), lost.max())]
     return row
 

@@ -35,7 +35,7 @@ from canet.methods.canet import CaNetMethod
 from canet.methods.interventions import Interventions, groups_of, infer_groups, spread_between
 from canet.nn import ShiftedFeatures, SparseMatrix
 from canet.nn.blocks import Block
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.settings import override
 from canet.training import Trainer
 from canet.util.sparse import from_scipy, to_scipy
@@ -329,7 +329,7 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
         cells = []
         for head in heads:
             own, control = found[form, *head], found[CONTROL, *head]
-            cells.append([percent(own[draw][0] - control[draw][0]) for draw in own])
+            cells.append([to_percent(own[draw][0] - control[draw][0]) for draw in own])
         texts = [f"{np.mean(c):+.1f} ± {np.std(c, ddof=1):.1f}" if c else "–" for c in cells]
         cells = [cell for cell in cells if cell]
         yield (
@@ -340,7 +340,7 @@ def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---" * (len(heads) + 2) + "|"
     for width in WIDTHS:
         values = [
-            percent(mean(v for draw in found[f"held {width}", *head].values() for v in draw))
+            to_percent(mean(v for draw in found[f"held {width}", *head].values() for v in draw))
             for head in heads
         ]
         texts = [f"{value:.1f}" for value in values]

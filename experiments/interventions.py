@@ -21,7 +21,6 @@ from canet.paper.scope import Repeat, TaskSpec
 from canet.report.figures import (
     draw_bars,
     new_figure,
-    save_figure,
     shades,
     share_legend,
     tidy,
@@ -32,23 +31,26 @@ from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_LAST, OOD_MEAN
 from canet.util import colour
-from experiments.contender import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, Contender
+from canet.util.rendering import save_figure
+from experiments.method_variant import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, MethodVariant
 
 BACKBONES = ("gcn", "gat", "sage")
 INFERRED = {"interventions": "inferred"}
 
 
-ERM, CANET = Contender("ERM", "erm"), Contender("CaNet", "canet")
-ERM_INFERRED = Contender("ERM, inferred", "erm", changes=INFERRED)
-CANET_INFERRED = Contender("CaNet, inferred", "canet", changes=INFERRED)
-CANET_GIVEN = Contender("CaNet, given", "canet", changes={"interventions": "given"})
-CANET_CENTRED_PER_GRAPH = Contender("CaNet, centred per graph", "canet", CENTRED_PER_GRAPH)
-CANET_WITHOUT_SPURIOUS = Contender("CaNet, without the spurious columns", "canet", WITHOUT_SPURIOUS)
-CONTENDERS = (
+ERM, CANET = MethodVariant("ERM", "erm"), MethodVariant("CaNet", "canet")
+ERM_INFERRED = MethodVariant("ERM, inferred", "erm", changes=INFERRED)
+CANET_INFERRED = MethodVariant("CaNet, inferred", "canet", changes=INFERRED)
+CANET_GIVEN = MethodVariant("CaNet, given", "canet", changes={"interventions": "given"})
+CANET_CENTRED_PER_GRAPH = MethodVariant("CaNet, centred per graph", "canet", CENTRED_PER_GRAPH)
+CANET_WITHOUT_SPURIOUS = MethodVariant(
+    "CaNet, without the spurious columns", "canet", WITHOUT_SPURIOUS
+)
+VARIANTS = (
     *(ERM, CANET, ERM_INFERRED, CANET_INFERRED, CANET_GIVEN),
     *(ERM_CENTRED_PER_GRAPH, CANET_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, CANET_WITHOUT_SPURIOUS),
 )
-REAL_CONTENDERS = (ERM, ERM_INFERRED, CANET, CANET_INFERRED)
+REAL_VARIANTS = (ERM, ERM_INFERRED, CANET, CANET_INFERRED)
 _, _LIGHT, _OWN, _, _DARK = shades(METHODS["canet"].colour.light, 5)
 DRAWN = (
     (CANET, _OWN),
@@ -60,7 +62,7 @@ DRAWN = (
 ABLATED = ("cora", "citeseer", "pubmed")
 NUM_SEEDS = 5
 """Runs on each draw of `resampled`. Its regions are small, so single runs vary much."""
-VARIANTS: dict[str, dict[str, Any]] = {
+ABLATIONS: dict[str, dict[str, Any]] = {
     "no change": {},
     "width 1": {"intervention_width": 1.0},
     "width 3": {"intervention_width": 3.0},
@@ -101,20 +103,18 @@ class Interventions(Experiment):
 
     def configs(self) -> list[RunConfig]:
         shifted = [
-            self._jobs(case, contender)
-            for case in self._shifted()
-            for contender in self._contenders()
+            self._jobs(case, variant) for case in self._shifted() for variant in self._variants()
         ]
         real = [
-            self._jobs(case, contender)
-            for case in self._real()
-            for contender in self._real_contenders()
+            self._jobs(case, variant) for case in self._real() for variant in self._real_variants()
         ]
-        ablated = [self._variant(case, name) for case in self._ablated() for name in VARIANTS]
+        ablated = [
+            self._ablation_jobs(case, name) for case in self._ablated() for name in ABLATIONS
+        ]
         repeated = [
-            self._seeds(case, contender, draw)
+            self._seeds(case, variant, draw)
             for case in self._small()
-            for contender in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
+            for variant in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
             for draw in self.scope.repeats(case.spec)
         ]
         return [config for jobs in (*shifted, *real, *ablated, *repeated) for config in jobs]
@@ -136,7 +136,7 @@ class Interventions(Experiment):
         cases = self._shifted()
         generators = list(dict.fromkeys(case.generator for case in cases))
         specs = list(dict.fromkeys(case.spec for case in cases))
-        shown = [(contender, tone) for contender, tone in DRAWN if contender in self._contenders()]
+        shown = [(variant, tone) for variant, tone in DRAWN if variant in self._variants()]
         if not cases or not shown:
             return
         size = (len(generators), len(specs))
@@ -147,11 +147,11 @@ class Interventions(Experiment):
                 here = [c for c in cases if (c.generator, c.spec) == (generator, spec)]
                 bars = [
                     (
-                        contender.label,
+                        variant.label,
                         tone,
-                        [finished.scores(self._jobs(case, contender), OOD_MEAN) for case in here],
+                        [finished.scores(self._jobs(case, variant), OOD_MEAN) for case in here],
                     )
-                    for contender, tone in shown
+                    for variant, tone in shown
                 ]
                 draw_bars(axes, [backbone_label(case.backbone) for case in here], bars)
                 tidy(axes, f"{spec.label}, {generator}")
@@ -159,13 +159,11 @@ class Interventions(Experiment):
         share_legend(figure, panels[0][0], columns=len(shown))
         save_figure(figure, folder, self.file_name())
 
-    def _contenders(self) -> list[Contender]:
-        return [contender for contender in CONTENDERS if contender.method in self.chosen_methods]
+    def _variants(self) -> list[MethodVariant]:
+        return [variant for variant in VARIANTS if variant.method in self.chosen_methods]
 
-    def _real_contenders(self) -> list[Contender]:
-        return [
-            contender for contender in REAL_CONTENDERS if contender.method in self.chosen_methods
-        ]
+    def _real_variants(self) -> list[MethodVariant]:
+        return [variant for variant in REAL_VARIANTS if variant.method in self.chosen_methods]
 
     def _shifted(self) -> list[Case]:
         """The tasks with spurious columns, with each generator."""
@@ -194,32 +192,32 @@ class Interventions(Experiment):
     def _backbones(self) -> tuple[str, ...]:
         return BACKBONES[:1] if self.scope.quick else BACKBONES
 
-    def _jobs(self, case: Case, contender: Contender) -> list[RunConfig]:
+    def _jobs(self, case: Case, variant: MethodVariant) -> list[RunConfig]:
         return self.runs(
             case.spec,
-            contender.method,
+            variant.method,
             case.backbone,
             protocol="disjoint" if case.generator else "paper",
-            features=contender.features,
-            changes=contender.changes,
+            features=variant.features,
+            changes=variant.changes,
             generator=case.generator or GENERATORS[0],
         )
 
-    def _seeds(self, case: Case, contender: Contender, draw: Repeat) -> list[RunConfig]:
-        """Runs of a contender on one draw with all seeds."""
-        (config,) = [c for c in self._jobs(case, contender) if c.data_seed == draw.data_seed]
+    def _seeds(self, case: Case, variant: MethodVariant, draw: Repeat) -> list[RunConfig]:
+        """Runs of a variant on one draw with all seeds."""
+        (config,) = [c for c in self._jobs(case, variant) if c.data_seed == draw.data_seed]
         return [replace(config, seed=seed) for seed in range(NUM_SEEDS)]
 
-    def _variant(self, case: Case, name: str) -> list[RunConfig]:
-        return self._jobs(case, Contender(name, "canet", changes=INFERRED | VARIANTS[name]))
+    def _ablation_jobs(self, case: Case, name: str) -> list[RunConfig]:
+        return self._jobs(case, MethodVariant(name, "canet", changes=INFERRED | ABLATIONS[name]))
 
     def _scores(self, finished: FinishedRuns, split: str, part: str, subtitle: str) -> Table:
         rows = [
             [
                 *case.texts,
                 *(
-                    score(finished, self._jobs(case, contender), split)
-                    for contender in self._contenders()
+                    score(finished, self._jobs(case, variant), split)
+                    for variant in self._variants()
                 ),
             ]
             for case in self._shifted()
@@ -228,27 +226,25 @@ class Interventions(Experiment):
             "generator",
             "task",
             "backbone",
-            *(contender.label for contender in self._contenders()),
+            *(variant.label for variant in self._variants()),
         ]
         return self.table(part, subtitle, heads, rows, [*self._shared_notes()])
 
     def _above_control(self, finished: FinishedRuns) -> Table:
-        """Score of each contender minus that of its control, paired by draw."""
+        """Score of each variant minus that of its control, paired by draw."""
         controls = {"erm": ERM_WITHOUT_SPURIOUS, "canet": CANET_WITHOUT_SPURIOUS}
-        contenders = [
-            contender for contender in self._contenders() if contender not in controls.values()
-        ]
+        variants = [variant for variant in self._variants() if variant not in controls.values()]
         rows: list[list[Cell]] = []
         for case in self._shifted():
             for name, split in (("best validation", OOD_MEAN), ("last epoch", OOD_LAST)):
                 above = [
                     difference(
                         finished,
-                        self._jobs(case, contender),
-                        self._jobs(case, controls[contender.method]),
+                        self._jobs(case, variant),
+                        self._jobs(case, controls[variant.method]),
                         split,
                     )
-                    for contender in contenders
+                    for variant in variants
                 ]
                 rows.append([*case.texts, name, *above])
         heads = [
@@ -256,7 +252,7 @@ class Interventions(Experiment):
             "task",
             "backbone",
             "selection",
-            *(contender.label for contender in contenders),
+            *(variant.label for variant in variants),
         ]
         notes = [
             "Score minus that of the same method and backbone without the spurious columns, in "
@@ -276,8 +272,8 @@ class Interventions(Experiment):
             for split in (OOD_MEAN, OOD_LAST):
                 means = [
                     [
-                        score(finished, self._seeds(case, contender, draw), split).mean
-                        for contender in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
+                        score(finished, self._seeds(case, variant, draw), split).mean
+                        for variant in (CANET_INFERRED, CANET_WITHOUT_SPURIOUS)
                     ]
                     for draw in draws
                 ]
@@ -295,18 +291,16 @@ class Interventions(Experiment):
     def _real_costs(self, finished: FinishedRuns) -> Table:
         rows: list[list[Cell]] = []
         both = ((ERM, ERM_INFERRED), (CANET, CANET_INFERRED))
-        pairs = [pair for pair in both if pair[0] in self._real_contenders()]
+        pairs = [pair for pair in both if pair[0] in self._real_variants()]
         for case in self._real():
-            scores = [
-                score(finished, self._jobs(case, a), OOD_MEAN) for a in self._real_contenders()
-            ]
+            scores = [score(finished, self._jobs(case, a), OOD_MEAN) for a in self._real_variants()]
             costs = [
                 difference(finished, self._jobs(case, after), self._jobs(case, before), split)
                 for before, after in pairs
                 for split in (OOD_MEAN, OOD_LAST, "test_id")
             ]
             rows.append([*case.texts[1:], *scores, *costs])
-        heads = [contender.label for contender in self._real_contenders()]
+        heads = [variant.label for variant in self._real_variants()]
         heads += [
             f"{after.label} − {before.label}: {where}"
             for before, after in pairs
@@ -324,11 +318,11 @@ class Interventions(Experiment):
     def _ablation(self, finished: FinishedRuns) -> Table:
         cases = self._ablated()
         rows: list[list[Cell]] = []
-        for name in VARIANTS if cases else ():
+        for name in ABLATIONS if cases else ():
             above = [
                 difference(
                     finished,
-                    self._variant(case, name),
+                    self._ablation_jobs(case, name),
                     self._jobs(case, CANET_WITHOUT_SPURIOUS),
                     OOD_MEAN,
                 )

@@ -14,7 +14,7 @@ from canet.methods import METHODS
 from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec
-from canet.report.figures import draw_bars, new_figure, save_figure, share_legend, tidy
+from canet.report.figures import draw_bars, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label, method_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
@@ -22,7 +22,8 @@ from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
 from canet.training import SELECTION_RULES
 from canet.util import colour
-from experiments.contender import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, Contender
+from canet.util.rendering import save_figure
+from experiments.method_variant import ERM_CENTRED_PER_GRAPH, ERM_WITHOUT_SPURIOUS, MethodVariant
 
 CONTROL_COLOURS = {
     WITHOUT_SPURIOUS: colour.WITHOUT_SPURIOUS_COLOUR,
@@ -73,33 +74,33 @@ class Protocols(Experiment):
 
     def _draw_panel(self, finished: FinishedRuns, axes: Any, spec: TaskSpec, backbone: str) -> None:
         bars = []
-        for contender in self._contenders():
-            own = METHODS[contender.method].colour
-            shown = CONTROL_COLOURS.get(contender.features or "", own)
+        for variant in self._variants():
+            own = METHODS[variant.method].colour
+            shown = CONTROL_COLOURS.get(variant.features or "", own)
             values = [
-                finished.scores(self._jobs(spec, protocol, backbone, contender), OOD_MEAN)
+                finished.scores(self._jobs(spec, protocol, backbone, variant), OOD_MEAN)
                 for protocol in PROTOCOLS
             ]
-            bars.append((contender.label, shown.light, values))
+            bars.append((variant.label, shown.light, values))
         draw_bars(axes, PROTOCOLS, bars)
         tidy(axes, f"{backbone_label(backbone)}, {spec.label}")
 
-    def _cases(self) -> list[tuple[TaskSpec, str, str, Contender]]:
-        lists = (self.specs, PROTOCOLS, self.backbones, self._contenders())
+    def _cases(self) -> list[tuple[TaskSpec, str, str, MethodVariant]]:
+        lists = (self.specs, PROTOCOLS, self.backbones, self._variants())
         return list(product(*lists))
 
-    def _contenders(self) -> list[Contender]:
+    def _variants(self) -> list[MethodVariant]:
         return [
-            *(Contender(method_label(m), m) for m in self.chosen_methods),
+            *(MethodVariant(method_label(m), m) for m in self.chosen_methods),
             ERM_WITHOUT_SPURIOUS,
             ERM_CENTRED_PER_GRAPH,
         ]
 
     def _jobs(
-        self, spec: TaskSpec, protocol: str, backbone: str, contender: Contender
+        self, spec: TaskSpec, protocol: str, backbone: str, variant: MethodVariant
     ) -> list[RunConfig]:
-        options = {"protocol": protocol, "features": contender.features, "ood_curves": True}
-        return self.runs(spec, contender.method, backbone, **options)
+        options = {"protocol": protocol, "features": variant.features, "ood_curves": True}
+        return self.runs(spec, variant.method, backbone, **options)
 
     def _row(
         self,
@@ -107,9 +108,9 @@ class Protocols(Experiment):
         spec: TaskSpec,
         protocol: str,
         backbone: str,
-        contender: Contender,
+        variant: MethodVariant,
     ) -> list[Cell]:
-        jobs = self._jobs(spec, protocol, backbone, contender)
+        jobs = self._jobs(spec, protocol, backbone, variant)
         control = self._jobs(spec, protocol, backbone, ERM_WITHOUT_SPURIOUS)
         curves = [run.read_metrics() for run in finished.folders(jobs)]
         splits = spec.ood_sets
@@ -118,11 +119,9 @@ class Protocols(Experiment):
             for rule in SELECTION_RULES
         ]
         above = (
-            ""
-            if contender == ERM_WITHOUT_SPURIOUS
-            else difference(finished, jobs, control, OOD_MEAN)
+            "" if variant == ERM_WITHOUT_SPURIOUS else difference(finished, jobs, control, OOD_MEAN)
         )
-        labels = [spec.label, protocol, backbone_label(backbone), contender.label]
+        labels = [spec.label, protocol, backbone_label(backbone), variant.label]
         return [*labels, *rules, score(finished, jobs, "test_id"), above]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import ceiling, contenders, fill_docs, growth, harness
+from benchmarks import ceiling, fill_docs, growth, harness, implementations
 from benchmarks.__main__ import app
 from benchmarks.cases import Case, cases
 from benchmarks.plain import PlainCaNet, PlainTraining
@@ -94,8 +94,8 @@ def test_erm_on_the_same_nodes_reads_what_canet_reads(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Case, "settings", lambda case: against)
     task = load_task("synthetic")
     ours, erm, same = (
-        contenders._trainer(case, name, task, torch.device("cpu"), 1)
-        for name in ("canet", "erm", contenders.SAME_NODES)
+        implementations._trainer(case, name, task, torch.device("cpu"), 1)
+        for name in ("canet", "erm", implementations.SAME_NODES)
     )
     assert same.method_type is erm.method_type is not ours.method_type
     assert same.settings == erm.settings
@@ -124,12 +124,12 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 
 
 @pytest.mark.slow
-def test_the_harness_measures_every_contender(answer: tuple[Path, str, str]) -> None:
+def test_the_harness_measures_every_implementation(answer: tuple[Path, str, str]) -> None:
     measured = answer[0]
     results = Results.read(measured)
     (case,) = results.cases
-    for contender in contenders.CONTENDERS:
-        of = results.of(case, contender)
+    for implementation in implementations.IMPLEMENTATIONS:
+        of = results.of(case, implementation)
         assert min(of["times"]) > 0
         assert of["peak_mb"] >= of["level_mb"] > 0
     assert results.ratio(case) is not None
@@ -189,15 +189,15 @@ def make_results(**peaks_mb: float | None) -> Results:
     results = Results("cpu", "python -m benchmarks", "2025-01-01")
     for name, peak in peaks_mb.items():
         k = int(name.removeprefix("k"))
-        job = {"kind": "case", "case": asdict(replace(LARGEST, k=k)), "contender": "plain"}
+        job = {"kind": "case", "case": asdict(replace(LARGEST, k=k)), "implementation": "plain"}
         measured = {"times": [1.0], "peak_mb": peak, "level_mb": 1.0}
         results.add(job, measured if peak else {"died": "out of memory", "peak_mb": 9.0})
-    job = {"kind": "case", "case": asdict(LARGEST), "contender": "canet"}
+    job = {"kind": "case", "case": asdict(LARGEST), "implementation": "canet"}
     results.add(job, {"times": [0.5], "peak_mb": 1000.0, "level_mb": 1.0})
     return results
 
 
-def test_memory_of_a_contender_that_ran_out_of_it_is_extrapolated() -> None:
+def test_memory_of_an_implementation_that_ran_out_of_it_is_extrapolated() -> None:
     results = make_results(k10=None, k1=3000.0, k2=5000.0, k3=7000.0)
     needed, extrapolated = results.needed_mb(LARGEST)
     assert needed == pytest.approx(21000)
@@ -319,7 +319,7 @@ def test_the_cost_of_a_backbone_is_that_of_its_propagations_and_maps() -> None:
 
 def test_rounds_add_up() -> None:
     results = make_results(k1=3000.0)
-    job = {"kind": "case", "case": asdict(replace(LARGEST, k=1)), "contender": "plain"}
+    job = {"kind": "case", "case": asdict(replace(LARGEST, k=1)), "implementation": "plain"}
     results.add(job, {"times": [3.0], "peak_mb": 3500.0, "level_mb": 1.0})
     of = results.of(replace(LARGEST, k=1), "plain")
     assert of["times"] == [1.0, 3.0]

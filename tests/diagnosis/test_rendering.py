@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +9,9 @@ import pytest
 from canet.diagnosis import Diagnosis, diagnose
 from canet.diagnosis.charts import risk_map
 from canet.diagnosis.diagnosis import SECTIONS
-from canet.diagnosis.rendering import number, p_value
-from tests.support.browser import Browser, find_chromium, running
+from tests.support.browser import run_in
 from tests.support.planted import planted, random_graph, sign_of
 
-PHONE, DESKTOP = 390, 1200
-OPEN_ALL = "document.querySelectorAll('details').forEach(part => part.open = true)"
 EVIL = '<img src=x onerror="alert(1)">'
 
 
@@ -66,56 +62,30 @@ def test_markup_in_names_is_text() -> None:
     assert "&lt;img src=x" in page
 
 
-def test_numbers_are_short() -> None:
-    shown = [p_value(value) for value in (1e-9, 0.0312, float("nan"))]
-    assert shown == ["< 0.001", "0.031", "–"]
-    assert [number(-0.001, 2), number(-1.5, 1)] == ["0.00", "−1.5"]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    binary = find_chromium()
-    if binary is None:
-        pytest.skip("no chromium here")
-    with running(binary, tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
-
-
-@pytest.mark.parametrize("width", [PHONE, DESKTOP])
-def test_the_page_does_not_overflow_or_use_the_network(
-    browser: Browser, complete: Diagnosis, tmp_path: Path, width: int
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1200, True)])
+def test_the_page_does_not_overflow_and_its_colours_follow_the_system(
+    complete: Diagnosis, tmp_path: Path, width: int, dark: bool
 ) -> None:
-    page = tmp_path / "page.html"
-    complete.save(page)
-    page.write_text(page.read_text().replace("ignored", "verylongname" * 12))
-    browser.resize(width)
-    browser.open(page)
-    browser.run(OPEN_ALL)
-    assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.complaints == []
-    asked = {url for url in browser.requests if not url.startswith(("data:", "file:", "about:"))}
-    assert asked == set()
-    sizes = browser.run(
-        "[...document.querySelectorAll('.chart svg, .track, .layer dd')]"
-        ".map(one => one.getBoundingClientRect()).map(box => [box.width, box.height])"
+    page = complete.page().replace("ignored", "verylongname" * 12)
+    script = """
+    document.querySelectorAll("details").forEach((part) => { part.open = true; });
+    const boxes = [...document.querySelectorAll(".chart svg, .track, .layer dd")];
+    const brightness = (colour) => colour.match(/[\\d.]+/g).slice(0, 3)
+      .reduce((sum, part) => sum + Number(part), 0) / 3;
+    const style = (one) => window.getComputedStyle(one);
+    return [
+      document.documentElement.scrollWidth,
+      boxes.map((one) => one.getBoundingClientRect()).map((box) => Math.min(box.width, box.height)),
+      brightness(style(document.body).backgroundColor),
+      brightness(style(document.querySelector(".chart svg text")).fill),
+    ];"""
+    ((overflow, sizes, behind, label),) = run_in(
+        script, page, folder=tmp_path, width=width, dark=dark
     )
+    assert overflow <= width
     assert len(sizes) > 10
-    assert all(wide > 30 and high > 5 for wide, high in sizes)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_follow_the_system_in_text_and_pictures(
-    browser: Browser, complete: Diagnosis, tmp_path: Path, scheme: str
-) -> None:
-    complete.save(tmp_path / "page.html")
-    browser.prefer(scheme)
-    browser.open(tmp_path / "page.html")
-    brightness = "c => c.match(/[\\d.]+/g).slice(0, 3).reduce((s, p) => s + Number(p), 0) / 3"
-    behind = browser.run(f"({brightness})(getComputedStyle(document.body).backgroundColor)")
-    label = browser.run(
-        f"({brightness})(getComputedStyle(document.querySelector('.chart svg text')).fill)"
-    )
-    assert (behind > 128) == (scheme == "light")
+    assert min(sizes) > 5
+    assert (behind < 128) == dark
     assert abs(behind - label) > 120
 
 

@@ -10,7 +10,7 @@ from canet.data import CENTRED_PER_GRAPH, GENERATORS, WITHOUT_SPURIOUS
 from canet.paper import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
-from experiments.interventions import CONTENDERS, VARIANTS, Interventions
+from experiments.interventions import ABLATIONS, VARIANTS, Interventions
 from tests.support.made_up import write_runs
 
 
@@ -29,7 +29,7 @@ def quick(fresh_cache: Path) -> Interventions:
 def test_every_generator_backbone_and_form_has_five_draws(fresh_cache: Path) -> None:
     configs = Interventions(Scope(tasks=("cora",))).configs()
     alone = {(config.name, config.seed) for config in configs}
-    assert len(alone) == 3 * 3 * 9 * 5 + 3 * (len(VARIANTS) - 1) * 5 + 2 * 2 * 5 * 4
+    assert len(alone) == 3 * 3 * 9 * 5 + 3 * (len(ABLATIONS) - 1) * 5 + 2 * 2 * 5 * 4
     assert {config.generator for config in configs} == set(GENERATORS)
     assert {config.protocol for config in configs} == {"disjoint"}
     assert not any(config.ood_curves for config in configs)
@@ -47,7 +47,7 @@ def test_tables_of_a_quick_version(quick: Interventions, tmp_path: Path) -> None
         table.name: table for table in quick.tables(write_runs(quick, tmp_path, made_up_score))
     }
     scores = tables["interventions-quick"]
-    assert list(scores.columns[3:]) == [contender.label for contender in CONTENDERS]
+    assert list(scores.columns[3:]) == [contender.label for contender in VARIANTS]
     assert [row[0] for row in scores.rows] == list(GENERATORS)
     last = tables["interventions-last-quick"].rows[0]
     assert all(isinstance(cell, Score) for cell in last[3:])

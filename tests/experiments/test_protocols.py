@@ -7,7 +7,7 @@ import pytest
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.paper.scope import Scope
 from canet.store import RunConfig
-from experiments.contender import ERM_WITHOUT_SPURIOUS
+from experiments.method_variant import ERM_WITHOUT_SPURIOUS
 from experiments.protocols import Protocols
 from tests.support.made_up import write_runs
 

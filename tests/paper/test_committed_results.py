@@ -171,10 +171,10 @@ def test_the_page_of_the_interventions_shows_their_tables() -> None:
     assert f"| `resampled`, five runs on each data seed | {' | '.join(row)} |" in page
     scores = found("", "generator", "task", "backbone")
     (head,) = [line for line in page if line.startswith("| OOD, GCN |")]
-    contenders = [label.strip() for label in head.split("|")[2:-1]]
+    labels = [label.strip() for label in head.split("|")[2:-1]]
     for kind in kinds:
         for task in ("synthetic", *tasks):
-            row = [text(scores[kind, task, "GCN", label]) for label in contenders]
+            row = [text(scores[kind, task, "GCN", label]) for label in labels]
             assert f"| `{kind}`, {task} | {' | '.join(row)} |" in page
     real = found("-real", "task", "backbone")
     for task, backbone in {(task, backbone) for task, backbone, _ in real}:

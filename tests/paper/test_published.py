@@ -17,7 +17,7 @@ from canet.paper.published import (
     TABLES,
     published,
 )
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.store.summary import OOD_MEAN
 from tests.support.finished import make_config
 
@@ -57,9 +57,9 @@ def test_all_scores_are_those_of_the_paper(paper: str, table: str) -> None:
 
 
 def test_the_leads_are_those_of_the_text(paper: str) -> None:
-    gcn, gat = (f"{percent(ARXIV_LEAD[backbone]):.1f}" for backbone in ("gcn", "gat"))
+    gcn, gat = (f"{to_percent(ARXIV_LEAD[backbone]):.1f}" for backbone in ("gcn", "gat"))
     assert f"{gcn}\\%$ and ${gat}\\%" in paper
-    assert f"average {percent(ELLIPTIC_LEAD):.2f}\\% improvement" in paper
+    assert f"average {to_percent(ELLIPTIC_LEAD):.2f}\\% improvement" in paper
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canet.paper.comparison import Table2
+from canet.paper.published_tables import Table2
 from canet.paper.scope import Scope
 from canet.paper.sensitivity import Sensitivity
 from tests.support.made_up import write_runs

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR
 from canet.paper.paper_report import CONTEXT
 from canet.report.comparison import Comparison, Contender, Lead, compare
 from canet.report.results import find_results
@@ -26,7 +25,7 @@ def write(
 
 
 def only(root: Path) -> Comparison:
-    (comparison,) = compare(find_results(root, CONTEXT.extra_sets)[0], CONTEXT)
+    (comparison,) = compare(find_results(root)[0], CONTEXT)
     return comparison
 
 
@@ -156,17 +155,6 @@ def test_without_defaults_the_settings_with_most_runs_compete(
     (chosen,) = comparison.contenders
     assert (chosen.config.settings["hidden"], chosen.is_searched) == (8, False)
     assert len(comparison.variants) == 1
-
-
-def test_shifted_french_labels_are_a_column_if_runs_have_them(tmp_path: Path) -> None:
-    config = make_config("twitch")
-    place = write_run(tmp_path, config, {"ood/ES": 0.6, "ood/FR": 0.62, "test_id": 0.7})
-    assert only(tmp_path).splits == [OOD_MEAN, "ood/ES", "ood/FR", "test_id"]
-    place.add_json(SHIFTED_FR.file, {SHIFTED: 0.52})
-    comparison = only(tmp_path)
-    assert comparison.splits[2:4] == ["ood/FR", SHIFTED]
-    assert comparison.contenders[0].score(SHIFTED).mean == 0.52
-    assert comparison.contenders[0].score(OOD_MEAN).mean == pytest.approx(0.61)
 
 
 def test_draws_without_a_common_run_seed_count_with_all_their_runs(tmp_path: Path) -> None:

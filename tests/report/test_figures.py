@@ -8,9 +8,9 @@ from canet.report.figures import (
     draw_bars,
     draw_rows,
     new_figure,
-    save_figure,
     tidy,
 )
+from canet.util.rendering import save_figure
 
 
 def test_a_figure_has_the_same_bytes_every_time(tmp_path: Path) -> None:

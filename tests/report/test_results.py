@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from canet.errors import CanetError, InputWarning
-from canet.report import ExtraSet
 from canet.report.results import find_results
 from canet.store.summary import OOD_MEAN
 from tests.support.finished import make_config, write_run
@@ -24,18 +23,6 @@ def test_runs_that_differ_only_in_their_seed_are_sorted_by_seed(tmp_path: Path) 
     assert [run.folder.path.name for run in runs] == ["seed-0", "seed-1", "seed-10"]
     assert [run.score("ood/near") for run in runs] == [0.5, 0.6, 0.7]
     assert [run.score(OOD_MEAN) for run in runs] == pytest.approx([0.45, 0.55, 0.65])
-
-
-def test_a_score_on_an_extra_set_is_added_and_does_not_change_the_mean(tmp_path: Path) -> None:
-    extra = ExtraSet("synthetic", "near, again", "again.json", "ood/near", "no result", "A note.")
-    for seed in (0, 1):
-        place = write_run(tmp_path, make_config(seed=seed), scores(0.5))
-    place.add_json(extra.file, {extra.name: 0.2})
-    runs, _ = find_results(tmp_path, [extra])
-    assert [run.has(extra.name) for run in runs] == [False, True]
-    assert runs[1].score(extra.name) == 0.2
-    assert [run.score(OOD_MEAN) for run in runs] == pytest.approx([0.45, 0.45])
-    assert not find_results(tmp_path)[0][1].has(extra.name)
 
 
 def test_a_folder_without_finished_runs_is_rejected(tmp_path: Path) -> None:

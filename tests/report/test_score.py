@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from canet.report.score import Score, number, rank
+from canet.report.score import Score, rank
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,3 @@ def test_the_best_two_scores_are_ranked_and_nan_is_not() -> None:
     assert [score.rank for score in rank(scores)] == [0, 0, 1, 2]
     assert [score.rank for score in rank([Score([0.60001]), Score([0.60002])])] == [1, 1]
     assert rank([Score([0.6])]) == [Score([0.6])]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(-0.001, "0.00"), (-1.5, "−1.50"), (math.nan, "–"), (math.inf, "–"), (2.0, "2.00")],
-)
-def test_numbers_are_formatted(value: float, text: str) -> None:
-    assert number(value, 2) == text

@@ -96,8 +96,6 @@ def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(
     assert run.score(OOD_MEAN) == pytest.approx(0.55)
     assert run.score(OOD_LAST) == pytest.approx(0.54)
     assert math.isnan(run.score("other"))
-    more = run.with_scores({"other": 1.0})
-    assert (more.score("other"), run.has("other")) == (1.0, False)
     change_result(folder, last_scores={}, scores={"ood/a": math.nan})
     assert not read_run(folder).has(OOD_LAST)
     assert math.isnan(read_run(folder).score(OOD_MEAN))

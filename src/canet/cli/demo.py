@@ -18,7 +18,7 @@ from canet.methods import METHODS
 from canet.models import Auto, get_backbone_name
 from canet.report.comparison import Lead
 from canet.report.figures import Style, draw_band, draw_bars, tidy
-from canet.report.score import Score, percent
+from canet.report.score import Score, to_percent
 from canet.runs import job_folder, run_jobs
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
@@ -81,7 +81,7 @@ def run_demo(out: Path, device: str, quiet: bool) -> None:
         return
     rows = []
     for model, inside, shifted, _ in scores:
-        lost = f"{percent(inside.mean - shifted.mean):.1f}"
+        lost = f"{to_percent(inside.mean - shifted.mean):.1f}"
         rows.append([model.label, inside.text, shifted.text, lost])
     title = f"Test accuracy %, mean ± std over {len(DATA_SEEDS)} data seeds"
     print_table(title, ["", "in distribution", "under shift", "lost"], rows)
@@ -117,7 +117,7 @@ def verdict(scores: Sequence[DemoScores]) -> str:
     lead = Lead.of(best.shifted, other.shifted)
     if lead is Lead.TIED:
         return f"Under shift {first} and {second} are tied."
-    gap = percent(best.shifted.mean - other.shifted.mean)
+    gap = to_percent(best.shifted.mean - other.shifted.mean)
     return f"Under shift {first} is {gap:.1f} above {second}: {lead}."
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -16,34 +16,20 @@ from matplotlib.transforms import Bbox
 from canet.diagnosis.sections.confidence import Confidence, Reliability
 from canet.diagnosis.sections.reliance import Reliance
 from canet.diagnosis.sections.shift import Shift
+from canet.util.rendering import MUTED, PAGE_STYLE, inline_svg
 
-# Placeholder colours, replaced by CSS variables so that charts follow light and dark mode.
-INK, MUTED, LINE, NEW, VALID, WARN = (f"#00000{i}" for i in range(1, 7))
-VARIABLES = {INK: "ink", MUTED: "muted", LINE: "line", NEW: "new", VALID: "valid", WARN: "warn"}
+# Placeholder colours, as in `canet.util.rendering`.
+NEW, VALID, WARN = "#000004", "#000005", "#000006"
+VARIABLES = {NEW: "new", VALID: "valid", WARN: "warn"}
 MAX_LENGTH = 24  # characters of a label
 DOT = 5  # diameter in points
 DISTANCES = (6, 16, 28, 40, 56, 72)  # from a dot to its label, in points
 SIDES = [(1, 0, "left"), (-1, 0, "right")]  # direction from the dot, and alignment of the label
 SIDES += [(0, y, side) for side in ("left", "right", "center") for y in (1, -1)]
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "canet",
-    "text.parse_math": False,
-    "text.color": INK,
-    "axes.edgecolor": LINE,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": LINE,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "font.size": 8,
-}
 
 
-@rc_context(STYLE)
-def risk_map(reliance: Reliance, shift: Shift, risky: Sequence[str]) -> str:
+@rc_context(PAGE_STYLE)
+def risk_map(reliance: Reliance, shift: Shift, risky: Sequence[str]) -> Markup:
     """Reliance and shift of each feature block."""
     figure, axes = _new_chart(
         "reliance: predictions that change, %", "shift (0: none, 1: complete)"
@@ -58,7 +44,7 @@ def risk_map(reliance: Reliance, shift: Shift, risky: Sequence[str]) -> str:
     important = [max(risk, key=lambda b: flip_rates[b.name]), risk[0]]
     places = {b.name: (flip_rates[b.name], b.effect) for b in [*important, *risk]}
     _label(figure, axes, places, {block.name for block in important})
-    return _svg(figure)
+    return inline_svg(figure, VARIABLES)
 
 
 def _label(
@@ -91,8 +77,8 @@ def _label(
             label.remove()
 
 
-@rc_context(STYLE)
-def reliability_diagram(found: Confidence) -> str:
+@rc_context(PAGE_STYLE)
+def reliability_diagram(found: Confidence) -> Markup:
     """Reliability diagram: accuracy by confidence; on the diagonal both are equal."""
     figure, axes = _new_chart("confidence, %", "accuracy, %")
     axes.plot([0, 1], [0, 1], "--", color=MUTED, linewidth=0.8)
@@ -102,11 +88,11 @@ def reliability_diagram(found: Confidence) -> str:
         errors = [[e.value - e.low for e in y], [e.high - e.value for e in y]]
         axes.errorbar(x, values, errors, color=colour, marker="o", markersize=3, elinewidth=0.6)
     axes.set(xlim=(0, 1.02), ylim=(0, 1.02))
-    return _svg(figure)
+    return inline_svg(figure, VARIABLES)
 
 
-@rc_context(STYLE)
-def abstention_curve(found: Confidence) -> str:
+@rc_context(PAGE_STYLE)
+def abstention_curve(found: Confidence) -> Markup:
     """Accuracy on the most confident nodes, by their share of all nodes."""
     figure, axes = _new_chart("predictions kept, the most confident first, %", "accuracy, %")
     for colour, part in _graphs(found):
@@ -115,7 +101,7 @@ def abstention_curve(found: Confidence) -> str:
         low, high = [e.low for e in y], [e.high for e in y]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_xlim(0, 1.02)
-    return _svg(figure)
+    return inline_svg(figure, VARIABLES)
 
 
 def _graphs(found: Confidence) -> list[tuple[str, Reliability]]:
@@ -131,15 +117,3 @@ def _new_chart(x: str, y: str) -> tuple[Figure, Any]:
         if label.endswith("%"):
             axis.set_major_formatter(lambda share, _: f"{100 * share:.3g}")
     return figure, axes
-
-
-def _svg(figure: Figure) -> str:
-    """SVG of a figure without XML header and background, in the colours of the page."""
-    text = io.StringIO()
-    none = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.savefig(text, format="svg", transparent=True, metadata=none)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :]
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg

@@ -31,8 +31,8 @@ from canet.diagnosis.sections.reliance import Reliance
 from canet.errors import InputError, check_name, warn_user
 from canet.estimator.classifier import NodeClassifier
 from canet.models import all_methods
-from canet.util.files import atomic_path
 from canet.util.progress import Display
+from canet.util.rendering import write_page
 
 CLEAR_RELIANCE = 0.05  # smallest effect that counts as reliance on a shifted part
 MANY_NODES = 20_000  # above this number, random changes are repeated less often
@@ -165,8 +165,9 @@ class Diagnosis:
 
         if name == "risk_map":
             assert self.shift is not None
-            return Markup(charts.risk_map(self.main_reliance, self.shift, self.risky_blocks))
-        return Markup(getattr(charts, name)(self.confidence))
+            return charts.risk_map(self.main_reliance, self.shift, self.risky_blocks)
+        chart: Markup = getattr(charts, name)(self.confidence)
+        return chart
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook."""
@@ -177,8 +178,7 @@ class Diagnosis:
         """Write the diagnosis as an HTML page to a file."""
         if Path(path).is_dir():
             raise InputError(f"'{path}' is a folder: pass the name of a file, such as page.html")
-        with atomic_path(Path(path)) as temporary:
-            temporary.write_text(self.page(), encoding="utf-8")
+        write_page(self.page(), Path(path))
 
     @property
     def quantities(self) -> dict[str, float]:

@@ -18,7 +18,6 @@ from canet.report.figures import (
     draw_band,
     draw_rows,
     new_figure,
-    save_figure,
     share_legend,
     tidy,
 )
@@ -26,6 +25,7 @@ from canet.report.labels import backbone_label
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
+from canet.util.rendering import save_figure
 
 FULL, NO_REGULARISER = "full", "w/o Reg Loss"
 VARIANTS: dict[str, dict[str, Any]] = {

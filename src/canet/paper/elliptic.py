@@ -7,16 +7,17 @@ from typing import Any
 
 from canet.data.benchmarks.elliptic import LEFT_OUT_STEPS
 from canet.methods import METHODS
-from canet.paper.contenders import CANET, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished_runs import FinishedRuns
+from canet.paper.method_table import CANET, MethodRow, MethodTable
 from canet.paper.published import ELLIPTIC_LEAD, PAPER_BACKBONES
 from canet.paper.scope import split_label
-from canet.report.figures import BACKGROUND_GREY, Style, draw_band, new_figure, save_figure, tidy
+from canet.report.figures import BACKGROUND_GREY, Style, draw_band, new_figure, tidy
 from canet.report.labels import backbone_label, method_label
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.report.tables import Table
 from canet.store.summary import OOD_MEAN
+from canet.util.rendering import save_figure
 
 LEFT_OUT = tuple(f"left_out/steps {steps.start}-{steps.stop - 1}" for steps in LEFT_OUT_STEPS)
 """Groups of time steps that the paper leaves out: before and after those that it shows."""
@@ -26,7 +27,7 @@ COLUMNS = 4
 """Number of panels in a row."""
 
 
-class Elliptic(ContenderTable):
+class Elliptic(MethodTable):
     """Scores over the OOD groups; a panel for each backbone and method."""
 
     name = "elliptic"
@@ -56,7 +57,7 @@ class Elliptic(ContenderTable):
             len(PAPER_BACKBONES) * rows, columns, sharex=True, sharey=True, squeeze=False
         )
         for i, backbone in enumerate(PAPER_BACKBONES):
-            jobs = {m: self.jobs(spec, Contender(m), backbone) for m in self.chosen_methods}
+            jobs = {m: self.jobs(spec, MethodRow(m), backbone) for m in self.chosen_methods}
             values = {m: [finished.scores(jobs[m], s) for s in groups] for m in jobs}
             block = panels[i * rows : (i + 1) * rows].ravel()
             for axes, method in zip(block, methods, strict=False):
@@ -83,16 +84,16 @@ class Elliptic(ContenderTable):
     ) -> Table:
         (spec,) = self.specs
         rows = [
-            [backbone_label(backbone), contender.label]
-            + [score(finished, self.jobs(spec, contender, backbone), split) for split in splits]
+            [backbone_label(backbone), row.label]
+            + [score(finished, self.jobs(spec, row, backbone), split) for split in splits]
             for backbone in PAPER_BACKBONES
-            for contender in self.contenders(backbone)
+            for row in self.method_rows(backbone)
         ]
         notes = self.notes()
         if spec.features == "original" and spec.task == "elliptic":
             notes.append(
                 "The paper shows a figure without numbers. According to its text, CaNet is on "
-                f"average {percent(ELLIPTIC_LEAD):.4g} % better than the second best method."
+                f"average {to_percent(ELLIPTIC_LEAD):.4g} % better than the second best method."
             )
         heads = ["OOD mean" if split == OOD_MEAN else short_label(split) for split in splits]
         return self.table(part, subtitle, ["backbone", "method", *heads], rows, notes).ranked()

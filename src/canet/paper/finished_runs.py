@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from canet.paper.french_labels import SHIFTED_FR
-from canet.report.results import with_extra_scores
 from canet.runs import job_folder
 from canet.store import RunConfig, RunFolder
 from canet.store.summary import FinishedRun, read_run
@@ -43,5 +41,5 @@ class FinishedRuns:
 
     def _run(self, folder: RunFolder) -> FinishedRun:
         if folder.path not in self._runs:
-            self._runs[folder.path] = with_extra_scores(read_run(folder), [SHIFTED_FR])
+            self._runs[folder.path] = read_run(folder)
         return self._runs[folder.path]

@@ -8,13 +8,12 @@ from typing import Any
 
 from canet import defaults, report
 from canet.methods import METHODS
-from canet.paper.french_labels import SHIFTED_FR
 from canet.paper.published import published
 from canet.store import RunConfig
 
 
 def write_report(out: Path, target: Path) -> None:
-    """`canet.report.write_report` with published scores, default settings and extra test sets."""
+    """`canet.report.write_report` with published scores and default settings."""
     report.write_report(out, target, CONTEXT)
 
 
@@ -30,4 +29,4 @@ def _searched(config: RunConfig) -> bool:
     return found is not None and config.settings == asdict(found)
 
 
-CONTEXT = report.ReportContext(published, _default_settings, _searched, extra_sets=(SHIFTED_FR,))
+CONTEXT = report.ReportContext(published, _default_settings, _searched)

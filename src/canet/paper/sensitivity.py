@@ -14,7 +14,6 @@ from canet.report.figures import (
     Style,
     draw_band,
     new_figure,
-    save_figure,
     shades,
     share_legend,
     tidy,
@@ -23,6 +22,7 @@ from canet.report.labels import backbone_label
 from canet.report.tables import Table
 from canet.store import RunConfig
 from canet.store.summary import OOD_MEAN
+from canet.util.rendering import save_figure
 
 MAX_LINES = 3
 """Maximal number of OOD sets in a panel."""

@@ -16,13 +16,14 @@ from canet.paper.experiment import Experiment
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import TaskSpec
-from canet.report.figures import new_figure, save_figure
+from canet.report.figures import new_figure
 from canet.report.labels import backbone_label
 from canet.report.score import Score
 from canet.report.tables import Cell, Table
 from canet.settings import override
 from canet.store import RunConfig, RunFolder
 from canet.store.run_folder import WEIGHTS
+from canet.util.rendering import save_figure
 from canet.util.torch_state import seeded
 
 LAYERS = ("first layer", "last layer")

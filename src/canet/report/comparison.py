@@ -13,9 +13,10 @@ from typing import Any
 
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
+from canet.models import all_methods
 from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
-from canet.report.score import Score, percent
+from canet.report.score import Score, to_percent
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
@@ -78,6 +79,15 @@ class Contender:
         """Label of the control; empty if this is not a control."""
         return CONTROLS.get(self.config.features, "")
 
+    @property
+    def css_class(self) -> str:
+        """The class of the page's style sheet that has its colour."""
+        if self.control:
+            return f"of-{self.config.features.replace(' ', '-')}"
+        if self.is_searched:
+            return "of-searched"
+        return f"of-{self.config.method if self.config.method in all_methods() else 'other'}"
+
 
 class Lead(StrEnum):
     """How large the lead of one score over another is."""
@@ -123,7 +133,7 @@ class Ranking:
     def points(self) -> float:
         """Percentage points between the first and the second; NaN if there is only one."""
         first, *others = (contender.score(OOD_MEAN).mean for contender in self.ranked)
-        return percent(first - others[0]) if others else math.nan
+        return to_percent(first - others[0]) if others else math.nan
 
     @cached_property
     def lead(self) -> Lead | None:
@@ -211,7 +221,7 @@ def _comparison(found: list[Contender], context: ReportContext) -> Comparison:
             else:
                 variants.append(other)
     chosen.sort(key=lambda c: _order_of(c.config.backbone, BACKBONES))
-    return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen, context))
+    return Comparison(_shared(found[0].config), chosen, variants, _splits(chosen))
 
 
 def _distance(contender: Contender, defaults: Mapping[str, Any] | None) -> tuple[int, bool, int]:
@@ -221,13 +231,10 @@ def _distance(contender: Contender, defaults: Mapping[str, Any] | None) -> tuple
     return len(names - {"epochs"}), "epochs" in names, -len(contender.runs)
 
 
-def _splits(contenders: Sequence[Contender], context: ReportContext) -> list[str]:
-    """All scored sets; an extra test set comes after the split that it follows."""
+def _splits(contenders: Sequence[Contender]) -> list[str]:
+    """All scored sets: under shift, in distribution, left out."""
     names = {name: None for c in contenders for run in c.runs for name in run.scores}
     ood = [name for name in names if name.startswith(OOD)]
-    for extra in context.extra_sets:
-        if extra.name in names and extra.follows in ood:
-            ood.insert(ood.index(extra.follows) + 1, extra.name)
     return [OOD_MEAN, *ood, "test_id", *(name for name in names if name.startswith(LEFT_OUT))]
 
 

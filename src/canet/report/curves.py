@@ -1,39 +1,30 @@
-"""Learning curves of several contenders as one chart in SVG coordinates."""
+"""Learning curves of several contenders as one chart."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from markupsafe import Markup, escape
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from canet.report.comparison import Contender
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.store.summary import OOD
+from canet.util.rendering import PAGE_STYLE, inline_svg
 
 MAX_POINTS = 80
 WARM_UP = 0.1  # share of first epochs that the range of the y axis ignores
-
-
-@dataclass(frozen=True)
-class Line:
-    """The curve of one contender: `points` of the mean, `band` of one standard deviation.
-
-    Lines that are not highlighted are grey and have no band until the reader selects them.
-    """
-
-    contender: Contender
-    points: str
-    band: str
-    last: float
-    is_highlighted: bool
+OWN = "#000004"  # placeholder for the colour of a contender
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines with their axes, in percent: ticks are (position, text), y is `lowest` to `highest`."""
+    """A chart of mean scores in percent by epoch, and what its script needs to read it."""
 
     width: ClassVar[int] = 280
     height: ClassVar[int] = 190
@@ -42,12 +33,13 @@ class Chart:
     top: ClassVar[int] = 8
     bottom: ClassVar[int] = 168
 
-    lines: list[Line]
-    x_ticks: list[tuple[float, str]]
-    y_ticks: list[tuple[float, str]]
+    svg: Markup
     epochs: int
     lowest: float
     highest: float
+    last: dict[str, float]  # label → score at the last epoch; the lines in front are last
+    highlighted: list[str]  # labels of the lines that are not grey
+    has_bands: bool
 
 
 def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
@@ -65,53 +57,62 @@ def read_curves(contender: Contender) -> dict[str, list[np.ndarray]]:
     return curves
 
 
+@rc_context(PAGE_STYLE)
 def draw_chart(
     curves: Sequence[tuple[Contender, list[np.ndarray]]], background: Collection[str] = ()
 ) -> Chart | None:
     """The mean curve of each contender over its runs; None if no run has curves.
 
-    Contenders with a label in `background` are grey and below the others.
+    Contenders with a label in `background` are grey and below the others; their bands are hidden
+    until the reader selects them.
     """
-    stacks = [(contender, _statistics(of_runs)) for contender, of_runs in curves if of_runs]
-    if not stacks:
+    lines = [(contender, *_statistics(of_runs)) for contender, of_runs in curves if of_runs]
+    lines.sort(key=lambda line: line[0].label not in background)
+    values = [centre[int(WARM_UP * len(centre)) :] for _, centre, _ in lines]
+    finite = [float(x) for part in values for x in part if np.isfinite(x)]
+    epochs = max((len(centre) for _, centre, _ in lines), default=0)
+    if not finite or epochs < 2:
         return None
-    epochs = max(len(centre) for _, (centre, _) in stacks)
-    values = np.concatenate([centre[int(WARM_UP * len(centre)) :] for _, (centre, _) in stacks])
-    values = values[np.isfinite(values)]
-    if not values.size or epochs < 2:
-        return None
-    ticks = nice_ticks(float(values.min()), float(values.max()))
-    low, high = ticks[0], ticks[-1]
-
-    def x(epoch: Any) -> Any:
-        return np.interp(epoch, [1, epochs], [Chart.left, Chart.right])
-
-    def y(score: Any) -> Any:
-        return np.interp(score, [low, high], [Chart.bottom, Chart.top])
-
-    lines = []
-    for contender, (centre, deviation) in stacks:
+    ticks = nice_ticks(min(finite), max(finite))
+    figure = Figure(figsize=(Chart.width / 72, Chart.height / 72))
+    axes = figure.add_axes(
+        (
+            Chart.left / Chart.width,
+            1 - Chart.bottom / Chart.height,
+            (Chart.right - Chart.left) / Chart.width,
+            (Chart.bottom - Chart.top) / Chart.height,
+        )
+    )
+    for i, (_, centre, deviation) in enumerate(lines):
         epoch = np.unique(np.linspace(0, len(centre) - 1, MAX_POINTS).round().astype(int))
         epoch = epoch[np.isfinite(centre[epoch])]
-        position, means, spread = x(epoch + 1), centre[epoch], deviation[epoch]
-        upper, lower = _points(position, y(means + spread)), _points(position, y(means - spread))
-        lines.append(
-            Line(
-                contender,
-                points=" ".join(_points(position, y(means))),
-                band=" ".join(upper + lower[::-1]) if deviation.any() else "",
-                last=float(centre[-1]),
-                is_highlighted=contender.label not in background,
-            )
-        )
-    lines.sort(key=lambda line: line.is_highlighted)
+        means, spread = centre[epoch], deviation[epoch]
+        if deviation.any():
+            band = axes.fill_between(epoch + 1, means - spread, means + spread, color=OWN, lw=0)
+            band.set_gid(f"band-{i}")
+        axes.plot(epoch + 1, means, color=OWN, linewidth=1.4, gid=f"line-{i}")
+    axes.set(xlim=(1, epochs), ylim=(ticks[0], ticks[-1]), yticks=ticks)
+    axes.set_yticklabels([f"{tick:g}" for tick in ticks])
+    middle = (1 + epochs) // 2
+    axes.set_xticks([1, middle, epochs], ["1", str(middle), f"epoch {epochs}"])
+    axes.get_xticklabels()[-1].set_horizontalalignment("right")
+    axes.grid(axis="x", visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, labelsize=10)
+    svg = inline_svg(figure, {OWN: "of"})
+    for i, (contender, _, _) in enumerate(lines):
+        grey = " background" if contender.label in background else ""
+        marks = f'{contender.css_class}{grey}" data-label="{escape(contender.label)}">'
+        for kind in ("line", "band"):
+            svg = svg.replace(f'<g id="{kind}-{i}">', Markup(f'<g class="{kind} {marks}'))
     return Chart(
-        lines,
-        x_ticks=[(x(epoch), str(epoch)) for epoch in (1, (1 + epochs) // 2, epochs)],
-        y_ticks=[(y(tick), f"{tick:g}") for tick in ticks],
-        epochs=epochs,
-        lowest=low,
-        highest=high,
+        svg,
+        epochs,
+        lowest=ticks[0],
+        highest=ticks[-1],
+        last={contender.label: float(centre[-1]) for contender, centre, _ in lines},
+        highlighted=[c.label for c, _, _ in lines if c.label not in background],
+        has_bands=any(deviation.any() for _, _, deviation in lines),
     )
 
 
@@ -125,9 +126,5 @@ def _statistics(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sample standard deviation in percent of each epoch over its runs."""
     longest = max(map(len, curves))
     padded = [np.pad(c, (0, longest - len(c)), constant_values=np.nan) for c in curves]
-    stack = np.ma.masked_invalid(percent(np.stack(padded)))
+    stack = np.ma.masked_invalid(to_percent(np.stack(padded)))
     return stack.mean(axis=0).filled(np.nan), stack.std(axis=0, ddof=1).filled(0.0)
-
-
-def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
-    return [f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True)]

@@ -1,4 +1,4 @@
-"""Figures of scores in one style, drawn with matplotlib; equal data give equal files.
+"""Figures of scores in one style, drawn with matplotlib.
 
 Scores are between 0 and 1 and are drawn in percent.
 """
@@ -6,16 +6,13 @@ Scores are between 0 and 1 and are drawn in percent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import matplotlib
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from canet.report.score import percent
-from canet.util.files import atomic_path
+from canet.report.score import to_percent
 
 MARKERS = "osD^vPX*p"
 BACKGROUND_GREY = "0.8"
@@ -29,8 +26,6 @@ DOT: Any = {
     "markeredgewidth": 0.4,
     "zorder": 3,
 }
-REPRODUCIBLE: Any = {"svg.hashsalt": "canet"}
-METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {"Software": None}}
 
 
 class Style(NamedTuple):
@@ -90,7 +85,7 @@ def draw_bars(
         means = [_statistics(runs)[0] for runs in scores]
         axes.bar(positions, means, width * 0.92, color=colour, alpha=0.85, label=label)
         for x, runs in zip(positions, scores, strict=True):
-            points = percent(np.array(runs))
+            points = to_percent(np.array(runs))
             axes.plot(spread_out(x, len(runs), 0.7 * width), points, "o", **DOT)
     axes.set_xticks(centres, groups)
     axes.set_ylim(0, 100)
@@ -107,7 +102,7 @@ def draw_rows(axes: Any, rows: Sequence[tuple[str, str, Sequence[float]]]) -> No
         centre, spread = _statistics(runs)
         error = [[min(spread, centre)], [min(spread, 100 - centre)]]
         axes.errorbar(centre, y, xerr=error, fmt="D", color=colour, markersize=6)
-        axes.plot(percent(np.array(runs)), spread_out(y, len(runs), 0.5), "o", **DOT)
+        axes.plot(to_percent(np.array(runs)), spread_out(y, len(runs), 0.5), "o", **DOT)
     if rows and rows[0][2]:
         centre, _ = _statistics(rows[0][2])
         axes.axvline(centre, color=rows[0][1], linewidth=0.8, linestyle=":")
@@ -138,16 +133,9 @@ def share_legend(
     figure.legend(handles, labels, loc=position, ncols=columns, frameon=False)
 
 
-def save_figure(figure: Figure, folder: Path, name: str) -> None:
-    """Write FOLDER/NAME.svg and FOLDER/NAME.png without a date."""
-    for kind, metadata in METADATA.items():
-        with matplotlib.rc_context(REPRODUCIBLE), atomic_path(folder / f"{name}.{kind}") as path:
-            figure.savefig(path, format=kind, metadata=metadata)
-
-
 def _statistics(scores: Sequence[float]) -> tuple[float, float]:
     """Mean and sample standard deviation in percent; NaN and 0 without scores."""
     if not len(scores):
         return np.nan, 0.0
-    values = percent(np.array(scores))
+    values = to_percent(np.array(scores))
     return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else 0.0

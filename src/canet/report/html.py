@@ -15,12 +15,11 @@ from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_NOTE, backbone_label
 from canet.report.overview import Axis, count_best, make_overview
 from canet.report.results import find_results
-from canet.report.score import number, percent
 from canet.report.section_tables import setting_text
 from canet.report.sections import legend, make_section
 from canet.store import open_runs
 from canet.util.colour import CENTRED_PER_GRAPH_COLOUR, WITHOUT_SPURIOUS_COLOUR
-from canet.util.files import atomic_path
+from canet.util.rendering import environment, write_page
 
 CONTROL_COLOURS = {
     WITHOUT_SPURIOUS: WITHOUT_SPURIOUS_COLOUR,
@@ -35,29 +34,21 @@ def write_report(out: Path, target: Path, context: ReportContext = NO_CONTEXT) -
     figures in `out/figures`. It lists the runs that cannot be read.
     """
     with open_runs(out) as root:
-        results, left_out = find_results(root, context.extra_sets)
+        results, left_out = find_results(root)
         page = _render(root, compare(results, context), context, left_out)
-    with atomic_path(target) as temporary:
-        # File names may contain bytes that are not UTF-8.
-        temporary.write_text(page, encoding="utf-8", errors="backslashreplace")
+    write_page(page, target)
 
 
 def _render(
     out: Path, comparisons: list[Comparison], context: ReportContext, left_out: Sequence[str]
 ) -> str:
     """Render the page; `left_out` has a message for each run that cannot be read."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("canet.report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    templates = environment(
+        ("canet.report", "templates"),
+        value=setting_text,
+        backbone=backbone_label,
+        count_best=count_best,
     )
-    environment.filters |= {"number": number, "value": setting_text, "backbone": backbone_label}
-    environment.filters |= {"count_best": count_best, "percent": percent, "css_class": css_class}
-    environment.globals |= {"default_epochs": Settings().epochs, "searched_note": SEARCHED_NOTE}
     sections = [make_section(comparison, context) for comparison in comparisons]
     axis = Axis.of(comparisons)
     contenders = [c for comparison in comparisons for c in comparison.contenders]
@@ -65,26 +56,22 @@ def _render(
     runs = [run for c in everyone for run in c.runs]
     shown = {c.config.method for c in everyone}
     machines = [(run.result.device, tuple(run.result.versions.items())) for run in runs]
-    return environment.get_template("report.html.jinja").render(
+    return templates.get_template("report.html.jinja").render(
+        default_epochs=Settings().epochs,
+        searched_note=SEARCHED_NOTE,
         sections=sections,
         overview=list(make_overview(sections, axis, context)),
         axis=axis,
         legend=legend(contenders),
-        controls={css_class(name): colour for name, colour in CONTROL_COLOURS.items()},
+        controls={name.replace(" ", "-"): colour for name, colour in CONTROL_COLOURS.items()},
         methods={name: one for name, one in all_methods().items() if name in shown},
         num_runs=len(runs),
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
         machines=Counter(machines).most_common(),
         seconds=sum(run.result.epochs * run.result.seconds_per_epoch for run in runs),
-        extra_sets=context.extra_sets,
         left_out=left_out,
         failures=embedded.failures(out),
         figures=embedded.figures(out / "figures"),
         tables=embedded.tables(out / "tables"),
     )
-
-
-def css_class(features: str) -> str:
-    """`without spurious columns` → `without-spurious-columns`."""
-    return features.replace(" ", "-")

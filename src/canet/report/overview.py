@@ -11,7 +11,7 @@ from typing import NamedTuple
 from canet.report.comparison import Comparison, Contender, Ranking
 from canet.report.context import ReportContext
 from canet.report.curves import nice_ticks
-from canet.report.score import percent
+from canet.report.score import to_percent
 from canet.report.sections import Section
 from canet.store.summary import OOD_MEAN
 
@@ -56,10 +56,11 @@ class OverviewRow(NamedTuple):
 def make_overview(
     sections: Sequence[Section], axis: Axis, context: ReportContext
 ) -> Iterator[OverviewRow]:
-    """A row for each comparison and backbone."""
+    """A row for each comparison and backbone with at least two ranked methods."""
     for section in sections:
         for backbone in section.comparison.backbones:
-            if ranking := section.comparison.ranking(backbone):
+            ranking = section.comparison.ranking(backbone)
+            if ranking and ranking.runner_up:
                 dots = _dots(_scores(section.comparison, backbone), ranking, axis)
                 yield OverviewRow(section, ranking, dots, _published(ranking.ranked, context))
 
@@ -103,6 +104,6 @@ def _published(contenders: Sequence[Contender], context: ReportContext) -> list[
     """Published scores of the contenders in percent, the best first."""
     paper = [(context.published(c.config, OOD_MEAN), c.label) for c in contenders]
     scores = [
-        (percent(cell.mean), label) for cell, label in paper if cell and cell.mean is not None
+        (to_percent(cell.mean), label) for cell, label in paper if cell and cell.mean is not None
     ]
     return sorted(scores, key=lambda pair: -pair[0])

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from canet.errors import CanetError, warn_user
-from canet.report.context import ExtraSet
 from canet.store import find_runs
 from canet.store.config import group_by_configuration
 from canet.store.summary import FinishedRun, read_run
 
 
-def find_results(
-    root: Path, extra_sets: Sequence[ExtraSet] = ()
-) -> tuple[list[FinishedRun], list[str]]:
+def find_results(root: Path) -> tuple[list[FinishedRun], list[str]]:
     """Return the finished runs at or below `root`, and an error message for each unreadable run.
 
     Runs that differ only in their seed follow each other, sorted by seed. If a run was copied, the
@@ -30,7 +26,7 @@ def find_results(
     runs, errors = [], []
     for folder in find_runs(root):
         try:
-            runs.append(with_extra_scores(read_run(folder), extra_sets))
+            runs.append(read_run(folder))
         except CanetError as error:
             errors.append(str(error))
     if not runs:
@@ -42,11 +38,3 @@ def find_results(
     runs.sort(key=lambda run: json.dumps(asdict(run.config)))  # not by the digest in their names
     groups = group_by_configuration((run.config, run) for run in runs)
     return [run for group in groups for run in group.values()], left_out
-
-
-def with_extra_scores(run: FinishedRun, extra_sets: Sequence[ExtraSet]) -> FinishedRun:
-    """Add the scores on extra test sets that are in the folder of a run."""
-    for extra in extra_sets:
-        if extra.task == run.config.task:
-            run = run.with_scores(extra.read(run.folder))
-    return run

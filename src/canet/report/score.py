@@ -11,12 +11,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from canet.store.summary import standard_deviation
+from canet.util.rendering import GAP
 
-GAP = "–"
 Number = TypeVar("Number", float, np.ndarray)
 
 
-def percent(share: Number) -> Number:
+def to_percent(share: Number) -> Number:
     """A share between 0 and 1 in percent: the one place where a score is multiplied by 100."""
     return 100 * share
 
@@ -32,7 +32,7 @@ class Published(NamedTuple):
     def text(self) -> str:
         if self.mean is None or self.std is None:
             return "OOM"
-        return f"{percent(self.mean):.2f} ± {percent(self.std):.2f}"
+        return f"{to_percent(self.mean):.2f} ± {to_percent(self.std):.2f}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Score:
 
     def shown(self, value: float) -> float:
         """A value of this score in the unit that is shown."""
-        return percent(value) if self.is_share else value
+        return to_percent(value) if self.is_share else value
 
 
 def rank(scores: Sequence[Score]) -> list[Score]:
@@ -116,10 +116,3 @@ def rank(scores: Sequence[Score]) -> list[Score]:
         replace(score, rank=rank if rank < 3 and score.is_finite else 0)
         for score, rank in zip(scores, ranks, strict=True)
     ]
-
-
-def number(value: float, digits: int) -> str:
-    """Format a number with a typographic minus sign, without "−0"; a dash if it is not finite."""
-    if not math.isfinite(value):
-        return GAP
-    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

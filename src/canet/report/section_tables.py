@@ -35,17 +35,14 @@ class SectionTable(NamedTuple):
 def score_table(comparison: Comparison, backbone: str, context: ReportContext) -> SectionTable:
     """Scores of all contenders with a backbone; the best of each column is marked."""
     contenders = comparison.of(backbone)
-    columns = [
-        _column(split, _compared(contenders, split, context), context)
-        for split in comparison.splits
-    ]
+    columns = [_column(split, _compared(contenders, split, context)) for split in comparison.splits]
     rows = [(contender, "") for contender in contenders]
     return SectionTable(
         backbone_label(backbone), rows, [*columns, *_spread_columns(contenders)], True
     )
 
 
-def variant_table(comparison: Comparison, context: ReportContext) -> SectionTable:
+def variant_table(comparison: Comparison) -> SectionTable:
     """Scores of the same methods with other settings; each row names the changed settings."""
 
     def key(contender: Contender) -> tuple[str, str, str]:
@@ -60,7 +57,7 @@ def variant_table(comparison: Comparison, context: ReportContext) -> SectionTabl
         words = [f"{name} = {setting_text(value)}" for name, value in changed]
         rows.append((variant, ", ".join([backbone_label(variant.config.backbone), *words])))
     columns = [
-        _column(split, [variant.score(split) for variant in variants], context)
+        _column(split, [variant.score(split) for variant in variants])
         for split in comparison.splits
     ]
     return SectionTable("Other settings", rows, [*columns, *_spread_columns(variants)])
@@ -91,26 +88,23 @@ def setting_text(value: Any) -> str:
 def _compared(
     contenders: Sequence[Contender], split: str, context: ReportContext
 ) -> Sequence[Score]:
-    """Scores on a split, ranked; extra test sets and controls, which come last, have no rank."""
+    """Scores on a split, ranked; controls, which come last, have no rank."""
     scores = []
     for contender in contenders:
         paper = None if contender.is_searched else context.published(contender.config, split)
         scores.append(replace(contender.score(split), published=paper))
-    if any(split == extra.name for extra in context.extra_sets):
-        return scores
     count = sum(not contender.control for contender in contenders)
     return [*rank(scores[:count]), *scores[count:]]
 
 
-def _column(split: str, scores: Sequence[Score], context: ReportContext) -> TableColumn:
+def _column(split: str, scores: Sequence[Score]) -> TableColumn:
     if split == OOD_MEAN:
         return TableColumn("OOD mean", "all shifted sets", scores)
     if split == "test_id":
         return TableColumn("ID", "not shifted", scores)
     if split.startswith(LEFT_OUT):
         return TableColumn(split.removeprefix(LEFT_OUT), "not in the paper", scores)
-    extra = {extra.name: extra.subtitle for extra in context.extra_sets}
-    return TableColumn(split.removeprefix(OOD), extra.get(split, "shifted"), scores)
+    return TableColumn(split.removeprefix(OOD), "shifted", scores)
 
 
 def _spread_columns(contenders: Sequence[Contender]) -> list[TableColumn]:

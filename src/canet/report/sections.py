@@ -61,6 +61,7 @@ class Section:
     shifted_columns: list[tuple[Contender, list[tuple[int, float]]]]  # column, share of variance
     tables: list[SectionTable]
     charts: list[tuple[str, Chart]]
+    has_grey_lines: bool
     legend: list[Contender]
     pseudo_environments: list[PseudoEnvironments]
     variants: SectionTable | None
@@ -79,6 +80,7 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
     everyone = [*comparison.contenders, *comparison.variants]
     epochs = {c.config.settings.get("epochs", Settings().epochs) for c in comparison.contenders}
     dataset, is_user = DATASETS.get(config.task), config.task == USER_GRAPH
+    charts = list(_charts(comparison))
     name = Path(config.task).name  # the task of a graph store is its path
     return Section(
         comparison,
@@ -89,10 +91,11 @@ def make_section(comparison: Comparison, context: ReportContext = NO_CONTEXT) ->
         short_epochs=sorted(number for number in epochs if number < Settings().epochs),
         shifted_columns=[(c, columns) for c in everyone if (columns := _shifted_columns(c))],
         tables=[score_table(comparison, b, context) for b in comparison.backbones],
-        charts=list(_charts(comparison)),
+        charts=charts,
+        has_grey_lines=any(len(c.highlighted) < len(c.last) for _, c in charts),
         legend=legend(ranked),
         pseudo_environments=[found for c in ranked if (found := _pseudo_environments(c))],
-        variants=variant_table(comparison, context) if comparison.variants else None,
+        variants=variant_table(comparison) if comparison.variants else None,
         costs=cost_table(ranked),
         settings=[(contender, _changed_settings(contender.config)) for contender in ranked],
     )

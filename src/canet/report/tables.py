@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from canet.errors import CanetError
-from canet.report.score import GAP, Score, percent, rank
+from canet.report.score import Score, rank, to_percent
 from canet.util.files import MAX_JSON_BYTES, atomic_path, read_regular
+from canet.util.rendering import GAP
 
 Cell = str | Score
 MARKS = {0: ("", ""), 1: ("**", "**"), 2: ("<u>", "</u>")}
@@ -184,7 +185,7 @@ def _numbers(score: Score) -> list[str]:
         _, published_mean, published_std = score.published
         paper = ["OOM", ""]
         if published_mean is not None and published_std is not None:
-            paper = [f"{round(percent(part), 4)}" for part in (published_mean, published_std)]
+            paper = [f"{round(to_percent(part), 4)}" for part in (published_mean, published_std)]
     return [mean, spread, str(len(score.values)), str(score.expected), values, *paper]
 
 

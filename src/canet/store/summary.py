@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import mean
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -38,10 +38,6 @@ class ScoredRun:
         """Mean score over the OOD sets; NaN if there are none."""
         return ood_mean(self.scores)
 
-    def with_scores(self, scores: Mapping[str, float]) -> Self:
-        """Return the run with these scores added; scores with the same name are replaced."""
-        return replace(self, result=replace(self.result, scores={**self.scores, **scores}))
-
 
 @dataclass(frozen=True)
 class FinishedRun(ScoredRun):
@@ -50,7 +46,7 @@ class FinishedRun(ScoredRun):
     folder: RunFolder = field(compare=False)
 
     def has(self, split: str) -> bool:
-        """Whether the run has a score for a split in result.json, an extra set, or `ood`."""
+        """Whether the run has a score for a split in result.json, or `ood`."""
         if split == OOD_LAST:
             return bool(self.result.last_scores)
         return split == OOD_MEAN or split in self.scores

@@ -44,7 +44,7 @@
     const buttons = all("button", legend);
     const show = (label) => {
       charts.toggleAttribute("data-only", Boolean(label));
-      all("g.line", charts).forEach((line) =>
+      all(".line, .band", charts).forEach((line) =>
         line.classList.toggle("only", line.dataset.label === label));
     };
     const pressed = () => buttons.find((b) => b.getAttribute("aria-pressed") === "true");
@@ -60,17 +60,24 @@
   });
 
   // Charts: show the scores at an epoch, by pointer or arrow keys.
-  all(".chart svg").forEach((svg) => {
-    const { left, right, top, bottom, epochs, low, high } = svg.dataset;
+  all(".chart").forEach((chart) => {
+    const { left, right, top, bottom, epochs, low, high } = chart.dataset;
     const [x0, x1, y0, y1] = [+left, +right, +bottom, +top];
-    const cursor = svg.querySelector(".cursor");
+    const svg = chart.querySelector("svg");
+    const cursor = document.createElementNS(svg.namespaceURI, "line");
+    cursor.setAttribute("class", "cursor");
+    cursor.setAttribute("y1", top);
+    cursor.setAttribute("y2", bottom);
+    svg.append(cursor);
     let lines = null;
     let tip = null;
     let at = x1;
-    const read = () => all("g.line", svg).map((line) => ({
+    const points = (path) => [...path.getAttribute("d").matchAll(/([-\d.]+) ([-\d.]+)/g)]
+      .map(([, x, y]) => ({ x: +x, y: +y }));
+    const read = () => all(".line", svg).map((line) => ({
       label: line.dataset.label,
       colour: line.classList[1],
-      points: [...line.querySelector("polyline").points],
+      points: points(line.querySelector("path")),
     }));
     const show = (x) => {
       lines ??= read();
@@ -87,7 +94,7 @@
         tip = document.createElement("div");
         tip.className = "tip";
         tip.setAttribute("role", "status");
-        svg.parentNode.append(tip);
+        chart.append(tip);
       }
       const title = document.createElement("b");
       title.textContent = `epoch ${epoch}`;
@@ -118,8 +125,8 @@
       show(((event.clientX - box.left) / box.width) * svg.viewBox.baseVal.width);
     });
     svg.addEventListener("pointerleave", hide);
-    svg.addEventListener("blur", hide);
-    svg.addEventListener("keydown", (event) => {
+    chart.addEventListener("blur", hide);
+    chart.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (event.key === "Escape") hide();
       if (!step) return;

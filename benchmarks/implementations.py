@@ -1,4 +1,4 @@
-"""The measured contenders: the plain equations, and ERM and CaNet of this package.
+"""The measured implementations: the plain equations, and ERM and CaNet of this package.
 
 CaNet is measured with and without interventions. If its estimator reads nodes that ERM does not
 read, ERM is also measured on all nodes that CaNet reads: the first ratio is the cost of the method,
@@ -32,7 +32,7 @@ from canet.util.memory import keep_freed_memory
 
 SAME_NODES = "erm on the same nodes"
 INTERVENING = "canet with interventions"
-CONTENDERS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
+IMPLEMENTATIONS = ("plain", "erm", SAME_NODES, "canet", INTERVENING)
 PUBLISHED_EPOCHS = 500
 WARM_UP_CHECKS = 3  # of the warm-up run on a GPU: recorded before the first, timed after it
 MIN_EPOCHS = {"cpu": 3, "cuda": 60}
@@ -56,24 +56,24 @@ class Clock:
 
 
 def measure(
-    case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
+    case: Case, implementation: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
-    """Measure the times per epoch and the peak memory of a contender.
+    """Measure the times per epoch and the peak memory of an implementation.
 
     If it runs out of memory, the result has `died` instead of times.
 
     Args:
-        case, contender: The case and the contender.
+        case, implementation: The case and the implementation.
         task: The task of the case.
         device: The device.
         seconds: Approximate time of the measurement, without warm-up.
     """
     meter = Meter(device)
     try:
-        if contender == "plain":
+        if implementation == "plain":
             measured = _plain(case, task, device, seconds)
         else:
-            measured = _engine(case, contender, task, device, seconds)
+            measured = _engine(case, implementation, task, device, seconds)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
@@ -100,17 +100,17 @@ def _plain(case: Case, task: ShiftTask, device: torch.device, seconds: float) ->
 
 def _trainer(
     case: Case,
-    contender: str,
+    implementation: str,
     task: ShiftTask,
     device: torch.device,
     epochs: int,
     fields: TaskFields | None = None,
 ) -> Trainer:
-    is_canet = contender in ("canet", INTERVENING)
+    is_canet = implementation in ("canet", INTERVENING)
     settings: Settings = case.settings() if is_canet else case.erm_settings()
-    if contender == INTERVENING:
+    if implementation == INTERVENING:
         settings = replace(case.settings(), interventions="inferred")
-    if contender == SAME_NODES and fields is None:
+    if implementation == SAME_NODES and fields is None:
         fields = _trainer(case, "canet", task, device, epochs).fields
     method = "canet" if is_canet else "erm"
     threads = torch.get_num_threads()
@@ -120,7 +120,7 @@ def _trainer(
 
 
 def _engine(
-    case: Case, contender: str, task: ShiftTask, device: torch.device, seconds: float
+    case: Case, implementation: str, task: ShiftTask, device: torch.device, seconds: float
 ) -> dict[str, Any]:
     """Do a short warm-up run that estimates the time per epoch, then the measured run.
 
@@ -128,12 +128,12 @@ def _engine(
     """
     keep_freed_memory()
     between = EPOCHS_BETWEEN_CHECKS if device.type == "cuda" else 1
-    short = _trainer(case, contender, task, device, WARM_UP_CHECKS * between)
+    short = _trainer(case, implementation, task, device, WARM_UP_CHECKS * between)
     clock = Clock()
     short.run(on_progress=clock)
     wanted = round(seconds / min(clock.times()))
     epochs = max(MIN_EPOCHS[device.type], min(MAX_EPOCHS[device.type], wanted)) // between * between
-    trainer = _trainer(case, contender, task, device, epochs + between, short.fields)
+    trainer = _trainer(case, implementation, task, device, epochs + between, short.fields)
     clock = Clock()
     begin = time.perf_counter()
     run = trainer.run(on_progress=clock)

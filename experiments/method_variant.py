@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 
 
-class Contender(NamedTuple):
+class MethodVariant(NamedTuple):
     """A method with given features and changed settings."""
 
     label: str
@@ -16,5 +16,5 @@ class Contender(NamedTuple):
     changes: dict[str, Any] = {}  # noqa: RUF012 (a named tuple's default, never written to)
 
 
-ERM_WITHOUT_SPURIOUS = Contender("ERM, without the spurious columns", "erm", WITHOUT_SPURIOUS)
-ERM_CENTRED_PER_GRAPH = Contender("ERM, centred per graph", "erm", CENTRED_PER_GRAPH)
+ERM_WITHOUT_SPURIOUS = MethodVariant("ERM, without the spurious columns", "erm", WITHOUT_SPURIOUS)
+ERM_CENTRED_PER_GRAPH = MethodVariant("ERM, centred per graph", "erm", CENTRED_PER_GRAPH)

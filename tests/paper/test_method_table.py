@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from canet.defaults import task_settings
-from canet.paper.comparison import Table1, Table2
 from canet.paper.elliptic import Elliptic
+from canet.paper.published_tables import Table1, Table2
 from canet.paper.scope import Scope
 from canet.report.labels import SEARCHED_LABEL, SEARCHED_NOTE
 from canet.report.tables import Table

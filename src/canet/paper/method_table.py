@@ -1,4 +1,4 @@
-"""The methods of a comparison: with default settings, and CaNet also with searched settings."""
+"""Tables with a row for each method, and one for CaNet with searched settings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from canet.store import RunConfig
 CANET = "canet"
 
 
-class Contender(NamedTuple):
-    """A method with its default settings, or CaNet with searched settings."""
+class MethodRow(NamedTuple):
+    """A row of a table: a method with default settings, or CaNet with searched settings."""
 
     method: str
     is_searched: bool = False
@@ -27,8 +27,8 @@ class Contender(NamedTuple):
         return SEARCHED_LABEL if self.is_searched else method_label(self.method)
 
 
-class ContenderTable(Experiment):
-    """An experiment with a row for each contender and backbone."""
+class MethodTable(Experiment):
+    """An experiment with a row for each method and backbone."""
 
     methods = PAPER_METHODS
 
@@ -37,40 +37,38 @@ class ContenderTable(Experiment):
             config
             for spec in self.specs
             for backbone in PAPER_BACKBONES
-            for contender in self.contenders(backbone)
-            for config in self.jobs(spec, contender, backbone)
+            for row in self.method_rows(backbone)
+            for config in self.jobs(spec, row, backbone)
         ]
 
-    def contenders(self, backbone: str) -> list[Contender]:
+    def method_rows(self, backbone: str) -> list[MethodRow]:
         """All methods; CaNet with searched settings follows CaNet, except in a quick version."""
         found = any(searched(spec.task, CANET, backbone) for spec in self.specs)
-        contenders = [Contender(method) for method in self.chosen_methods]
+        rows = [MethodRow(method) for method in self.chosen_methods]
         if found and CANET in self.chosen_methods and not self.scope.quick:
-            contenders.insert(
-                self.chosen_methods.index(CANET) + 1, Contender(CANET, is_searched=True)
-            )
-        return contenders
+            rows.insert(self.chosen_methods.index(CANET) + 1, MethodRow(CANET, is_searched=True))
+        return rows
 
-    def repeats(self, spec: TaskSpec, contender: Contender) -> list[Repeat]:
+    def repeats(self, spec: TaskSpec, row: MethodRow) -> list[Repeat]:
         """The repeats that the tables need."""
         return self.scope.repeats(spec)
 
     def jobs(
         self,
         spec: TaskSpec,
-        contender: Contender,
+        row: MethodRow,
         backbone: str,
         repeats: Sequence[Repeat] | None = None,
     ) -> list[RunConfig]:
-        """Runs of a contender; none if it needs a search and the task has none."""
-        method = contender.method
-        found = searched(spec.task, method, backbone) if contender.is_searched else None
-        if contender.is_searched and found is None:
+        """Runs of a row; none if it needs a search and the task has none."""
+        method = row.method
+        found = searched(spec.task, method, backbone) if row.is_searched else None
+        if row.is_searched and found is None:
             return []
-        repeats = self.repeats(spec, contender) if repeats is None else repeats
+        repeats = self.repeats(spec, row) if repeats is None else repeats
         changes = asdict(found) if found else {}
         return [self.scope.job(spec, method, backbone, r, changes=changes) for r in repeats]
 
     def notes(self, specs: Sequence[TaskSpec] | None = None) -> list[str]:
-        has_searched = any(c.is_searched for b in PAPER_BACKBONES for c in self.contenders(b))
+        has_searched = any(c.is_searched for b in PAPER_BACKBONES for c in self.method_rows(b))
         return [*super().notes(specs), *([SEARCHED_NOTE] if has_searched else [])]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from canet.paper.comparison import Table1, Table2
 from canet.paper.finished_runs import FinishedRuns
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR
+from canet.paper.published_tables import Table1, Table2
 from canet.paper.scope import Scope
 from canet.report.score import Score
 from canet.store import RunConfig
@@ -72,21 +71,6 @@ def test_the_lead_is_that_over_the_best_other_method(table1: Table1, tmp_path: P
         *("1 of 3", "ERM, V-REx", "+20.00"),
         *("1 of 2", "ERM", "+21.82"),
     ]
-
-
-def test_published_fr_is_next_to_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
-    table2 = Table2(Scope(methods=("canet",), tasks=("twitch",), data_root=small_root))
-    finished = write_runs(table2, tmp_path)
-    for place in finished.folders(table2.configs()):
-        place.add_json(SHIFTED_FR.file, {SHIFTED: 0.52})
-    main = table2.tables(finished)[0]
-    assert list(main.columns[2:]) == [
-        *("twitch ES", "twitch FR", f"twitch {SHIFTED}", "twitch EN", "twitch ID")
-    ]
-    right = cell(main, "GCN", "CaNet", "twitch FR")
-    shifted = cell(main, "GCN", "CaNet", f"twitch {SHIFTED}")
-    assert (right.mean, right.published) == (0.6, None)
-    assert (shifted.mean, paper_text(shifted)) == (0.52, "53.59 ± 0.19")
 
 
 def test_structural_results_are_not_compared_with_published_scores(

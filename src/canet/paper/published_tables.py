@@ -6,31 +6,25 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from canet.paper.contenders import CANET, Contender, ContenderTable
 from canet.paper.experiment import score
 from canet.paper.finished_runs import FinishedRuns
-from canet.paper.french_labels import SHIFTED_FR, add_missing_scores
+from canet.paper.method_table import CANET, MethodRow, MethodTable
 from canet.paper.published import ARXIV_LEAD, COLUMNS, PAPER_BACKBONES, SPURIOUS, TABLES, published
 from canet.paper.scope import Repeat, TaskSpec, split_label
 from canet.report.labels import SEARCHED_LABEL, backbone_label, method_label
-from canet.report.score import GAP, Score, percent
+from canet.report.score import Score, to_percent
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig
+from canet.util.rendering import GAP
 
 
-class PublishedComparison(ContenderTable):
+class PublishedTable(MethodTable):
     """A table with a row for each method and backbone and a column for each split of each task."""
 
-    def repeats(self, spec: TaskSpec, contender: Contender) -> list[Repeat]:
+    def repeats(self, spec: TaskSpec, row: MethodRow) -> list[Repeat]:
         """One run per draw of the data and, with default settings, more runs on the first draw."""
-        more = [] if contender.is_searched else self.scope.repeats_on_first_draw(spec)
+        more = [] if row.is_searched else self.scope.repeats_on_first_draw(spec)
         return list(dict.fromkeys([*self.scope.repeats(spec), *more]))
-
-    def splits(self, spec: TaskSpec) -> list[str]:
-        """The published columns; an extra test set comes after the split that it follows."""
-        pairs = {SHIFTED_FR.name: [SHIFTED_FR.follows, SHIFTED_FR.name]}
-        columns = COLUMNS.get(spec.task, SPURIOUS)
-        return [split for column in columns for split in pairs.get(column, [column])]
 
     def tables(self, finished: FinishedRuns) -> list[Table]:
         main = self._table(finished, "", self.scope.repeats, self.specs)
@@ -47,14 +41,14 @@ class PublishedComparison(ContenderTable):
         repeats: Callable[[TaskSpec], list[Repeat]],
         specs: Sequence[TaskSpec],
     ) -> Table:
-        columns = [(spec, split) for spec in specs for split in self.splits(spec)]
+        columns = [(spec, split) for spec in specs for split in COLUMNS.get(spec.task, SPURIOUS)]
         rows: list[list[Cell]] = []
         for backbone in PAPER_BACKBONES:
-            contenders = [e for e in self.contenders(backbone) if not (part and e.is_searched)]
-            for contender in contenders:
-                jobs = {s: self.jobs(s, contender, backbone, repeats(s)) for s in specs}
-                scores = [_score(finished, contender, jobs[s], split) for s, split in columns]
-                rows.append([backbone_label(backbone), contender.label, *scores])
+            methods = [e for e in self.method_rows(backbone) if not (part and e.is_searched)]
+            for row in methods:
+                jobs = {s: self.jobs(s, row, backbone, repeats(s)) for s in specs}
+                scores = [_score(finished, row, jobs[s], split) for s, split in columns]
+                rows.append([backbone_label(backbone), row.label, *scores])
         heads = [f"{spec.label} {split_label(split)}" for spec, split in columns]
         subtitle, notes = "all methods", self.notes()
         if part:
@@ -78,7 +72,7 @@ class PublishedComparison(ContenderTable):
                 cells = {str(row[1]): cell for row in block if isinstance(cell := row[i], Score)}
                 measured = {name: cell.shown_mean for name, cell in cells.items()}
                 paper = {
-                    name: percent(cell.published.mean)
+                    name: to_percent(cell.published.mean)
                     for name, cell in cells.items()
                     if cell.published and cell.published.mean is not None
                 }
@@ -90,10 +84,10 @@ class PublishedComparison(ContenderTable):
 
 
 def _score(
-    finished: FinishedRuns, contender: Contender, configs: Sequence[RunConfig], split: str
+    finished: FinishedRuns, row: MethodRow, configs: Sequence[RunConfig], split: str
 ) -> Score:
     """The score with the published one; searched settings have none."""
-    paper = None if contender.is_searched else published(configs[0], split)
+    paper = None if row.is_searched else published(configs[0], split)
     return replace(score(finished, configs, split), published=paper)
 
 
@@ -115,7 +109,7 @@ def _lead_cells(means: dict[str, float]) -> list[str]:
     return [rank + tied, names, f"{canet - max(valid.values()):+.2f}"]
 
 
-class Table1(PublishedComparison):
+class Table1(PublishedTable):
     """Cora, Citeseer and Pubmed: OOD and ID accuracy."""
 
     name = "table1"
@@ -124,28 +118,23 @@ class Table1(PublishedComparison):
     quick_tasks = ("cora",)
 
 
-class Table2(PublishedComparison):
-    """Arxiv and Twitch: three OOD sets and ID; FR is scored twice."""
+class Table2(PublishedTable):
+    """Arxiv and Twitch: three OOD sets and ID."""
 
     name = "table2"
     title = "Table 2"
     tasks = TABLES["Table 2"]
     quick_tasks = ("twitch",)
 
-    def add_measurements(self, finished: FinishedRuns, device: str) -> None:
-        run_folders = finished.folders(c for c in self.configs() if c.task == SHIFTED_FR.task)
-        add_missing_scores(run_folders, device, self.scope.data_root)
-
     def remarks(self) -> list[str]:
         lines = []
-        if any(spec.task == SHIFTED_FR.task for spec in self.specs):
+        if any(spec.task == "twitch" for spec in self.specs):
             lines.append(
-                "FR is scored twice. The result uses the correct labels. FR, labels shifted uses "
-                "labels that are shifted by the two repeated rows of its file; it serves only the "
-                "comparison with the published column."
+                "FR has no published number: the published labels were most likely shifted by the "
+                "two repeated rows of its file."
             )
         if any(spec[:2] == ("arxiv", "original") for spec in self.specs):
-            gcn, gat = (percent(ARXIV_LEAD[backbone]) for backbone in PAPER_BACKBONES)
+            gcn, gat = (to_percent(ARXIV_LEAD[backbone]) for backbone in PAPER_BACKBONES)
             lines.append(
                 f"According to the text of the paper, CaNet is {gcn:.4g} % (GCN) and {gat:.4g} % "
                 "(GAT) better than the second best method on arxiv 2018-2020."

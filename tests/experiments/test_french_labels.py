@@ -6,10 +6,13 @@ from pathlib import Path
 import torch
 
 from canet.data import load_task
-from canet.paper.french_labels import SHIFTED, SHIFTED_FR, add_missing_scores, shift_labels
+from canet.paper.published import SHIFTED_FR
+from canet.paper.published_tables import Table2
 from canet.paper.scope import Repeat, Scope, TaskSpec
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
+from experiments.french_labels import FILE, shift_labels, shifted_score, table
+from tests.support.made_up import cell, write_runs
 
 
 def test_labels_behind_a_repeated_row_belong_to_another_user() -> None:
@@ -37,9 +40,22 @@ def test_the_score_is_computed_once_and_added_to_the_run_folder(
     folder = tmp_path / "run"
     open_trainer(config, "cpu", small_root).run(0, folder)
     place = RunFolder(folder)
-    assert SHIFTED_FR.read(place) == {}
-    add_missing_scores([place], "cpu", small_root)
-    assert 0 <= SHIFTED_FR.read(place)[SHIFTED] <= 100
-    before = (folder / SHIFTED_FR.file).stat()
-    add_missing_scores([place], "cpu", small_root)
-    assert (folder / SHIFTED_FR.file).stat().st_mtime_ns == before.st_mtime_ns
+    found = shifted_score(place, "cpu", small_root)
+    assert 0 <= found <= 1
+    before = (folder / FILE).stat().st_mtime_ns
+    assert shifted_score(place, "cpu", small_root) == found
+    assert (folder / FILE).stat().st_mtime_ns == before
+
+
+def test_published_fr_is_next_to_shifted_labels_only(small_root: Path, tmp_path: Path) -> None:
+    table2 = Table2(Scope(tasks=("twitch",), data_root=small_root))
+    finished = write_runs(table2, tmp_path)
+    for place in finished.folders(table2.configs()):
+        place.add_json(FILE, {SHIFTED_FR: 0.52})
+    main = table2.tables(finished)[0]
+    assert list(main.columns[2:]) == ["twitch ES", "twitch FR", "twitch EN", "twitch ID"]
+    assert cell(main, "GCN", "CaNet", "twitch FR").published is None
+    shifted = cell(table(finished, data_root=small_root), "GCN", "CaNet", SHIFTED_FR)
+    assert shifted.mean == 0.52
+    assert shifted.published
+    assert shifted.published.text == "53.59 ± 0.19"
