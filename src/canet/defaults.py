@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.errors import CanetError, InputError
+from canet.errors import CanetError, InputError, first_line
 from canet.methods import METHODS, Settings
 from canet.models import AnyMethod, describe_method
 from canet.settings import override
@@ -81,16 +81,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Return the `settings` of a JSON file, such as the `best.json` of a search."""
     try:
         content = read_json(path)
-    except InputError:
-        raise
-    except OSError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CanetError(
-            f"cannot read settings from '{path}' ({error.strerror}): pass a JSON file, such as "
+            f"cannot read settings from '{path}' ({first_line(error)}): pass a JSON file, such as "
             f"the {BEST} of a search"
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise CanetError(
-            f"'{path}' is not a JSON file: pass a JSON file, such as the {BEST} of a search"
         ) from error
     settings = content.get("settings") if isinstance(content, dict) else None
     if not isinstance(settings, dict):

@@ -39,7 +39,7 @@ def convert(
     ],
     *,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="STORE", help="New folder for the store.")
+        Path, typer.Option("--out", "-o", metavar="STORE", help="New folder for the graph store.")
     ],
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
@@ -50,7 +50,7 @@ def convert(
     like: Annotated[
         Path | None,
         typer.Option(
-            metavar="STORE", help="Encode the columns as in this store, for the next graph."
+            metavar="STORE", help="Encode the columns as in this graph store, for the next graph."
         ),
     ] = None,
 ) -> None:
@@ -107,7 +107,7 @@ def _read(
             "leave out --like, or pass a graph of the same kind"
         )
     if data.get("batch") is not None:
-        warn_user(f"'{path}': a store is one graph, so batch is left out")
+        warn_user(f"'{path}': a graph store is one graph, so batch is left out")
     return data
 
 

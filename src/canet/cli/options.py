@@ -88,7 +88,7 @@ def _task_name(name: str) -> str:
     if not is_graph_store(path):
         raise CanetError(
             f"'{name}' is neither a task nor a graph store: train on a graph with canet fit, or "
-            "write it as a store with canet convert"
+            "write it as a graph store with canet convert"
         )
     return str(path.absolute())
 

@@ -130,7 +130,7 @@ def evaluate(
     data_root: options.DataRoot = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score finished runs again, and compare with the stored scores."""
+    """Score finished runs again, and compare with their recorded scores."""
     from canet.runs.evaluate import evaluate_runs
 
     summaries = evaluate_runs(run, device, data_root)
@@ -140,8 +140,8 @@ def evaluate(
         _show_scores(summary)
     if differing := [line for summary in summaries for line in summary.get("differences", [])]:
         raise CanetError(
-            f"the scores differ from the stored ones ({listed(differing)}): the code, the data or "
-            "the machine has changed since training"
+            f"the scores differ from the recorded ones ({listed(differing)}): the code, the data "
+            "or the machine has changed since training"
         )
 
 
