@@ -41,6 +41,8 @@ def test_each_change_is_found_in_its_part() -> None:
         (replace(task, test_ood={"near": nodes[40:50], "further": nodes[50:60]}), "splits"),
         (replace(task, in_distribution=nodes < 41), "splits"),
         (replace(task, metric="macro_f1"), "splits"),
+        (replace(task, data=task.data.clone().update({"time": nodes.double()})), "splits"),
+        (replace(task, data=task.data.clone().update({"sample_weight": nodes.float()})), "labels"),
         (changed(task, "x", (59, 7)), "features"),
     ):
         assert task.digest.differs_in(other.digest) == part

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
 
-from canet.data.graph_files.array_files import open_arrays
+from canet.data.graph_files.arrays import open_arrays
 from canet.errors import InputError
 
 

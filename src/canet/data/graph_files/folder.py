@@ -13,9 +13,7 @@ from torch import Tensor
 
 from canet.data.checks import check_edge_weights
 from canet.data.graph_data import GraphData
-from canet.data.graph_files.encode import check_compatible, encode
-from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
-from canet.data.graph_files.objects import tables_in_memory
+from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles, check_compatible, encode
 from canet.data.graph_files.summary import (
     ColumnSummary,
     almost_numbers,
@@ -24,7 +22,7 @@ from canet.data.graph_files.summary import (
     find_column,
     summarise,
 )
-from canet.data.graph_files.tables import MemoryTable, TableFile, find_table
+from canet.data.graph_files.tables import MemoryTable, TableFile, find_table, tables_in_memory
 from canet.data.graph_files.values import (
     ProblemHandler,
     add_split,
