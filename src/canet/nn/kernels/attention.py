@@ -185,7 +185,7 @@ def _merge_forward(
         tl.store(log_total + u * branches + k, top + tl.log(total), mask=in_k)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLOCK_H: tl.constexpr):
     """Weighted mean of the gradients of a destination's weights: grad · out, for each branch."""
     m, h = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_H)
@@ -197,7 +197,7 @@ def _mean_gradient(grad, out, mean_grad, rows, width, BLOCK_M: tl.constexpr, BLO
     tl.store(mean_grad + m, mean, mask=in_m)
 
 
-@triton.jit(do_not_specialize=["base_size"])
+@triton.jit
 def _backward(
     z, score_dst, score_src, log_total, mean_grad, col, entries, rows, begins, ends, slots,
     grad, base, grad_edges, grad_src, grad_z, part_src, part_z, branches, width, base_size, slope,

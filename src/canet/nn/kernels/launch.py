@@ -1,8 +1,4 @@
-"""Launch kernels, or compile all kernels of a training step in parallel before it.
-
-Numbers of rows are not specialised (`do_not_specialize`). Otherwise Triton would compile each
-kernel once for numbers that 16 divides and once for others: twice the time of a first run.
-"""
+"""Launch kernels, or compile all kernels of a training step in parallel before it."""
 
 from __future__ import annotations
 

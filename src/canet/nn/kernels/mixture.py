@@ -158,7 +158,7 @@ def _split_weights(weight, halves, unscale, branches, numel, BLOCK: tl.constexpr
     tl.store(unscale + k, undo)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _forward(
     x, halves, unscale, e, z, out, rows, branches, width, out_width,
     SHARED: tl.constexpr, EXACT: tl.constexpr,
@@ -209,7 +209,7 @@ def _mixed(
     return total
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _backward(
     x, halves, unscale, e, z, out, grad, grad_x, grad_e, grad_z, grad_sum,
     x_high, x_low, z_high, z_low, shared_undo, rows, branches, width, out_width,
@@ -298,7 +298,7 @@ def _unmixed(
     return grad_shares, grad_inputs * undo, x_at, x_inside
 
 
-@triton.jit(do_not_specialize=["rows", "rows_of_split"])
+@triton.jit
 def _backward_weight(
     x, e, grad_sum, x_high, x_low, z_high, z_low, shared_undo, part, rows_of_split,
     rows, branches, width, out_width,

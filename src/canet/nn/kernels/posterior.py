@@ -164,7 +164,7 @@ def _logits_gradient(
     return grad_log_pi - pi * tl.sum(grad_log_pi, axis=1)[:, None]
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _forward(
     x, own, weight, bias, draws, log_posterior, sample, expected_log,
     rows, branches, width, weight_width, scale,
@@ -191,7 +191,7 @@ def _forward(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _backward(
     x, own, weight, log_posterior, sample, grad_posterior, grad_sample, grad_expected,
     expected_stride, grad_x, grad_own, part, rows, branches, width, weight_width, scale,

@@ -70,7 +70,7 @@ def _columns(width: int) -> int:
     return min(64, triton.next_power_of_2(width))
 
 
-@triton.jit(do_not_specialize=["segments", "base_size"])
+@triton.jit
 def _multiply(
     value, dense, col, rows, begins, ends, slots, base, out, part, segments, width, base_size,
     READ: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
@@ -101,7 +101,7 @@ def _multiply(
     tl.store(out + at, summed, mask=inside)
 
 
-@triton.jit(do_not_specialize=["base_size"])
+@triton.jit
 def _merge(
     part, long_row, first_slot, base, out, width, base_size,
     BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,

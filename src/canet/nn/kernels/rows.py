@@ -29,7 +29,7 @@ def _columns(width: int) -> int:
     return min(MAX_COLUMNS, triton.next_power_of_2(width))
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit
 def _select(
     x, rows, kept, slot, out, n, width,
     HAS_KEPT: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_H: tl.constexpr,

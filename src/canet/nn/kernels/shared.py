@@ -35,7 +35,7 @@ def sum_parts(part: Tensor) -> Tensor:
     return out
 
 
-@triton.jit(do_not_specialize=["parts"])
+@triton.jit
 def _sum_parts(part, out, parts, numel, BLOCK_S: tl.constexpr, BLOCK: tl.constexpr):
     at, s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, BLOCK_S)
     inside = (s < parts)[:, None] & (at < numel)[None, :]
