@@ -80,6 +80,7 @@ def test_captured_steps_read_pinned_memory(
 ) -> None:
     expected = make("erm", "cuda", scaling=scaling).run()
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (300, 300))
+    monkeypatch.setattr(prepared, "has_room", lambda size, device: True)  # for the edges
     monkeypatch.setattr(feature_rows, "free_memory", lambda: 2**30)
     trainer = make("erm", "cuda", scaling=scaling)
     assert trainer.fields._reader(False).is_read_by_gpu
