@@ -11,7 +11,7 @@ import torch
 
 from canet.methods import METHODS
 from canet.nn.operations import fused
-from canet.training import Trainer, device_batches, feature_rows
+from canet.training import Trainer, device_batches, feature_rows, prepared
 from canet.training.device_batches import DeviceBatches, DeviceData, epoch_order, epoch_seed
 from canet.training.epochs import BatchEpochs
 from tests.support.gpu import needs_gpu
