@@ -23,7 +23,8 @@ def saved(tmp_path: Path) -> Path:
 def test_a_setting_that_this_version_does_not_know_is_named(entry: str, saved: Path) -> None:
     place = ModelFolder(saved)
     content = place.read_record()[CONTENT]
-    content[entry]["sparkle"] = 3
+    place_of = content["model"] if entry == "settings" else content
+    place_of[entry]["sparkle"] = 3
     place.write_record(place.files, content)
     with pytest.raises(VersionError, match="sparkle"):
         canet.load(saved)

@@ -63,15 +63,16 @@ class PreparedGraph:
 
     def _build(self, operators: Sequence[Operator], place: torch.device) -> Graph:
         user = self.user_graph
+        dtype = torch.double if user.x.dtype == torch.double else torch.float
         if user.csr is not None:  # models share the edges
             if place not in self._csr:
                 self._csr[place] = user.csr.to(place)
-            return Graph(self._csr[place], user.num_nodes, operators, dtype=torch.float)
+            return Graph(self._csr[place], user.num_nodes, operators, dtype=dtype)
         if place != CPU:
             return self.graph(operators).to(place)
         assert user.edge_index is not None
         columns = user.batch, user.edge_weight
-        return Graph(user.edge_index, user.num_nodes, operators, *columns, dtype=torch.float)
+        return Graph(user.edge_index, user.num_nodes, operators, *columns, dtype=dtype)
 
     def _place(self, device: torch.device) -> torch.device:
         """Return the device if it has room for the edges, or else the CPU."""
