@@ -30,8 +30,9 @@ def comparison_task(
     held out: the latest nodes if there are times, else a random sample of each class.
     """
     checked = read_user_graph(data, undirected=undirected)
-    how = {"metric": metric, "seed": seed, "checked": checked, "needs_test": True}
-    task, _, tests = user_task(data, time=data.get("time"), **how)
+    task, _, tests = user_task(
+        data, time=data.get("time"), metric=metric, seed=seed, checked=checked, needs_test=True
+    )
     return replace(task, test_ood=tests, test_id=task.test_id[:0], checked=True)
 
 

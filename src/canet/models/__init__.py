@@ -41,8 +41,8 @@ def get_backbone_name(method: str | AnyMethod, backbone: str | Backbone | None =
         return get_backbone(backbone or "gcn").name
     if backbone not in (None, kind.name):
         raise InputError(
-            f"method '{kind.name}' chooses the backbone: leave out backbone (--backbone), or choose "
-            "another method"
+            f"method '{kind.name}' chooses the backbone: leave out backbone (--backbone), or "
+            "choose another method"
         )
     return kind.name
 
