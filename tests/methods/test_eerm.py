@@ -24,7 +24,7 @@ from canet.methods.eerm import (
 from canet.methods.erm import ERM
 from canet.nn import Graph
 from canet.training.fields import TaskFields
-from tests.support.tiny import NUM_ID, tiny_task
+from tests.support.tiny import tiny_task
 
 CPU = torch.device("cpu")
 EDGES = torch.tensor([[1, 2, 2, 3, 0, 0, 1], [0, 0, 0, 1, 1, 3, 1]])  # 2 → 0 twice, a loop at 1
@@ -98,32 +98,11 @@ def test_log_probability_by_hand() -> None:
     assert log_probability(logits, torch.tensor([[3]])).item() == pytest.approx(math.log(0.4))
 
 
-def test_log_probability_adds_up_over_nodes_and_editors() -> None:
-    logits = torch.randn(2, 3, 5)
-    draw = torch.stack([torch.randperm(5)[:3] for _ in range(6)]).view(2, 3, 3)
-    expected = sum(
-        math.log(slow_probability(logits[k, v].exp().tolist(), tuple(draw[k, v].tolist())))
-        for k in range(2)
-        for v in range(3)
-    )
-    assert log_probability(logits, draw).item() == pytest.approx(expected)
-
-
 def test_probabilities_of_all_draws_sum_to_one() -> None:
     logits = torch.randn(1, 5)
     draws = [torch.tensor([draw]) for draw in itertools.permutations(range(5), 2)]
     total = sum(log_probability(logits, draw).exp().item() for draw in draws)
     assert total == pytest.approx(1)
-
-
-def test_gradient_of_the_log_probability_by_hand() -> None:
-    logits = torch.tensor([[1.0, 2.0, 3.0, 4.0]]).log().requires_grad_()
-    log_probability(logits, torch.tensor([[2, 0]])).backward()
-    first = [0 - 1 / 10, 0 - 2 / 10, 1 - 3 / 10, 0 - 4 / 10]
-    second = [1 - 1 / 7, 0 - 2 / 7, 0.0, 0 - 4 / 7]
-    assert logits.grad is not None
-    expected = [a + b for a, b in zip(first, second, strict=True)]
-    assert logits.grad[0].tolist() == pytest.approx(expected)
 
 
 def test_gradient_of_the_log_probability_is_its_finite_difference() -> None:
@@ -157,23 +136,6 @@ def test_flips_remove_existing_edges_and_add_missing_ones() -> None:
     assert edge_list(edited) == [(0, 1), (0, 2), (1, 1), (2, 0), (2, 0)]
 
 
-def test_edits_are_directed() -> None:
-    editors = literal_editors(torch.tensor([[1], [1], [2], [3]]))
-    edited = edge_list(flipped(editors, torch.zeros(4, 1, dtype=torch.long)))
-    assert (1, 0) not in edited
-    assert (0, 1) in edited
-
-
-def test_flipping_twice_gives_the_graph_back() -> None:
-    editors = Editors(EDGES.unique(dim=1), 4, num_editors=2, edits_per_node=3, device=CPU)
-    draw = editors.draw()[0]
-    once = flipped(editors, draw)
-    again = Editors(once, 4, num_editors=2, edits_per_node=3, device=CPU)
-    again.candidates = editors.candidates
-    again.candidate_entry = find_entries((once[1] * 4 + once[0]).unique(), editors.candidates)
-    assert edge_list(flipped(again, draw)) == edge_list(EDGES.unique(dim=1))
-
-
 def test_candidates_are_up_to_half_edges_and_no_other_node_twice() -> None:
     random = torch.Generator().manual_seed(3)
     num_nodes = 200
@@ -186,13 +148,6 @@ def test_candidates_are_up_to_half_edges_and_no_other_node_twice() -> None:
         neighbours = {int(e) % num_nodes for e in entries if int(e) // num_nodes == v}
         assert len(set(sources)) == len(sources)
         assert len(neighbours & set(sources)) >= min(len(neighbours - {v}), NUM_CANDIDATES // 2) - 1
-
-
-def test_every_edge_of_a_node_with_few_may_go() -> None:
-    entries = torch.tensor([0 * 50 + 7, 0 * 50 + 9, 3 * 50 + 0])
-    candidates = draw_candidates(entries, 50)
-    assert {7, 9} <= set(candidates[0].tolist())
-    assert 0 in candidates[3].tolist()
 
 
 def test_graph_without_edges_can_be_edited() -> None:
@@ -231,8 +186,7 @@ def test_edited_graph_is_the_components_of_the_training_nodes() -> None:
 @pytest.mark.parametrize("backbone", BACKBONES)
 @pytest.mark.parametrize("direction", ["along", "against"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize("num_layers", [1, 2, 3])
-@pytest.mark.parametrize("far", [False, True], ids=["near", "far"])
+@pytest.mark.parametrize(("num_layers", "far"), [(1, False), (3, False), (2, True)])
 def test_without_edits_the_risk_is_that_of_erm(
     backbone: str, direction: str, sparse: bool, num_layers: int, far: bool
 ) -> None:
@@ -285,23 +239,6 @@ def test_edits_change_what_a_node_reads(direction: str) -> None:
     for v, slot in (~there).nonzero().tolist():
         u = int(editors.candidates[v, slot])
         assert u == v or (int(nodes[u]), int(nodes[v])) not in pairs
-
-
-def test_inductive_editors_use_no_hidden_nodes() -> None:
-    task = tiny_task(inductive=True)
-    task.data.x = task.data.x.double()
-    task.data.x[NUM_ID:] = torch.nan
-    method = EERM(EERMSettings(hidden=4), "gcn", task.num_features, task.num_classes)
-    fields = TaskFields(task, method.model.operators, 2, CPU)
-    method.prepare(fields.view())
-    nodes, *_ = training_components(fields.view())
-    assert nodes.max() < NUM_ID
-    editors = editors_of(method)
-    assert editors.candidates.max() < nodes.numel() <= NUM_ID
-    assert method.x.isfinite().all()
-    editor, *edges = editors.flip(editors.draw())
-    assert editor.unique().tolist() == [0, 1, 2]
-    assert torch.stack(edges).max() < nodes.numel()
 
 
 # Steps of model and editors
@@ -383,15 +320,6 @@ def test_editors_learn_to_make_risks_differ() -> None:
 
 
 # State
-
-
-def test_logits_grow_with_the_graph_and_not_with_its_square() -> None:
-    for num_nodes in (100, 1000):
-        edges = torch.randint(num_nodes, (2, 3 * num_nodes))
-        editors = Editors(edges, num_nodes, num_editors=3, edits_per_node=5, device=CPU)
-        assert editors.logits.shape == (3, num_nodes, NUM_CANDIDATES)
-        tensors = [v for v in vars(editors).values() if isinstance(v, Tensor)]
-        assert sum(t.numel() for t in tensors) <= 3 * 3 * num_nodes + 5 * NUM_CANDIDATES * num_nodes
 
 
 def test_editors_learn_at_their_own_rate_without_decay_and_stay_out_of_the_weights() -> None:

@@ -16,7 +16,7 @@ from canet.data.task import ShiftTask
 from canet.errors import CanetError, InputWarning
 from canet.methods import get_method
 from canet.methods.base import TrainingView
-from canet.methods.canet import CaNetMethod, CaNetSettings
+from canet.methods.canet import CaNetSettings
 from canet.methods.interventions import (
     LARGE_EFFECT,
     GroupSpread,
@@ -261,13 +261,6 @@ def test_offsets_are_drawn_once_in_a_step_and_never_for_a_score(
     assert len(drawn) == 5
 
 
-def test_without_interventions_a_run_is_as_before() -> None:
-    settings = CaNetSettings(hidden=8, epochs=4)
-    run = Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
-    assert isinstance(run.method, CaNetMethod)
-    assert run.method.interventions is None
-
-
 @pytest.mark.parametrize("method", ["erm", "canet"])
 @pytest.mark.parametrize("kind", ["inferred", "given"])
 @pytest.mark.parametrize("sparse", [False, True])
@@ -362,15 +355,6 @@ def test_interventions_on_no_or_too_many_columns_give_a_warning(
     settings = CaNetSettings(hidden=8, epochs=1, interventions="given")
     with pytest.warns(InputWarning, match=words):
         Trainer(tiny_task(), "canet", "gcn", settings, "cpu").run(0)
-
-
-def test_groups_of_many_nodes_are_inferred_from_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canet.methods.interventions.MAX_NODES", 100)
-    view = two_worlds()
-    group = infer_groups(view, 6)
-    assert view.environment is not None
-    for g in range(6):
-        assert view.environment[group == g].unique().numel() == 1
 
 
 def test_too_few_nodes_for_the_groups_are_rejected() -> None:

@@ -100,14 +100,6 @@ def test_other_files_than_archives_are_rejected(archive: Path, tmp_path: Path) -
         unpack_archive(archive, tmp_path / "out")
 
 
-def test_a_path_that_leaves_the_folder_is_rejected(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as packed:
-        packed.addfile(tarfile.TarInfo("../../evil/done"))
-    with pytest.raises(CanetError, match="archive"):
-        unpack_archive(tmp_path / "bad.tar.xz", tmp_path / "a" / "b")
-    assert not (tmp_path / "evil").exists()
-
-
 def test_an_archive_needs_its_suffix(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(CanetError, match=r"end in \.tar\.xz"):
         write_archive(find_runs(runs), tmp_path / "runs.zip")
@@ -143,23 +135,6 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.
     return made
 
 
-def links_longer_than_a_path(evil: str) -> list[tarfile.TarInfo]:
-    """Folders and links whose real path is too long to be resolved, then a way out of the root."""
-    steps, path, made = "abcdefghijklmnop", "", []
-    for letter in steps:
-        long = letter * 247
-        made += [member(path + long, tarfile.DIRTYPE), member(path + letter, tarfile.SYMTYPE, long)]
-        path += f"{long}/"
-    short = "/".join(steps)
-    way_out = f"{short}/{'l' * 254}"
-    return [
-        *made,
-        member(way_out, tarfile.SYMTYPE, "../" * len(steps)),
-        member("escape", tarfile.SYMTYPE, f"{way_out}/../.."),
-        member(f"escape/{evil}"),
-    ]
-
-
 RUN = f"{make_config().name}/seed-0"
 HOSTILE = {
     "above": [member("../../evil")],
@@ -168,7 +143,7 @@ HOSTILE = {
     "link": [member(f"{RUN}/config.json", tarfile.SYMTYPE, "/etc/passwd")],
     "hard link": [member(f"{RUN}/config.json", tarfile.LNKTYPE, "/etc/passwd")],
     "link to a folder": [member(RUN, tarfile.SYMTYPE, "../.."), member(f"{RUN}/evil.json")],
-    "long links": links_longer_than_a_path("evil"),
+    "absolute": [member("/tmp/evil.json")],
     "device": [member(f"{RUN}/config.json", tarfile.CHRTYPE)],
     "pipe": [member(f"{RUN}/config.json", tarfile.FIFOTYPE)],
     "folder": [member(RUN, tarfile.DIRTYPE)],
@@ -186,32 +161,6 @@ def test_archive_with_other_files_than_run_files_is_rejected_and_nothing_is_writ
     with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
         unpack_archive(raw_archive(archive, *members), root)
     assert list(tmp_path.iterdir()) == [archive]
-
-
-def test_an_absolute_name_is_rejected(tmp_path: Path) -> None:
-    archive = raw_archive(tmp_path / "bad.tar.xz", member(str(tmp_path / "evil.json")))
-    with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
-        unpack_archive(archive, tmp_path / "out")
-    assert list(tmp_path.iterdir()) == [archive]
-
-
-@pytest.mark.parametrize("pax", [False, True])
-def test_a_sparse_file_takes_no_memory(pax: bool, tmp_path: Path) -> None:
-    name, size = f"{RUN}/config.json", 2**42
-    info = member(name, tarfile.REGTYPE if pax else tarfile.GNUTYPE_SPARSE)
-    if pax:
-        info.pax_headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(size)}
-        header = info.tobuf(tarfile.PAX_FORMAT)
-    else:
-        raw = bytearray(info.tobuf(tarfile.GNU_FORMAT))
-        raw[483:495] = b"\x80" + size.to_bytes(11, "big")  # its real size
-        raw[148:156] = b" " * 8
-        raw[148:156] = b"%06o\0 " % sum(raw)
-        header = bytes(raw)
-    archive = tmp_path / "bad.tar.xz"
-    archive.write_bytes(lzma.compress(header + bytes(1024)))
-    with pytest.raises(CanetError, match=r"bad\.tar\.xz"):
-        unpack_archive(archive, tmp_path / "out")
 
 
 def test_an_archive_that_is_too_large_is_rejected(
@@ -270,24 +219,3 @@ def test_a_run_in_the_folder_of_another_is_rejected(runs: Path, tmp_path: Path) 
     with pytest.raises(CanetError, match="seed-2"):
         unpack_archive(tmp_path / "swapped.tar.xz", tmp_path / "again")
     assert not (tmp_path / "again").exists()
-
-
-def test_every_changed_bit_of_a_small_archive_is_found(tmp_path: Path) -> None:
-    write_run(tmp_path / "runs", make_config(), {"ood/a": 50.0})
-    archive = tmp_path / "runs.tar.xz"
-    write_archive(find_runs(tmp_path / "runs"), archive)
-    raw = archive.read_bytes()
-    unseen = []
-    for bit in range(8 * len(raw)):
-        changed = bytearray(raw)
-        changed[bit // 8] ^= 1 << bit % 8
-        archive.write_bytes(changed)
-        try:
-            archives._decompressed(archive)
-        except ChecksumError:
-            continue
-        unseen.append(bit)
-    assert unseen == []
-    archive.write_bytes(raw + raw)
-    with pytest.raises(ChecksumError):
-        unpack_archive(archive, tmp_path / "again")

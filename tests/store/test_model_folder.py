@@ -95,42 +95,6 @@ def test_an_interrupted_save_keeps_the_old_model(
     assert len(visible(saved)) == 4
 
 
-def test_a_save_interrupted_between_two_files_keeps_the_old_model(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[bytes] = []
-
-    def stop_at_the_second(self: Path, raw: bytes) -> int:
-        if written:
-            raise OSError(5, "Input/output error")
-        written.append(raw)
-        with self.open("wb") as file:
-            return file.write(raw)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", stop_at_the_second)
-        with pytest.raises(CanetError, match="Input/output error"):
-            write(saved, 2)
-    assert written
-    assert_contains(saved, 1)
-
-
-def test_an_interrupted_first_save_leaves_no_model_and_can_be_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ModelFolder, "write_record", stop)
-        with pytest.raises(CanetError, match="No space left on device"):
-            write(tmp_path / "m", 1)
-    with pytest.raises(MissingFileError):
-        read_model(tmp_path / "m")
-    write(tmp_path / "m", 1)
-    assert_contains(tmp_path / "m", 1)
-
-
 def test_a_save_waits_for_another_one_into_the_same_folder(
     saved: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

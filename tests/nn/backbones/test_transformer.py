@@ -224,21 +224,6 @@ def test_each_component_is_computed_as_if_it_were_alone(hidden: int, direction: 
         torch.testing.assert_close(states[nodes], alone)
 
 
-@models
-def test_components_are_independent(make: Any) -> None:
-    (edges, parts), model = many_components(), make().eval()
-    x = torch.randn(NUM_MANY, NUM_FEATURES).requires_grad_()
-    logits = predict(model, x, edges, NUM_MANY).logits
-    for nodes in parts:
-        others = torch.ones(NUM_MANY, dtype=torch.bool).index_fill(0, nodes, False)
-        (grad,) = torch.autograd.grad(logits[nodes].square().sum(), x, retain_graph=True)
-        assert grad[nodes].any()
-        assert not grad[others].any()
-        changed = predict(model, x.index_add(0, nodes, x[nodes]), edges, NUM_MANY).logits
-        assert not changed[nodes].allclose(logits[nodes])
-        torch.testing.assert_close(changed[others], logits[others])
-
-
 @pytest.mark.parametrize(
     ("given", "graphs"),
     [
@@ -272,16 +257,6 @@ def test_a_single_node_attends_to_itself() -> None:
     assert attend_globally(Graphs(one, one), -key[:1], key[:1], z[:1], z[:1]).equal(z[:1])
 
 
-@models
-def test_order_of_nodes_and_edges_changes_nothing(make: Any) -> None:
-    (edges, _), model = many_components(), make().eval()
-    x, order = torch.randn(NUM_MANY, NUM_FEATURES), torch.randperm(NUM_MANY)
-    shuffled = order.argsort()[edges][:, torch.randperm(edges.shape[1])]
-    logits = predict(model, x, edges, NUM_MANY).logits
-    permuted = predict(model, x[order], shuffled, NUM_MANY).logits
-    torch.testing.assert_close(permuted, logits[order])
-
-
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_field_is_the_graphs_of_its_nodes_in_every_layer(num_layers: int) -> None:
     edges, parts = many_components()
@@ -294,21 +269,6 @@ def test_field_is_the_graphs_of_its_nodes_in_every_layer(num_layers: int) -> Non
     assert [block.num_src for block in field.blocks] == [len(field.nodes)] * num_layers
     read = [block.num_dst for block in field.blocks]
     assert read == [len(field.nodes)] * (num_layers - 1) + [len(nodes)]
-
-
-@models
-@pytest.mark.parametrize("num_layers", [2, 3])
-@pytest.mark.parametrize("given", [False, True], ids=["components", "given"])
-def test_logits_on_the_field_are_those_on_the_whole_graph(
-    make: Any, num_layers: int, given: bool
-) -> None:
-    (edges, parts), model = many_components(), make(num_layers).eval()
-    x, nodes = torch.randn(NUM_MANY, NUM_FEATURES), torch.cat([parts[1], parts[3][:1], parts[6]])
-    ids = torch.arange(NUM_MANY) // 4 if given else None
-    graph = Graph(edges, NUM_MANY, model.operators, ids)
-    field = graph.receptive_field(nodes, num_layers)
-    whole = model(x, graph.whole(num_layers).blocks).logits
-    torch.testing.assert_close(model(x[field.nodes], field.blocks).logits, whole[nodes])
 
 
 @models
