@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from canet.data.graph_data import AnyGraph
+from canet.data.graph_data import GraphObject
 from canet.util.files import digest_of
 
 CHUNK = 2**22
@@ -66,7 +66,7 @@ class DataDigest:
 
 
 def digest_parts(
-    data: AnyGraph,
+    data: GraphObject,
     splits: Mapping[str, Tensor],
     in_distribution: Tensor,
     metric: str,

@@ -19,7 +19,7 @@ from canet.data.checks import (
     check_nodes,
     is_one_way,
 )
-from canet.data.graph_data import AnyGraph, is_graph
+from canet.data.graph_data import GraphObject, is_graph
 from canet.data.labels import Labels, check_labels
 from canet.errors import InputError, warn_user
 from canet.util.sparse import Csr, from_scipy, unique_edges
@@ -129,7 +129,7 @@ def read_user_graph(data: object, batch: object = None, undirected: bool = False
     return UserGraph(x, edges, numbers, weight, ids if ids is None else np.asarray(ids))
 
 
-def split_sets(data: AnyGraph) -> dict[str, Any]:
+def split_sets(data: GraphObject) -> dict[str, Any]:
     """Return the mask or the rows of each split of a graph: `train`, `valid`, and test sets."""
     split = data.get("split")
     if isinstance(split, Labels):

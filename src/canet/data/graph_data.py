@@ -44,7 +44,7 @@ class GraphData:
         return dict(vars(self))
 
 
-AnyGraph: TypeAlias = "Data | GraphData"
+GraphObject: TypeAlias = "Data | GraphData"
 """The accepted types of a graph in memory."""
 GraphLike: TypeAlias = "Data | GraphData | str | Path | tuple[Any, Any] | Any"
 """A graph of PyG or networkx, its path, or its tables of nodes and edges."""
@@ -54,7 +54,7 @@ Column: TypeAlias = "Tensor | np.ndarray | Sequence[Any]"
 """A value for each node $[N]$."""
 
 
-def is_graph(data: object) -> TypeGuard[AnyGraph]:
+def is_graph(data: object) -> TypeGuard[GraphObject]:
     """Whether `data` is a graph; PyG is not imported for the check."""
     pyg = sys.modules.get("torch_geometric.data")
     return isinstance(data, GraphData) or (pyg is not None and isinstance(data, pyg.Data))

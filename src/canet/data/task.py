@@ -22,7 +22,7 @@ from canet.data.checks import (
     check_nodes,
 )
 from canet.data.digest import DataDigest, digest_parts
-from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.graph_data import GraphData, GraphObject
 from canet.data.labels import check_values
 from canet.errors import InputError
 from canet.util.sparse import components
@@ -66,7 +66,7 @@ class ShiftTask:
     """
 
     name: str
-    data: AnyGraph
+    data: GraphObject
     train: Tensor
     valid: Tensor
     test_id: Tensor
@@ -208,7 +208,7 @@ class ShiftTask:
         return edge_index[:, inside], None if weight is None else weight[inside]
 
 
-def checked_data(data: AnyGraph) -> AnyGraph:
+def checked_data(data: GraphObject) -> GraphObject:
     """Return a copy with validated `x`, `edge_index`, `y` (class ids) and optional columns."""
     x = check_features(data.x)
     n = x.shape[0]

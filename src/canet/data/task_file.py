@@ -10,7 +10,7 @@ import torch
 
 from canet.data.benchmarks.dataset import STORE_PROTOCOL
 from canet.data.graph import read_user_graph
-from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.graph_data import GraphData, GraphObject
 from canet.data.graph_files import ReadOptions, read_columns, write_npz
 from canet.data.graph_store import GraphStore
 from canet.data.task import ShiftTask
@@ -22,7 +22,7 @@ TEST = "test"
 
 
 def comparison_task(
-    data: AnyGraph, metric: str = "accuracy", undirected: bool = False, seed: int = 0
+    data: GraphObject, metric: str = "accuracy", undirected: bool = False, seed: int = 0
 ) -> ShiftTask:
     """Return the task of comparing models on a user graph.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
 from canet.data.graph import UserGraph, read_user_graph, split_sets
-from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.graph_data import GraphData, GraphObject
 from canet.data.labels import Labels, check_labels
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
@@ -158,7 +158,7 @@ def _warn_if_many(name: str, count: int, num_train: int) -> None:
 
 
 def _node_sets(
-    data: AnyGraph, labels: Labels, given: dict[str, Any], checked: UserGraph
+    data: GraphObject, labels: Labels, given: dict[str, Any], checked: UserGraph
 ) -> dict[str, Tensor]:
     """Return the labelled nodes of `train` and, if they exist, of `valid` and of each test set.
 

@@ -10,7 +10,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from canet.data.graph import warn_one_way
-from canet.data.graph_data import AnyGraph, GraphLike, is_graph
+from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name
@@ -38,7 +38,7 @@ def graph_to_fit(
     arrays: dict[str, Any],
     settings: Settings,
     earlier: Any = None,
-) -> AnyGraph:
+) -> GraphObject:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.
 
     A graph store stays on disk if the settings ask for training in batches. With an `earlier`
@@ -54,7 +54,7 @@ def graph_to_fit(
     for name in columns:
         check_name("argument", name, READ_ARGUMENTS)
     edges = arrays["edges"]
-    opened: AnyGraph
+    opened: GraphObject
     if is_graph(data):
         if edges is not None or columns:
             given = "edges" if edges is not None else next(iter(columns))
@@ -81,7 +81,7 @@ def graph_to_fit(
 
 
 def training_data(
-    model: Any, data: AnyGraph, arrays: dict[str, Any], seed: int, earlier: Any = None
+    model: Any, data: GraphObject, arrays: dict[str, Any], seed: int, earlier: Any = None
 ) -> tuple[PreparedGraph, UserTask]:
     """Check the graph, and return it with the task of learning its labels.
 

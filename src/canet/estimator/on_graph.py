@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
-from canet.data.graph_data import AnyGraph, NodeSet
+from canet.data.graph_data import GraphObject, NodeSet
 from canet.estimator.classifier import NodeClassifier
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -30,7 +30,7 @@ class OnGraph(ClassifierMixin, BaseEstimator):
         classes_: The labels $[C]$.
     """
 
-    def __init__(self, model: NodeClassifier, data: AnyGraph) -> None:
+    def __init__(self, model: NodeClassifier, data: GraphObject) -> None:
         self.model = model
         self.data = data
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from canet.data.graph import match_classes
-from canet.data.graph_data import AnyGraph, Column, GraphLike, NodeSet, is_graph
+from canet.data.graph_data import Column, GraphLike, GraphObject, NodeSet, is_graph
 from canet.errors import InputError
 from canet.estimator.reference import Reference
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
@@ -43,7 +43,7 @@ class PredictionMixin:
         """Name of the method."""
         return describe_method(self.method).name
 
-    def open_graph(self, data: GraphLike, in_memory: bool = True) -> AnyGraph:
+    def open_graph(self, data: GraphLike, in_memory: bool = True) -> GraphObject:
         """Return a graph with the feature columns that the model was trained on.
 
         A path, a pair of tables, a networkx graph and a graph store are read. Unless `in_memory`,
@@ -56,7 +56,7 @@ class PredictionMixin:
         check_is_fitted(self)
         if is_graph(data) and in_memory and "csr" in data:
             data = data.store
-        given: AnyGraph
+        given: GraphObject
         if is_graph(data):
             given = data
         else:

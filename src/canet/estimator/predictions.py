@@ -13,7 +13,7 @@ import torch
 
 from canet.data.checks import check_nodes
 from canet.data.graph import UserGraph, split_sets
-from canet.data.graph_data import AnyGraph, GraphLike
+from canet.data.graph_data import GraphLike, GraphObject
 from canet.errors import CanetError, InputError, check_name
 from canet.estimator.classifier import NodeClassifier
 from canet.estimator.scoring import Outcome, check_recall, check_scorable
@@ -91,7 +91,7 @@ def write_predictions(
     return summary
 
 
-def choose_nodes(data: AnyGraph, wanted: str) -> np.ndarray:
+def choose_nodes(data: GraphObject, wanted: str) -> np.ndarray:
     """Return the rows $[n]$ of the nodes in `split=NAME`, or with the ids in a file.
 
     The file has one id per line; a CSV file may have more columns, and its first column, or the

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from canet.data.graph import UserGraph, read_user_graph
-from canet.data.graph_data import AnyGraph, is_graph
+from canet.data.graph_data import GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator
@@ -198,7 +198,7 @@ def prepare_graph(data: Any, batch: Any = None, undirected: bool = False) -> Pre
     return prepared
 
 
-def _version(data: AnyGraph) -> list[Any] | None:
+def _version(data: GraphObject) -> list[Any] | None:
     """Return the columns and the version counters of their tensors; None if there is no counter."""
     columns = [data.get(name) for name in COLUMNS]
     tensors = [column for column in columns[:4] if column is not None]

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edge_weights, check_edges, check_features, check_nodes
-from canet.data.graph_data import AnyGraph, GraphData
+from canet.data.graph_data import GraphData, GraphObject
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import (
@@ -234,7 +234,7 @@ def read_arrays(path: Path, requested: ReadOptions, encoding: Encoding | None) -
     return data
 
 
-def write_npz(path: Path | str, data: AnyGraph) -> None:
+def write_npz(path: Path | str, data: GraphObject) -> None:
     """Write a graph as a `.npz` file for `read_graph`; sparse features stay sparse."""
     arrays = {"edge_index": as_array(data.edge_index, "edge_index")}
     if isinstance(data.x, Tensor) and data.x.layout != torch.strided:
