@@ -24,7 +24,6 @@ from canet.estimator.classifier import NodeClassifier
 from canet.estimator.reference import Reference, id_checksums
 from canet.models import Average, Fitted, FittedNetwork
 from canet.nn import Features, ShiftedFeatures, SparseMatrix
-from canet.training.features import prepare_features
 from canet.training.prepared import PreparedGraph
 from canet.util.sparse import components, to_scipy
 
@@ -46,13 +45,14 @@ class Member(NamedTuple):
     mapped: np.ndarray  # output of the first layer $[N, H]$ without its bias, or the features
 
     @classmethod
-    def of(cls, model: Fitted, graph: UserGraph) -> Member:
+    def of(cls, model: Fitted, graph: PreparedGraph) -> Member:
         """Split a network after its first layer; any other model reads changed features."""
         if not isinstance(model, FittedNetwork):
-            dense = graph.x.to_dense() if graph.x.layout == torch.sparse_csr else graph.x
+            x = graph.user_graph.x
+            dense = x.to_dense() if x.layout == torch.sparse_csr else x
             return cls(model, dense, None, dense.numpy())
         method = model.method
-        prepared = prepare_features(graph.x, graph.batch, method.settings.scaling)
+        prepared = graph.features(method.settings.scaling)
         first_map = method.model.phi_in.weight.detach().cpu().numpy().T
         mapped = map_columns(prepared, first_map, slice(None))
         return cls(after_first_map(model), prepared, first_map, mapped)
@@ -195,7 +195,7 @@ def read_graph(
     found, x = reader.read(), as_matrix(own.x)
     average = reader.model if isinstance(reader.model, Average) else Average([reader.model], [1.0])
     return DiagnosedGraph(
-        members=[Member.of(one, own) for one in average.members],
+        members=[Member.of(one, reader.graph) for one in average.members],
         prepared=reader.graph,
         combine=average.mean if len(average.members) > 1 else _single,
         x=x,

@@ -117,7 +117,7 @@ class Network(Learner):
     def trainer(self, task: ShiftTask, initial: Mapping[str, Tensor] | None = None) -> Trainer:
         """Return the trainer for a task; the last one is kept, with its batches."""
         last, options = self._trainer, self.options
-        if last is None or last.given_task is not task or initial is not None:
+        if last is None or last.given_task is not task or last.initial is not initial:
             self._trainer = None  # free its memory first
             self._trainer = Trainer(
                 task,
