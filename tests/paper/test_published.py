@@ -14,6 +14,7 @@ from canet.paper.published import (
     PAPER_BACKBONES,
     PAPER_METHODS,
     PAPER_NAMES,
+    SHIFTED_FR,
     TABLES,
     published,
 )
@@ -36,7 +37,11 @@ def paper() -> str:
 @pytest.mark.parametrize("table", TABLES)
 def test_all_scores_are_those_of_the_paper(paper: str, table: str) -> None:
     body = paper.split(rf"\label{{{LABELS[table]}}}")[1].split(r"\end{table*}")[0]
-    columns = [(task, split) for task in TABLES[table] for split in COLUMNS[task]]
+    columns = [
+        (task, SHIFTED_FR if split == "ood/FR" else split)
+        for task in TABLES[table]
+        for split in COLUMNS[task]
+    ]
     backbone, seen = "", set()
     for line in body.replace(r"\model", "CaNet").splitlines():
         cells = line.split("&")
