@@ -23,6 +23,7 @@ import typer
 from canet.cli import app
 from canet.data.benchmarks import synthetic
 from canet.models import auto
+from canet.models.shifts import simulate_shifts
 from tests.support.browser import run_in
 from tests.support.commands import call
 from tests.support.small_task import FEW
@@ -234,10 +235,11 @@ def test_the_code_of_a_page_runs(
 ) -> None:
     """Python blocks share one namespace, and commands run in the same folder.
 
-    `auto` tries one model, and the built-in graph is small.
+    `auto` tries one model with one held-out part, and the built-in graph is small.
     """
     for name in auto.PRESETS:
         monkeypatch.setitem(auto.PRESETS, name, FEW[1:2])
+    monkeypatch.setattr(auto, "simulate_shifts", lambda task: simulate_shifts(task)[:1])
     monkeypatch.setattr(synthetic, "NUM_USERS", 300)
     space: dict[str, object] = {"__name__": "page"}
     with contextlib.chdir(tmp_path):

@@ -58,9 +58,9 @@ def test_loss_falls(name: str, backbone: str) -> None:
 
     before = supervised()
     method.train()
-    for _ in range(60):
+    for _ in range(30):
         method.update(batch, optimizer)
-    assert supervised() < 0.8 * before
+    assert supervised() < 0.9 * before
 
 
 def test_predictions_have_a_row_per_node_and_a_column_per_class(name: str, backbone: str) -> None:

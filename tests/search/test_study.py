@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 
 from canet.data import DATASETS
 from canet.errors import CanetError
-from canet.methods import BACKBONES, METHODS
+from canet.methods import METHODS
 from canet.search import search as search_module
 from canet.search import study as study_module
 from canet.search import worker as worker_module
@@ -123,7 +123,7 @@ def test_ranges_are_the_grid_of_the_paper() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_search_can_start_from_every_preset(method: str) -> None:
-    for task, backbone in itertools.product(DATASETS, BACKBONES):
+    for task, backbone in itertools.product(DATASETS, ("gcn", "gat")):
         plan = plan_of("grid", task, method, backbone)
         assert all(value in plan.choices[name] for name, value in plan.start.items())
 

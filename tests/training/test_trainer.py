@@ -278,10 +278,10 @@ def test_device_is_picked_by_what_there_is(monkeypatch: pytest.MonkeyPatch) -> N
 @every_method
 def test_binary_cross_entropy_trains_two_classes(name: str) -> None:
     task = tiny_task(num_classes=2, metric="roc_auc")
-    binary = make(task, name, loss="binary_cross_entropy", epochs=100).run(ood_curves=True)
+    binary = make(task, name, loss="binary_cross_entropy", epochs=40).run(ood_curves=True)
     assert min(binary.history["loss"]) < binary.history["loss"][0]
     assert binary.history["loss"][0] != make(task, name, epochs=1).run().history["loss"][0]
-    assert binary.history["train"][-1] > 0.8
+    assert binary.history["train"][-1] > 0.7
 
 
 # Run folders

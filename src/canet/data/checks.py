@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from sklearn.utils import check_array
 from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, dtype_name
@@ -37,6 +36,8 @@ def check_features(x: object) -> Tensor:
             "the graph has no features x: set data.x, for example to node degrees with "
             "torch_geometric.transforms.LocalDegreeProfile"
         )
+    from sklearn.utils import check_array  # a second of imports that a benchmark task does not need
+
     try:
         matrix = _numpy_or_scipy(x)
         if matrix.ndim != 2:

@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp, softmax
-from sklearn.metrics import precision_recall_curve
 
 from canet.errors import InputError
 
@@ -95,6 +94,8 @@ class Calibration:
         `label_counts` $[C]$ are the numbers of training nodes of each class. For more than two
         classes, there is no threshold.
         """
+        from sklearn.metrics import precision_recall_curve
+
         if len(label_counts) != 2:
             return self
         positive = int(label_counts.argmin()) if label_counts[0] != label_counts[1] else 1
