@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.methods.canet import CaNetSettings
 
@@ -138,7 +137,7 @@ class PlainTraining:
         self.y = task.data.y.to(device)
         self.train, self.valid = task.train.to(device), task.valid
         self.host_y = task.data.y
-        self.metric = METRICS[task.metric]
+        self.metric = task.scorer
         self.settings = settings
         self.model = PlainCaNet(task.num_features, task.num_classes, settings, backbone).to(device)
         self.optimizer = torch.optim.Adam(

@@ -26,7 +26,6 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from canet.data import DATASETS, GENERATORS, load_task
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.defaults import task_settings
 from canet.methods.interventions import cluster_rows
@@ -139,7 +138,7 @@ def _other_kind(auto: Auto, task: ShiftTask, kind: str, seed: int) -> dict[str, 
 def _scores(task: ShiftTask, members: Sequence[Tried]) -> dict[str, float]:
     """Scores of the average of some models on the shifted test sets."""
     average = Average([one.model for one in members], [1 / len(members)] * len(members))
-    metric, logits = METRICS[task.metric], average.logits(task)
+    metric, logits = task.scorer, average.logits(task)
     names = task.test_ood.items()
     return {n: float(metric(logits[f"ood/{n}"], task.data.y[nodes])) for n, nodes in names}
 

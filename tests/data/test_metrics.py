@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score
 from torch import Tensor
 
+from canet.data.graph_data import GraphData
 from canet.data.metrics import METRICS
+from tests.support.tiny import tiny_task
 
 CASES = [(name, c) for name, metric in METRICS.items() for c in ((2,) if metric.ranks else (2, 4))]
 
@@ -49,7 +53,19 @@ def test_average_precision_of_the_rarer_class_equals_scikit_learn(
     y[50:] = 1 - rare
     scores = logits[:, rare] - logits[:, 1 - rare]
     expected = average_precision_score(y == rare, scores)
-    assert METRICS["average_precision"](logits, y).item() == pytest.approx(expected, abs=1e-10)
+    metric = METRICS["average_precision"].of_class(rare)
+    assert metric(logits, y).item() == pytest.approx(expected, abs=1e-10)
+
+
+def test_average_precision_is_that_of_the_class_which_is_rarer_in_training() -> None:
+    task = tiny_task(num_classes=2, metric="average_precision")
+    logits, y = draw(3, task.num_nodes, 2)
+    y[task.train] = (torch.arange(task.train.numel()) % 4 == 0).long()  # class 1 is rare
+    y[task.valid] = (torch.arange(task.valid.numel()) % 4 > 0).long()  # but not here
+    task = replace(task, data=GraphData(**task.data.to_dict() | {"y": y}))
+    nodes = task.valid
+    expected = average_precision_score(y[nodes], logits[nodes, 1] - logits[nodes, 0])
+    assert float(task.scorer(logits[nodes], y[nodes])) == pytest.approx(expected)
 
 
 def test_average_precision_of_one_class_is_undefined() -> None:

@@ -39,13 +39,29 @@ def test_auroc_has_an_interval_and_counts_ties_half() -> None:
 def test_each_unseen_class_of_a_label_counts_in_the_score() -> None:
     logits, y = np.array([[1.0, 0], [0, 1.0], [0, 1.0]]), np.array([0, 2, 3])
     for metric, value in (("accuracy", 1 / 3), ("macro_f1", 1 / 4)):
-        found = score(metric, logits, y)
+        found = score(METRICS[metric], logits, y)
         assert found is not None
         assert found.value == pytest.approx(value)
 
 
 def test_an_undefined_score_is_none() -> None:
     logits = np.array([[1.0, 0], [0, 1.0]])
-    assert score("roc_auc", logits, np.array([1, 1])) is None
-    for metric in METRICS:
+    assert score(METRICS["roc_auc"], logits, np.array([1, 1])) is None
+    for metric in METRICS.values():
         assert score(metric, logits[:0], np.array([], dtype=int)) is None
+
+
+@pytest.mark.parametrize("name", ["roc_auc", "average_precision"])
+@pytest.mark.parametrize("shift", [0.5, 1.5, 3.0])
+def test_intervals_of_few_rare_nodes_hold_the_truth(name: str, shift: float) -> None:
+    random, metric = np.random.default_rng(0), METRICS[name]
+
+    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
+        y = (random.random(n) < 0.1).astype(int)
+        margin = random.normal(size=n) + shift * y
+        return np.stack([np.zeros(n), margin], axis=1), y
+
+    truth = metric.pseudo_values(*draw(200_000)).mean()
+    found = [score(metric, *draw(50)) for _ in range(400)]
+    holds = [one.low <= truth <= one.high for one in found if one is not None]
+    assert np.mean(holds) >= 0.92

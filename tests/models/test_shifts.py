@@ -137,3 +137,13 @@ def test_a_part_with_one_class_has_no_roc_auc() -> None:
     two = {"y": (task.data.y > 0).long()}
     task = replace(task, metric="roc_auc", data=GraphData(**task.data.to_dict() | two))
     assert names(task) == GROUPS
+
+
+def test_a_held_out_part_is_scored_by_the_class_that_is_rarer_in_all_of_training() -> None:
+    task = small_task(environment=torch.arange(ALL) % 2)
+    rare = (task.data.y == 0) & (torch.arange(ALL) % 2 == 0)
+    two = {"y": torch.where(torch.arange(ALL) % 2 == 0, rare.long(), (task.data.y > 0).long())}
+    task = replace(task, metric="average_precision", data=GraphData(**task.data.to_dict() | two))
+    counts = [shift.task.data.y[shift.task.train].bincount() for shift in simulate_shifts(task)]
+    assert {int(count.argmin()) for count in counts} == {0, 1}
+    assert {shift.task.scorer.positive for shift in simulate_shifts(task)} == {task.scorer.positive}

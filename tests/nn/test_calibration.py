@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import f1_score
 from scipy.special import log_softmax, softmax
 
 from canet.errors import InputError
@@ -60,3 +61,17 @@ def test_two_classes_of_equal_size_have_the_second_as_the_rarer_one() -> None:
         assert found.rarer() == positive
     with pytest.raises(InputError, match="two classes"):
         Calibration().rarer()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_threshold_has_the_best_f1_also_after_rounding(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    y = (random.random(60) < 0.3).astype(int)
+    margin = random.normal(size=60) + y
+    found = Calibration().with_threshold(
+        np.stack([0 * margin, margin], axis=1), y, np.array([3, 1])
+    )
+    p = 1 / (1 + np.exp(-margin))
+    best = max(f1_score(y, p >= limit) for limit in p)
+    for rounded in (p, np.nextafter(p, 0), np.nextafter(p, 1), p.astype(np.float32)):
+        assert f1_score(y, rounded >= found.threshold) == best

@@ -21,6 +21,7 @@ from canet.estimator.reference import Reference, id_checksums
 from canet.models import Fitted
 from canet.models.base import State
 from canet.models.reader import Reader
+from canet.nn.calibration import Calibration
 from canet.nn.model import Prediction
 from canet.training.prepared import PreparedGraph
 
@@ -66,6 +67,7 @@ class Planted:
     rule: Rule
     reference_: Reference
     n_features_in_: int
+    calibration_: Calibration = field(default_factory=Calibration)
     classes_: np.ndarray = field(default_factory=lambda: np.array([0, 1]))
     posteriors: Posteriors | None = None
     undirected: bool | None = False

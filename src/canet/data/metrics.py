@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,26 +15,37 @@ class Metric:
     r"""A score of predicted nodes.
 
     Args:
+        name: Name in settings.
         label: Name in reports.
         function: Predicted classes $[n]$, labels $[n]$ and the number of classes → score. For a
-            metric that ranks: margins $[n]$ and labels. It runs on the device of its arguments
-            without a synchronisation.
+            metric that ranks: margins $[n]$, and whether each node is positive. It runs on the
+            device of its arguments without a synchronisation.
         influence: Predicted classes $[n]$ and the probability $[n, C]$ of each label →
             pseudo-values $[n]$; see `pseudo_values`. For a metric that ranks: margins $[n]$ and
             the probabilities $[n]$ of a positive and of a negative label.
-        ranks: Whether it ranks the nodes of two classes by their margin: the logit of the second
-            class minus that of the first. It is NaN if a class is absent.
+        ranks: Whether it ranks the nodes of two classes by their margin: the logit of the positive
+            class minus that of the other. It is NaN if a class is absent.
+        of_rarer: Whether the positive class is the one that is rarer in training.
+        positive: The positive class.
     """
 
+    name: str
     label: str
     function: Callable[..., Tensor]
     influence: Callable[..., np.ndarray]
     ranks: bool = False
+    of_rarer: bool = False
+    positive: int = 1
+
+    def of_class(self, rarer: int | None) -> Metric:
+        """Return the metric for a task whose training nodes have this rarer class."""
+        return replace(self, positive=rarer) if self.of_rarer and rarer is not None else self
 
     def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
         """Return the score of logits $[n, C]$ for labels $[n]$, all among the C classes."""
         if self.ranks:
-            return self.function(logits[:, 1] - logits[:, 0], y)
+            margin = logits[:, self.positive] - logits[:, 1 - self.positive]
+            return self.function(margin, y == self.positive)
         return self.function(logits.argmax(dim=1), y, logits.shape[1])
 
     def pseudo_values(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -50,8 +61,17 @@ class Metric:
         classes = max(logits.shape[1], int(y.max(initial=0)) + 1)
         labels = np.eye(classes)[y] if y.ndim == 1 else y
         if self.ranks:
-            return self.influence(logits[:, 1] - logits[:, 0], labels[:, 1], labels[:, 0])
+            yes, no = self.positive, 1 - self.positive
+            return self.influence(logits[:, yes] - logits[:, no], labels[:, yes], labels[:, no])
         return self.influence(logits.argmax(axis=1), labels)
+
+
+def rarer_class(label_counts: Tensor | np.ndarray) -> int:
+    """Return the rarer of two classes, the second if both are equally frequent.
+
+    `label_counts` $[2]$ are the numbers of training nodes.
+    """
+    return 0 if label_counts[0] < label_counts[1] else 1
 
 
 def accuracy(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
@@ -70,32 +90,29 @@ def macro_f1(predicted: Tensor, y: Tensor, num_classes: int) -> Tensor:
     return f1.sum() / present.sum()
 
 
-def roc_auc(margin: Tensor, y: Tensor) -> Tensor:
+def roc_auc(margin: Tensor, positive: Tensor) -> Tensor:
     """Probability that a positive node outranks a negative one, ties counting half."""
     score = margin.double()
     ordered = score.sort().values
     below, up_to = (torch.searchsorted(ordered, score, right=side) for side in (False, True))
     mean_rank = (below + up_to + 1).double() / 2
-    positive = y == 1
     num_positive, num_negative = positive.double().sum(), (~positive).double().sum()
     rank_sum = (mean_rank * positive).sum()
     wins = rank_sum - num_positive * (num_positive + 1) / 2
     return wins / (num_positive * num_negative)
 
 
-def average_precision(margin: Tensor, y: Tensor) -> Tensor:
-    """Mean precision over the nodes of the rarer of two classes, each at its own threshold.
+def average_precision(margin: Tensor, positive: Tensor) -> Tensor:
+    """Mean precision over the positive nodes, each at its own threshold.
 
-    The precision at a node is the share of that class among the nodes that rank at least as high.
+    The precision at a node is the share of positive ones among the nodes that rank at least as
+    high.
     """
-    is_second_rarer = (y == 1).double().mean() <= 0.5
-    positive = (y == 1) == is_second_rarer
-    score = margin.double()
-    ordered, order = torch.where(is_second_rarer, score, -score).sort()
+    ordered, order = margin.double().sort()
     first = torch.searchsorted(ordered, ordered)  # the first node with the same score
     hits = positive[order].double()
     from_here = hits.flip(0).cumsum(0).flip(0)
-    precision = from_here[first] / (y.numel() - first)
+    precision = from_here[first] / (positive.numel() - first)
     both = positive.any() & ~positive.all()
     return torch.where(both, (precision * hits).sum() / hits.sum(), torch.nan)
 
@@ -135,9 +152,7 @@ def _auc_influence(scores: np.ndarray, positive: np.ndarray, negative: np.ndarra
 def _precision_influence(
     scores: np.ndarray, positive: np.ndarray, negative: np.ndarray
 ) -> np.ndarray:
-    """Average precision of the rarer class, with its derivative by the weight of the node."""
-    if positive.sum() > negative.sum():
-        scores, positive, negative = -scores, negative, positive
+    """Average precision, with its derivative by the weight of the node."""
     num_positive, weight = positive.sum(), positive + negative
     if not num_positive or not negative.sum():
         return np.full(len(scores), np.nan)
@@ -152,10 +167,18 @@ def _precision_influence(
 
 
 METRICS = {
-    "accuracy": Metric("accuracy", accuracy, _accuracy_influence),
-    "roc_auc": Metric("ROC-AUC", roc_auc, _auc_influence, ranks=True),
-    "macro_f1": Metric("macro F1", macro_f1, _f1_influence),
-    "average_precision": Metric(
-        "average precision", average_precision, _precision_influence, ranks=True
-    ),
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", "accuracy", accuracy, _accuracy_influence),
+        Metric("roc_auc", "ROC-AUC", roc_auc, _auc_influence, ranks=True),
+        Metric("macro_f1", "macro F1", macro_f1, _f1_influence),
+        Metric(
+            "average_precision",
+            "average precision",
+            average_precision,
+            _precision_influence,
+            ranks=True,
+            of_rarer=True,
+        ),
+    )
 }

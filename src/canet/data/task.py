@@ -24,6 +24,7 @@ from canet.data.checks import (
 from canet.data.digest import DataDigest, digest_parts
 from canet.data.graph_data import GraphData, GraphObject
 from canet.data.labels import check_values
+from canet.data.metrics import METRICS, Metric, rarer_class
 from canet.errors import InputError
 from canet.util.sparse import components
 
@@ -48,7 +49,8 @@ class ShiftTask:
         train, valid, test_id: Node ids or masks of disjoint in-distribution splits; `test_id` may
             be empty.
         test_ood: Name → node ids of each shifted test set, in the order of reports.
-        metric: Metric of predictions; higher is better.
+        metric: Metric of predictions; higher is better. Average precision is that of the class that
+            is rarer among the training nodes.
         in_distribution: Mask $[N]$ of the nodes that exist at training time, labelled or not.
         inductive: Whether training must not see the other nodes and their edges.
         shift: What shifts between training and test, in two or three words.
@@ -62,6 +64,7 @@ class ShiftTask:
         left_out: Name → node ids of shifted nodes that are not in the score of the protocol, but
             may be in a report.
         min_classes: Number of classes, if the largest class ids do not occur in y.
+        rarer: The rarer of two classes in training; None: that of `train`.
         checked: Whether all parts were validated and converted before.
     """
 
@@ -82,6 +85,7 @@ class ShiftTask:
     generator: str = "shared"
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
     min_classes: int = 0
+    rarer: int | None = None
     checked: InitVar[bool] = False
 
     def __post_init__(self, checked: bool) -> None:
@@ -133,6 +137,14 @@ class ShiftTask:
     @property
     def num_classes(self) -> int:
         return max(int(self.data.y.max()) + 1, self.min_classes)
+
+    @cached_property
+    def scorer(self) -> Metric:
+        """The metric as a function of logits and labels."""
+        metric, rarer = METRICS[self.metric], self.rarer
+        if rarer is None and metric.of_rarer:
+            rarer = rarer_class(self.data.y[self.train].bincount(minlength=2))
+        return metric.of_class(rarer)
 
     def in_memory(self) -> ShiftTask:
         """Return the task with the graph of its store in memory; other tasks are not changed."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, t
 
-from canet.data.metrics import METRICS
+from canet.data.metrics import Metric
 
 Value = TypeVar("Value", float, np.ndarray)
 QUANTILE = float(norm.ppf(0.975))  # of a 95 % interval
@@ -35,13 +35,13 @@ def share(hits: np.ndarray) -> Estimate:
     return wilson(float(np.mean(hits)), hits.size)
 
 
-def wilson(share: float, size: float) -> Estimate:
+def wilson(share: float, size: float, quantile: float = QUANTILE) -> Estimate:
     """Wilson interval of a share among `size` independent samples.
 
     Unlike the normal interval, it has a positive width if the share is 0 or 1. scipy only supports
     an integer `size`; an effective sample size is a real number.
     """
-    z = QUANTILE**2 / size
+    z = quantile**2 / size
     centre = (share + z / 2) / (1 + z)
     half = math.sqrt(z * share * (1 - share) + z**2 / 4) / (1 + z)
     low, high = min(centre - half, share), max(centre + half, share)
@@ -60,13 +60,27 @@ def percentiles(value: float, resampled: np.ndarray) -> Estimate:
     return Estimate(value, min(float(low), value), max(float(high), value))
 
 
-def score(metric: str, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
+def score(metric: Metric, logits: np.ndarray, y: np.ndarray) -> Estimate | None:
     """Metric of logits $[n, C]$ and labels $[n]$; None if undefined (no nodes, a missing class)."""
-    if not len(y) or np.isnan(values := METRICS[metric].pseudo_values(logits, y)).any():
+    if not len(y) or np.isnan(values := metric.pseudo_values(logits, y)).any():
         return None
-    if metric == "accuracy":
+    if metric.name == "accuracy":
         return share(values > 0)
+    if metric.ranks:
+        return _ranking_score(values, min(np.bincount(y)))
     return normal(float(values.mean()), float(values.var()) / len(values)).clip(0, 1)
+
+
+def _ranking_score(values: np.ndarray, fewer: int) -> Estimate:
+    """Wilson interval of the mean of pseudo-values $[n]$, for n nodes with `fewer` of one class.
+
+    Its size is that of a share with the same variance. With few nodes of a class, this variance is
+    itself uncertain: the quantile is that of Student's t. If all pseudo-values are the same, the
+    size is the number of nodes of that class.
+    """
+    value, variance = float(values.mean()), float(values.var()) / len(values)
+    size = min(value * (1 - value) / variance, len(values)) if variance > 1e-12 else fewer
+    return wilson(value, size, float(t.ppf(0.975, max(1, fewer - 1))))
 
 
 def auroc(lower: np.ndarray, higher: np.ndarray) -> Estimate:

@@ -17,7 +17,7 @@ from canet.data.checks import check_nodes, check_times
 from canet.data.graph import UserGraph, match_classes
 from canet.data.graph_data import GraphLike, NodeSet
 from canet.data.labels import check_labels
-from canet.data.metrics import METRICS
+from canet.data.metrics import METRICS, Metric
 from canet.diagnosis.estimate import Estimate, score
 from canet.errors import InputError
 from canet.estimator.classifier import NodeClassifier
@@ -89,7 +89,7 @@ class DiagnosedGraph:
     held_out: np.ndarray
     node_id: np.ndarray  # ids $[N]$ of the nodes in the user's data
     probabilities: np.ndarray  # predicted $[N, C]$
-    metric: str  # metric of the model
+    metric: Metric  # metric of the model
     embedding: np.ndarray  # representations $[N, H]$
     # Posteriors $[N, K]$ of the pseudo-environments of each layer; empty if there are none.
     posteriors: list[np.ndarray]
@@ -105,7 +105,7 @@ class DiagnosedGraph:
 
         Ranking metrics are defined for two classes, so nodes of a third class are not scored.
         """
-        ranks = METRICS[self.metric].ranks
+        ranks = self.metric.ranks
         third = self.y >= self.probabilities.shape[1] if ranks else False
         chosen = np.zeros(self.num_nodes, dtype=bool)
         chosen[self.rows] = True
@@ -118,7 +118,7 @@ class DiagnosedGraph:
 
     def pseudo_values(self, logits: np.ndarray) -> np.ndarray:
         """Pseudo-values of the metric on the scored nodes, for logits $[N, C]$ of all nodes."""
-        return METRICS[self.metric].pseudo_values(logits[self.scored], self.y[self.scored])
+        return self.metric.pseudo_values(logits[self.scored], self.y[self.scored])
 
     @cached_property
     def is_correct(self) -> np.ndarray:
@@ -209,7 +209,7 @@ def read_graph(
         held_out=held_out if held_out.any() else ~held_out,
         node_id=np.arange(n) if node_id is None else np.asarray(node_id),
         probabilities=found.logits.double().softmax(dim=1).numpy(),
-        metric=model.metric,
+        metric=METRICS[model.metric].of_class(model.calibration_.positive),
         embedding=found.representation.numpy(),
         posteriors=[e.log_posterior.exp().cpu().double().numpy() for e in found.environments],
         rows=np.arange(n) if nodes is None else _distinct(own.rows(nodes)),

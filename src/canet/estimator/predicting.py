@@ -233,7 +233,8 @@ class PredictionMixin:
             check_scorable(metric, y[rows], len(self.classes_))
         logits = torch.from_numpy(self._collect(reader, rows, None, lambda f: f.logits.numpy()))
         margin = logits[:, -1] - logits[:, 0]
-        return Outcome(logits.argmax(dim=1), margin, y[rows], len(self.classes_))
+        rarer = self.calibration_.positive
+        return Outcome(logits.argmax(dim=1), margin, y[rows], len(self.classes_), rarer)
 
     def recall_at_k(
         self,
@@ -250,7 +251,7 @@ class PredictionMixin:
         reader, positive = self.prepare(data, batch), self.calibration_.rarer()
         outcome = self._outcome(reader, nodes)
         check_recall(outcome.y, positive)
-        return outcome.recall_at_k(k, positive)
+        return outcome.recall_at_k(k)
 
     def environments(
         self,

@@ -75,7 +75,9 @@ def write_predictions(
             margin[where] = found.logits[:, -1] - found.logits[:, 0]
             confidence += float(probabilities.max(axis=1).sum())
     counts = torch.bincount(predicted, minlength=num_classes).tolist()
-    outcome = Outcome(predicted[labelled], margin[labelled], y[labelled], num_classes)
+    outcome = Outcome(
+        predicted[labelled], margin[labelled], y[labelled], num_classes, calibration.positive
+    )
     summary: dict[str, Any] = {
         "nodes": len(y),
         "predictions": {str(c): n for c, n in zip(model.classes_, counts, strict=True) if n},
@@ -86,7 +88,7 @@ def write_predictions(
         "labelled": int(labelled.sum()),
     }
     if recall_at is not None:
-        recall = outcome.recall_at_k(recall_at, calibration.rarer())
+        recall = outcome.recall_at_k(recall_at)
         summary["recall_at_k"] = {"k": recall_at, "recall": recall}
     return summary
 

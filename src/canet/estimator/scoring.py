@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from canet.data.metrics import METRICS
@@ -42,26 +43,29 @@ class Outcome:
         y: Class ids $[n]$ of the labels. Classes that did not occur in training have the ids C, C +
             1, ...
         num_classes: Number of classes C in training.
+        rarer: The rarer class in training, if there are two.
     """
 
     predicted: Tensor
     margin: Tensor
     y: Tensor
     num_classes: int
+    rarer: int | None = None
 
     def score(self, metric: str) -> float:
         """Return the metric, which scikit-learn would compute from the names of the classes."""
-        found = METRICS[metric]
+        found = METRICS[metric].of_class(self.rarer)
         if found.ranks:
-            return float(found.function(self.margin, self.y))
+            margin = self.margin if found.positive else -self.margin
+            return float(found.function(margin, self.y == found.positive))
         num_classes = max(self.num_classes, int(self.y.max()) + 1)
         return float(found.function(self.predicted, self.y, num_classes))
 
-    def recall_at_k(self, k: int, positive: int) -> float:
-        """Return the recall of one of two classes among the k nodes that most likely have it."""
+    def recall_at_k(self, k: int) -> float:
+        """Return the recall of the rarer class among the k nodes that most likely have it."""
         if not isinstance(k, int | np.integer) or k < 1:
             raise InputError(f"k is {k!r}: pass the number of nodes, 1 or more")
-        is_positive = self.y == positive
-        ranked = self.margin if positive else -self.margin
+        is_positive = self.y == int(self.rarer or 0)
+        ranked = self.margin if self.rarer else -self.margin
         top = ranked.argsort(descending=True, stable=True)[:k]
         return float(is_positive[top].sum() / is_positive.sum())

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from canet.data.digest import DataDigest
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import InputError, VersionError
 from canet.methods import Settings
@@ -245,7 +244,7 @@ class Learner(ABC):
         """Return the score of every split, by its name in `task.splits()`."""
         with seeded(0, self.device, self.options.threads):
             logits = fitted.logits(task)
-        metric, y = METRICS[task.metric], task.data.y
+        metric, y = task.scorer, task.data.y
         return {s: float(metric(logits[s], y[nodes])) for s, nodes in task.splits().items()}
 
     def config(self, task: ShiftTask, seed: int = 0, ood_curves: bool = False) -> RunConfig:

@@ -90,6 +90,7 @@ def training_part(task: ShiftTask) -> ShiftTask:
         test_id=number[task.test_id],
         test_ood={},
         left_out={},
+        rarer=task.scorer.positive,
         in_distribution=torch.ones(inside.numel(), dtype=torch.bool),
         checked=True,
     )

@@ -11,9 +11,12 @@ import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import logsumexp, softmax
 
+from canet.data.metrics import rarer_class
 from canet.errors import InputError
 
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 50.0
+SAME_PROBABILITY = 1e-9
+"""Probabilities with a smaller difference are on the same side of a threshold."""
 LOG_TEMPERATURE_STD, BIAS_STD = 0.5, 4.0  # of the normal priors
 Threshold: TypeAlias = float | Literal["best"]
 """Probability of the rarer of two classes from which a node is assigned to it."""
@@ -91,20 +94,23 @@ class Calibration:
     ) -> Calibration:
         """Return a copy with the threshold of the best F1 for logits $[n, 2]$ and labels $[n]$.
 
+        It is in the middle between two probabilities, so that rounding errors of later predictions
+        do not matter.
         `label_counts` $[C]$ are the numbers of training nodes of each class. For more than two
         classes, there is no threshold.
         """
-        from sklearn.metrics import precision_recall_curve
-
         if len(label_counts) != 2:
             return self
-        positive = int(label_counts.argmin()) if label_counts[0] != label_counts[1] else 1
+        positive = rarer_class(label_counts)
         if not (y == positive).any():
             return replace(self, positive=positive)
         probability = softmax(logits, axis=1)[:, positive]
-        precision, recall, thresholds = precision_recall_curve(y == positive, probability)
-        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-        return replace(self, positive=positive, threshold=float(thresholds[f1[:-1].argmax()]))
+        order = probability.argsort()
+        hits, ordered = (y == positive)[order], np.concatenate([[0.0], probability[order]])
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1)[1:] > SAME_PROBABILITY)
+        f1 = 2 * hits[::-1].cumsum()[::-1][starts] / (len(y) - starts + hits.sum())
+        best = starts[f1.argmax()]
+        return replace(self, positive=positive, threshold=float(ordered[best : best + 2].mean()))
 
     def apply(self, logits: np.ndarray) -> np.ndarray:
         """Return the corrected logits $[n, C]$."""

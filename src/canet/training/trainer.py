@@ -16,7 +16,6 @@ from torch import Tensor
 from canet._version import __version__
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.digest import DataDigest
-from canet.data.metrics import METRICS
 from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import METHODS, Backbone, Method, Settings, get_backbone, get_method
@@ -133,7 +132,7 @@ class Trainer:
             sizes, how = (model.operators, model.num_layers), self.settings.scaling
             fields = TaskFields(task, *sizes, self.device, how, in_batches=self._fanout is not None)
         self.fields = fields
-        self.metric = METRICS[task.metric]
+        self.metric = task.scorer
 
     @property
     def digest(self) -> DataDigest:

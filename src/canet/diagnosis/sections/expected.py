@@ -12,7 +12,7 @@ from scipy.special import entr, softmax
 from torch import Tensor
 
 from canet.data.checks import check_metric
-from canet.data.metrics import METRICS
+from canet.data.metrics import METRICS, Metric
 from canet.diagnosis.context import Context
 from canet.diagnosis.estimate import Estimate, normal, percentiles, score, share
 from canet.nn.calibration import Calibration
@@ -84,10 +84,11 @@ def compute(context: Context) -> ExpectedScore | None:
     if new is None:
         return None
     valid, y = reference.valid_logits.double().numpy(), reference.valid_y.numpy()
-    metric = new.metric if score(new.metric, valid, y) else "accuracy"
+    metric = new.metric if score(new.metric, valid, y) else METRICS["accuracy"]
     new_y = np.where(new.scored, new.y, -1)
     rows = new.rows
-    return expected_score(valid, y, new.logits[rows], new_y[rows], context.seed, metric=metric)
+    about = (valid, y, new.logits[rows], new_y[rows], context.seed)
+    return expected_score(*about, metric=metric.name, rarer=metric.positive)
 
 
 def expected_score(
@@ -98,6 +99,7 @@ def expected_score(
     seed: int = 0,
     *,
     metric: str = "accuracy",
+    rarer: int | None = None,
 ) -> ExpectedScore:
     r"""Estimate the score on new nodes from their logits and from labelled validation nodes.
 
@@ -123,11 +125,13 @@ def expected_score(
         new_y: Class indices $[n]$, -1 without a label; only used for `actual` and `renamed`.
         seed: Seed of the bootstrap.
         metric: Name of a metric.
+        rarer: The rarer of two classes in training, for average precision; None: the second class.
     """
     valid_logits, new_logits = (_array(part).astype(float) for part in (valid_logits, new_logits))
     valid_y = _array(valid_y)
     new_y = np.full(len(new_logits), -1) if new_y is None else _array(new_y)
     check_metric(metric, valid_logits.shape[1], torch.from_numpy(valid_y))
+    scorer = METRICS[metric].of_class(rarer)
     valid, new = softmax(valid_logits, axis=1), softmax(new_logits, axis=1)
     v, random = len(valid), np.random.default_rng(seed)
     by_entropy, by_confidence = None, None
@@ -140,12 +144,12 @@ def expected_score(
         )
         averaged = _average_confidence(valid_logits, valid_y, new_logits, counts, random)
     else:
-        averaged = _expected_metric(metric, valid_logits, valid_y, new_logits, random)
-    difference = _difference(metric, valid, valid_y, new)
+        averaged = _expected_metric(scorer, valid_logits, valid_y, new_logits, random)
+    difference = _difference(scorer, valid, valid_y, new)
     estimates = [e for e in (averaged, difference, by_confidence, by_entropy) if e]
     values, known = [e.value for e in estimates], new_y >= 0
     low, high = min(e.low for e in estimates), max(e.high for e in estimates)
-    on_valid = score(metric, valid_logits, valid_y)
+    on_valid = score(scorer, valid_logits, valid_y)
     assert on_valid is not None
     return ExpectedScore(
         metric=metric,
@@ -156,7 +160,7 @@ def expected_score(
         thresholded=by_confidence,
         thresholded_entropy=by_entropy,
         valid=on_valid,
-        actual=score(metric, new_logits[known], new_y[known]),
+        actual=score(scorer, new_logits[known], new_y[known]),
         nodes=len(new),
         renamed=find_renamed_classes(new.argmax(axis=1)[known], new_y[known], new.shape[1]),
     )
@@ -255,7 +259,7 @@ def _average_confidence(
 
 
 def _expected_metric(
-    metric: str,
+    metric: Metric,
     valid_logits: np.ndarray,
     valid_y: np.ndarray,
     new_logits: np.ndarray,
@@ -265,7 +269,7 @@ def _expected_metric(
 
     The bootstrap resamples validation nodes, fits the calibration, and draws labels.
     """
-    v, pseudo_values = len(valid_y), METRICS[metric].pseudo_values
+    v, pseudo_values = len(valid_y), metric.pseudo_values
     samples = (random.integers(v, size=v) for _ in range(NUM_FITS))
     fits = Calibration.fit_samples(valid_logits, valid_y, samples)
     value = pseudo_values(new_logits, softmax(next(fits).apply(new_logits), axis=1)).mean()
@@ -278,11 +282,13 @@ def _expected_metric(
     return percentiles(float(value), defined).clip(0, 1)
 
 
-def _difference(metric: str, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray) -> Estimate:
+def _difference(
+    metric: Metric, valid: np.ndarray, valid_y: np.ndarray, new: np.ndarray
+) -> Estimate:
     """Metric on validation nodes, plus its expected change from validation nodes to new nodes."""
     with np.errstate(divide="ignore"):
         valid_logits, new_logits = np.log(valid), np.log(new)
-    pseudo_values = METRICS[metric].pseudo_values
+    pseudo_values = metric.pseudo_values
     gap = pseudo_values(valid_logits, valid_y) - pseudo_values(valid_logits, valid)
     expected = pseudo_values(new_logits, new)
     variance = gap.var() / len(gap) + expected.var() / len(expected)

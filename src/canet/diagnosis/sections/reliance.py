@@ -189,7 +189,7 @@ def _effect(
     before = graph.pseudo_values(graph.logits)
     mean, variance = _moments(after)
     score = normal(mean, variance).clip(0, 1)
-    if graph.metric == "accuracy":
+    if graph.metric.name == "accuracy":
         score = _share(after)
     mean, variance = _moments(before - after)
     score_loss = normal(mean, variance)
