@@ -24,7 +24,7 @@ from canet.errors import CanetError
 from canet.runs import evaluate
 from canet.search import search
 from canet.search import storage as storage_module
-from canet.search.storage import open_storage, serve, wait_for_storage
+from canet.search.storage import open_storage, wait_for_storage
 from canet.search.study import Plan, done_trials, open_study
 from canet.store import RunConfig
 from canet.training import Trainer
@@ -247,7 +247,7 @@ class RemoteProcesses(Processes):
     remote = True
 
     def share(self, value: Any) -> Any:
-        assert isinstance(value._storage, GrpcStorageProxy)
+        assert isinstance(value.storage, GrpcStorageProxy)
         return super().share(value)
 
 
@@ -264,16 +264,14 @@ def test_other_machines_can_use_the_storage(
     assert trials[0][0] == read(tmp_path / "mine")["start"]["settings"]
 
 
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:GrpcStorageProxy is experimental")
 def test_storage_server_that_does_not_respond_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("grpc")
     monkeypatch.setattr(storage_module, "SERVER_TIMEOUT", 0.1)
-    with serve(open_storage(str(tmp_path / "journal.log"))) as served:
-        pass
     with pytest.raises(CanetError, match="firewall"):
-        wait_for_storage(served)
+        wait_for_storage(GrpcStorageProxy(host="127.0.0.1", port=1))
 
 
 def test_trials_can_be_stored_in_a_database(tmp_path: Path) -> None:

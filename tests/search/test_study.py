@@ -16,9 +16,8 @@ from optuna.trial import TrialState
 from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.methods import BACKBONES, METHODS
-from canet.search import search as search_module
+from canet.search import objective as objective_module
 from canet.search import study as study_module
-from canet.search import worker as worker_module
 from canet.search.search import run_search
 from canet.search.storage import open_storage
 from canet.search.study import (
@@ -75,11 +74,10 @@ Search = Callable[..., optuna.Study]
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A function that searches a plan with an objective until there are enough trials."""
-    monkeypatch.setattr(worker_module, "check_data", lambda *_: None)
-    monkeypatch.setattr(search_module, "check_data", lambda *_: None)
+    monkeypatch.setattr(objective_module, "check_data", lambda *_: None)
 
     def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
-        monkeypatch.setattr(worker_module, "Objective", lambda *_: objective)
+        monkeypatch.setattr(objective_module, "Objective", lambda *_: objective)
         run_search(plan, trials, tmp_path, storage=storage, device="cpu", quiet=True)
         return open_study(plan, open_storage(storage or str(tmp_path / "journal.log")))
 
