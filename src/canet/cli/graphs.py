@@ -52,9 +52,7 @@ def inspect(
 def fit(
     graph: options.GraphPath,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")
-    ],
+    out: Annotated[Path, options.out("Folder for the model.", metavar="MODEL")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
     ] = False,

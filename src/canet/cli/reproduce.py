@@ -70,10 +70,8 @@ def report(
     runs: Annotated[Path, typer.Argument(help="Folder or archive of runs.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File for the page. Default: report.html in (or next to) RUNS.",
+        options.out(
+            "File for the page. Default: report.html in (or next to) RUNS.",
             callback=options.not_a_folder,
         ),
     ] = None,
@@ -91,12 +89,7 @@ def archive(
     runs: Annotated[Path, typer.Argument(help="Folder of runs.")],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The archive, for example runs.tar.xz.",
-            callback=options.not_a_folder,
-        ),
+        options.out("The archive, for example runs.tar.xz.", callback=options.not_a_folder),
     ],
 ) -> None:
     """Pack finished runs into one small file.
