@@ -72,7 +72,7 @@ def test_files_have_the_default_permissions(tmp_path: Path) -> None:
 def test_written_content_is_read_back_exactly(tmp_path: Path) -> None:
     folder = finished_run(tmp_path)
     assert repr(folder.read_config()) == repr(CONFIGURATION)  # 8 and 8.0 are equal
-    assert folder.read_data() == DATA
+    assert folder.read_start().data == DATA
     assert folder.read_metrics() == CURVES
     assert folder.read_result() == OUTCOME
     first, second = nn.Linear(3, 2), nn.Linear(3, 2)
