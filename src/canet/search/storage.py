@@ -33,9 +33,7 @@ ENTRY = b'{"op_code":'
 
 def open_storage(location: str) -> BaseStorage:
     """Open the journal at a path, or the database at a URL."""
-    if "://" in location:
-        return _open_database(location)
-    return _open_journal(Path(location).absolute())
+    return _open_database(location) if "://" in location else _open_journal(Path(location))
 
 
 @contextmanager
@@ -90,6 +88,7 @@ def _local_address() -> str:
 
 
 def _open_journal(path: Path) -> BaseStorage:
+    path = path.absolute()  # workers may have another working folder
     try:
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

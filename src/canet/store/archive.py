@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from canet.errors import CanetError, ChecksumError, MissingFileError
+from canet.errors import CanetError, ChecksumError, MissingFileError, first_line
 from canet.store.checksums import pack_record, parse
 from canet.store.config import RunConfig, RunStart
 from canet.store.run_folder import CONFIG, METRICS, WEIGHTS, RunFolder, check_folder
@@ -105,8 +105,8 @@ def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
     try:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
             for member in tar:
-                name, is_first = member.name, not found
-                is_known = MEMBER.fullmatch(name) or (name == MANIFEST and is_first)
+                name = member.name
+                is_known = MEMBER.fullmatch(name) or (name == MANIFEST and not found)
                 if name in found or not is_known or not member.isreg() or member.issparse():
                     raise _invalid_archive(
                         archive, f"{name[:80]!r} is not a file of a run, or occurs twice"
@@ -114,8 +114,8 @@ def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
                 if len(found) > MAX_FILES:
                     raise _invalid_archive(archive, f"it has more than {MAX_FILES:,} files")
                 found[name] = tar.extractfile(member).read()  # type: ignore[union-attr]
-    except tarfile.TarError as error:
-        raise _invalid_archive(archive, str(error)) from error
+    except (tarfile.TarError, ValueError) as error:
+        raise _invalid_archive(archive, first_line(error)) from error
     manifest = found.pop(MANIFEST, b"")
     if manifest != _with_manifest(found)[MANIFEST]:
         raise ChecksumError(
@@ -132,20 +132,17 @@ def _decompressed(archive: Path) -> bytes:
         raw = read_regular(archive, MAX_BYTES)
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_DECODER_BYTES)
         content = decoder.decompress(raw, MAX_BYTES + 1)
+        if len(content) <= MAX_BYTES and (not decoder.eof or decoder.unused_data):
+            raise lzma.LZMAError("the file is incomplete or has additional data")
     except FileNotFoundError as error:
         raise MissingFileError(
             f"the archive '{archive}' does not exist: pass a file that `canet archive` wrote"
         ) from error
     except lzma.LZMAError as error:
         raise ChecksumError(
-            f"checksum mismatch: '{archive}' was changed, or is not a {SUFFIX} file; restore it "
-            "from a copy"
+            f"checksum mismatch: '{archive}' was changed, is incomplete or is not a {SUFFIX} file; "
+            "restore it from a copy"
         ) from error
-    if len(content) <= MAX_BYTES and (not decoder.eof or decoder.unused_data):
-        raise ChecksumError(
-            f"checksum mismatch: '{archive}' is incomplete or has additional data; restore it "
-            "from a copy"
-        )
     return content
 
 
