@@ -243,9 +243,7 @@ def test_other_machines_can_use_the_storage(
 
 
 @pytest.mark.filterwarnings("ignore:GrpcStorageProxy is experimental")
-def test_storage_server_that_does_not_respond_is_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_storage_server_that_does_not_respond_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("grpc")
     monkeypatch.setattr(storage_module, "SERVER_TIMEOUT", 0.1)
     with pytest.raises(CanetError, match="firewall"):

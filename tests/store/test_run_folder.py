@@ -146,9 +146,7 @@ def test_a_checkpoint_of_a_run_with_another_seed_is_rejected(tmp_path: Path) -> 
         read_checkpoint(moved)
 
 
-def test_checkpoints_left_in_a_finished_run_are_removed_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_left_in_a_finished_run_are_removed_at_the_next_start(tmp_path: Path) -> None:
     folder = finished_run(tmp_path)
     folder.save_checkpoint({"epoch": torch.tensor(1)})
     folder.begin(CONFIGURATION, DATA)

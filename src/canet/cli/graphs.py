@@ -22,10 +22,7 @@ MAX_SECONDS = 10**7
 @app.command()
 @options.option_groups
 def inspect(
-    graph: options.GraphPath,
-    *,
-    columns: options.ColumnOptions,
-    as_json: options.Json = False,
+    graph: options.GraphPath, *, columns: options.ColumnOptions, as_json: options.Json = False
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
     from canet.data.graph_files import inspect_graph

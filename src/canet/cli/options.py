@@ -170,8 +170,7 @@ MetricName = Annotated[
 ]
 Epochs = Annotated[int | None, count("Number of epochs. Default: that of the method.", MAX_NUMBER)]
 LogFolder = Annotated[
-    Path | None,
-    typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files."),
+    Path | None, typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
@@ -217,8 +216,7 @@ class ColumnOptions:
         list[str] | None, _column("Leave a column out; repeat the option for several.")
     ] = None
     fill: Annotated[
-        str,
-        typer.Option(help="What fills empty numbers: the mean, median or most_frequent value."),
+        str, typer.Option(help="What fills empty numbers: the mean, median or most_frequent value.")
     ] = "mean"
 
     @property

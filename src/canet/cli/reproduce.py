@@ -54,8 +54,7 @@ class ExperimentOptions:
 @options.option_groups
 def reproduce(
     what: Annotated[
-        str,
-        typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all."),
+        str, typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all.")
     ],
     chosen: ExperimentOptions,
 ) -> None:
@@ -88,8 +87,7 @@ def report(
 def archive(
     runs: Annotated[Path, typer.Argument(help="Folder of runs.")],
     out: Annotated[
-        Path,
-        options.out("The archive, for example runs.tar.xz.", callback=options.not_a_folder),
+        Path, options.out("The archive, for example runs.tar.xz.", callback=options.not_a_folder)
     ],
 ) -> None:
     """Pack finished runs into one small file.

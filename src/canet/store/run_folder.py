@@ -103,10 +103,7 @@ class RunFolder(ChecksummedFolder):
             )
 
     def finish(
-        self,
-        weights: Mapping[str, Tensor],
-        metrics: Mapping[str, list[float]],
-        result: RunResult,
+        self, weights: Mapping[str, Tensor], metrics: Mapping[str, list[float]], result: RunResult
     ) -> None:
         """Write the result and then the record, unless another process has done so."""
         with exclusive_lock(self.path, quiet=True):
