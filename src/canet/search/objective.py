@@ -82,7 +82,7 @@ class Objective:
 
 @dataclass
 class TrialWorker:
-    """Trains one trial after the other; the task is loaded before the first."""
+    """What all trials of a process share; the task is loaded before the first trial."""
 
     plan: Plan
     storage: BaseStorage
@@ -90,47 +90,42 @@ class TrialWorker:
     data_root: Path | None
 
     @cached_property
-    def _opened(self) -> tuple[optuna.Study, Objective]:
+    def opened(self) -> tuple[optuna.Study, Objective]:
         wait_for_storage(self.storage)
         study = open_study(self.plan, self.storage)
         objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
         check_data(study, objective.data)
         return study, objective
 
-    def train(self, seed: int) -> None:
-        """Draw the settings of one trial and train them; low scores stop the trial early."""
-        study, objective = self._opened
-
-        def score(trial: optuna.Trial) -> float:
-            choices = self.plan.choices.items()
-            settings = {name: trial.suggest_categorical(name, values) for name, values in choices}
-            trial.set_user_attr(DEVICE, device_name(pick_device(self.device)))
-
-            def report(done: int, total: int, valid: float) -> None:
-                if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
-                    trial.report(valid, done)
-                    if trial.should_prune() and settings != self.plan.start:
-                        raise optuna.TrialPruned
-
-            try:
-                return objective(settings, report)
-            except WriteError:  # a full disk is not a failure of the settings
-                raise
-            except CanetError as error:
-                reason = str(error)
-            except torch.OutOfMemoryError:
-                torch.cuda.empty_cache()
-                reason = "out of memory on the device"
-            trial.set_user_attr(ERROR, reason)
-            return math.nan  # Optuna records a failed trial
-
-        study.sampler = sampler_of(self.plan, seed)
-        try:
-            study.optimize(score, n_trials=1)
-        except AssertionError as error:  # Optuna raises it after an error of the storage
-            raise error.__context__ or error from None
-
 
 def train_trial(worker: TrialWorker, seed: int, _: Path) -> None:
-    """Train a trial; a job of the pool."""
-    worker.train(seed)
+    """Draw the settings of a trial and train them; low scores stop it early. A job of the pool."""
+    plan, (study, objective) = worker.plan, worker.opened
+
+    def score(trial: optuna.Trial) -> float:
+        settings = {name: trial.suggest_categorical(name, v) for name, v in plan.choices.items()}
+        trial.set_user_attr(DEVICE, device_name(pick_device(worker.device)))
+
+        def report(done: int, total: int, valid: float) -> None:
+            if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
+                trial.report(valid, done)
+                if trial.should_prune() and settings != plan.start:
+                    raise optuna.TrialPruned
+
+        try:
+            return objective(settings, report)
+        except WriteError:  # a full disk is not a failure of the settings
+            raise
+        except CanetError as error:
+            reason = str(error)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            reason = "out of memory on the device"
+        trial.set_user_attr(ERROR, reason)
+        return math.nan  # Optuna records a failed trial
+
+    study.sampler = sampler_of(plan, seed)
+    try:
+        study.optimize(score, n_trials=1)
+    except AssertionError as error:  # Optuna raises it after an error of the storage
+        raise error.__context__ or error from None
