@@ -53,9 +53,7 @@ def shown(quick: None, tmp_path_factory: pytest.TempPathFactory) -> Shown:
     return Shown(folder, text.getvalue())
 
 
-def test_demo_shows_both_scores_of_every_model(
-    shown: Shown,
-) -> None:
+def test_demo_shows_both_scores_of_every_model(shown: Shown) -> None:
     assert "mean ± std over 2" in shown.text
     assert "Under shift " in shown.text
     assert "canet train synthetic --protocol disjoint" in shown.text

@@ -72,10 +72,7 @@ def test_every_method_trains_from_the_command_line(method: str, canet: Canet) ->
 
 
 def test_same_command_again_reads_the_finished_runs_and_another_folder_gives_the_same_scores(
-    finished: tuple[Path, dict[str, Any]],
-    canet: Canet,
-    work: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    finished: tuple[Path, dict[str, Any]], canet: Canet, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ("train", "synthetic", "--seeds", 2, *QUICK, "--json")
     first = canet(*line).content

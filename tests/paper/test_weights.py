@@ -7,12 +7,7 @@ import pytest
 import torch
 
 from canet.paper.scope import Repeat, Scope, TaskSpec
-from canet.paper.weights import (
-    Weights,
-    branch_weights,
-    branch_weights_at_start,
-    over_pairs,
-)
+from canet.paper.weights import Weights, branch_weights, branch_weights_at_start, over_pairs
 from canet.runs.evaluate import open_trainer
 from canet.store import RunFolder
 from canet.store.run_folder import WEIGHTS

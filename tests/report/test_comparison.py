@@ -42,9 +42,7 @@ def test_one_draw_has_its_spread_over_runs(tmp_path: Path) -> None:
     assert found.score(OOD_MEAN).values == pytest.approx([0.5, 0.6, 0.7])
 
 
-def test_several_draws_have_their_spread_over_draws_with_common_seeds(
-    tmp_path: Path,
-) -> None:
+def test_several_draws_have_their_spread_over_draws_with_common_seeds(tmp_path: Path) -> None:
     write(tmp_path, 0.5, seed=0, data_seed=0)
     write(tmp_path, 0.9, seed=1, data_seed=0)
     write(tmp_path, 0.6, seed=0, data_seed=1)
@@ -145,9 +143,7 @@ def test_a_lead_is_clear_if_it_exceeds_both_spreads(
     assert ranking.lead is lead
 
 
-def test_without_defaults_the_settings_with_most_runs_compete(
-    tmp_path: Path,
-) -> None:
+def test_without_defaults_the_settings_with_most_runs_compete(tmp_path: Path) -> None:
     write(tmp_path, 0.7, "canet", hidden=128)
     for seed in (0, 1):
         write(tmp_path, 0.5, "canet", seed=seed, hidden=8)

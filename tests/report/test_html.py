@@ -129,6 +129,7 @@ def test_a_tie_is_not_counted_as_best(tmp_path: Path) -> None:
     page = report(tmp_path)
     counts = "ERM in 1; CaNet and ERM tied in 1"
     assert headline(page) == f"Best under shift in 2 comparisons: {counts}"
+    assert page.count(' best" style=') == 3  # large dots of the overview
     assert "in 0 of 2 comparisons and unknown in 1 with single runs. Never best: IRM." in page
 
 

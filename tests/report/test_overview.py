@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from canet.report.comparison import compare
-from canet.report.context import ReportContext
-from canet.report.overview import Axis, OverviewRow, assign_lanes, count_best, make_overview
+from canet.report.comparison import ReportContext, compare
+from canet.report.overview import OverviewRow, count_best, make_overview
 from canet.report.results import find_results
 from canet.report.score import Published
 from canet.report.sections import make_section
@@ -17,24 +16,12 @@ def overview(root: Path, context: ReportContext | None = None) -> list[OverviewR
     context = context or ReportContext()
     comparisons = compare(find_results(root)[0], context)
     sections = [make_section(comparison, context) for comparison in comparisons]
-    return list(make_overview(sections, Axis.of(comparisons), context))
+    return list(make_overview(sections, context))
 
 
 def write(root: Path, **scores: float) -> None:
     for method, score in scores.items():
         write_run(root, make_config(method=method), {"ood/far": score, "test_id": 0.9})
-
-
-def test_dots_with_equal_scores_are_above_and_below_the_line() -> None:
-    assert assign_lanes([10.0, 50.0, 30.0], 3.0) == [0, 0, 0]
-    assert assign_lanes([50.0] * 5, 3.0) == [0, 1, -1, 2, -2]
-
-
-def test_tied_methods_have_large_dots(tmp_path: Path) -> None:
-    write(tmp_path, canet=0.8, erm=0.80001, irm=0.6)
-    (row,) = overview(tmp_path)
-    assert {dot.contender.label for dot in row.dots if dot.is_best} == {"CaNet", "ERM"}
-    assert sorted(dot.lane for dot in row.dots) == [0, 0, 1]
 
 
 def test_a_single_method_has_no_row(tmp_path: Path) -> None:

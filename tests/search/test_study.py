@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,8 @@ from optuna.trial import TrialState
 from canet.data import DATASETS
 from canet.errors import CanetError
 from canet.methods import METHODS
-from canet.search import search as search_module
+from canet.search import objective as objective_module
 from canet.search import study as study_module
-from canet.search import worker as worker_module
 from canet.search.search import run_search
 from canet.search.storage import open_storage
 from canet.search.study import (
@@ -75,11 +73,10 @@ Search = Callable[..., optuna.Study]
 @pytest.fixture
 def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """A function that searches a plan with an objective until there are enough trials."""
-    monkeypatch.setattr(worker_module, "check_data", lambda *_: None)
-    monkeypatch.setattr(search_module, "check_data", lambda *_: None)
+    monkeypatch.setattr(objective_module, "check_data", lambda *_: None)
 
     def run(plan: Plan, trials: int, objective: Any, storage: str | None = None) -> optuna.Study:
-        monkeypatch.setattr(worker_module, "Objective", lambda *_: objective)
+        monkeypatch.setattr(objective_module, "Objective", lambda *_: objective)
         run_search(plan, trials, tmp_path, storage=storage, device="cpu", quiet=True)
         return open_study(plan, open_storage(storage or str(tmp_path / "journal.log")))
 
@@ -164,22 +161,6 @@ def test_a_grid_tries_the_initial_settings_and_then_all(few_settings: None, sear
         dict(zip(plan.ranges, v, strict=True)) for v in itertools.product(*plan.ranges.values())
     ]
     assert sorted(rest, key=str) == sorted(grid, key=str)
-
-
-def test_random_search_draws_from_the_whole_range(search: Search) -> None:
-    landscape = Landscape(smooth)
-    search(plan_of("random"), 60, landscape)
-    for name, values in plan_of().ranges.items():
-        drawn = Counter(tried[name] for tried in landscape.tried)
-        assert all(drawn[value] >= 5 for value in values)
-
-
-def test_tpe_finds_higher_scores_over_time(search: Search) -> None:
-    landscape = Landscape(smooth)
-    search(plan_of("tpe"), 40, landscape)
-    late = [smooth(tried) for tried in landscape.tried[20:]]
-    early = [smooth(tried) for tried in landscape.tried[1:11]]
-    assert sum(late) / len(late) > sum(early) / len(early)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

@@ -40,9 +40,7 @@ def test_an_archive_contains_the_runs_of_the_folder(runs: Path, archive: Path) -
     assert not root.exists()
 
 
-def test_an_archive_has_no_weights_and_curves_only_if_all_splits_were_scored(
-    archive: Path,
-) -> None:
+def test_an_archive_has_no_weights_and_curves_only_if_all_splits_were_scored(archive: Path) -> None:
     with open_runs(archive) as root:
         assert {p.path.parent.name: p.has_metrics for p in find_runs(root)} == {
             make_config(ood_curves=True).name: True,

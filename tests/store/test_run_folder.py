@@ -72,7 +72,7 @@ def test_files_have_the_default_permissions(tmp_path: Path) -> None:
 def test_written_content_is_read_back_exactly(tmp_path: Path) -> None:
     folder = finished_run(tmp_path)
     assert repr(folder.read_config()) == repr(CONFIGURATION)  # 8 and 8.0 are equal
-    assert folder.read_data() == DATA
+    assert folder.read_start().data == DATA
     assert folder.read_metrics() == CURVES
     assert folder.read_result() == OUTCOME
     first, second = nn.Linear(3, 2), nn.Linear(3, 2)
@@ -146,9 +146,7 @@ def test_a_checkpoint_of_a_run_with_another_seed_is_rejected(tmp_path: Path) -> 
         read_checkpoint(moved)
 
 
-def test_checkpoints_left_in_a_finished_run_are_removed_at_the_next_start(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_left_in_a_finished_run_are_removed_at_the_next_start(tmp_path: Path) -> None:
     folder = finished_run(tmp_path)
     folder.save_checkpoint({"epoch": torch.tensor(1)})
     folder.begin(CONFIGURATION, DATA)

@@ -87,9 +87,7 @@ def test_standard_deviation_of_one_value_is_zero_and_with_nan_is_nan() -> None:
     assert math.isnan(standard_deviation([1.0, math.nan, 2.0]))
 
 
-def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(
-    tmp_path: Path,
-) -> None:
+def test_a_finished_run_has_scores_of_splits_means_and_of_the_last_epoch(tmp_path: Path) -> None:
     folder = write_run(tmp_path, make_config(), {"ood/a": 0.5, "ood/b": 0.6})
     run = read_run(folder)
     assert run.score("ood/a") == 0.5

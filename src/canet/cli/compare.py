@@ -26,12 +26,8 @@ def compare(
     backbones: Annotated[
         str, typer.Option(metavar="NAME,...", help="Backbones; see `canet backbones`.")
     ] = "gcn",
-    seeds: Annotated[
-        int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs of each method.")
-    ] = 3,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")
-    ] = Path("comparison"),
+    seeds: Annotated[int, options.count("Number of runs of each method.", options.MAX_SEEDS)] = 3,
+    out: Annotated[Path, options.out("Folder for the runs and the report.")] = Path("comparison"),
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     metric: options.MetricName = None,

@@ -38,9 +38,7 @@ def convert(
         ),
     ],
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="STORE", help="New folder for the graph store.")
-    ],
+    out: Annotated[Path, options.out("New folder for the graph store.", metavar="STORE")],
     columns: options.ColumnOptions,
     undirected: options.Undirected = None,
     half: Annotated[

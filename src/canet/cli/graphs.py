@@ -22,10 +22,7 @@ MAX_SECONDS = 10**7
 @app.command()
 @options.option_groups
 def inspect(
-    graph: options.GraphPath,
-    *,
-    columns: options.ColumnOptions,
-    as_json: options.Json = False,
+    graph: options.GraphPath, *, columns: options.ColumnOptions, as_json: options.Json = False
 ) -> None:
     """Show what canet reads from your graph, and possible problems."""
     from canet.data.graph_files import inspect_graph
@@ -52,9 +49,7 @@ def inspect(
 def fit(
     graph: options.GraphPath,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="MODEL", help="Folder for the model.")
-    ],
+    out: Annotated[Path, options.out("Folder for the model.", metavar="MODEL")],
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
     ] = False,

@@ -31,6 +31,16 @@ MAX_REPEATS = 1000
 """Larger numbers are typing errors: they would take years or all memory."""
 
 
+def count(help: str, maximum: int, **more: Any) -> Any:
+    """Return an option for a number from 1 to `maximum`."""
+    return typer.Option(min=1, max=maximum, help=help, **more)
+
+
+def out(help: str, **more: Any) -> Any:
+    """Return the option for the output of a command."""
+    return typer.Option("--out", "-o", help=help, **more)
+
+
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Replace each parameter of a command whose type is a dataclass by the fields of that class.
 
@@ -123,14 +133,9 @@ BackboneName = Annotated[
         callback=_lower,
     ),
 ]
-Jobs = Annotated[
-    int, typer.Option(min=1, max=MAX_JOBS, help="Number of worker processes; they can share a GPU.")
-]
+Jobs = Annotated[int, count("Number of worker processes; they can share a GPU.", MAX_JOBS)]
 Threads = Annotated[
-    int,
-    typer.Option(
-        min=1, max=MAX_JOBS, help="CPU threads per run. The last digits of results depend on it."
-    ),
+    int, count("CPU threads per run. The last digits of results depend on it.", MAX_JOBS)
 ]
 RayAddress = Annotated[
     str | None,
@@ -163,13 +168,9 @@ MetricName = Annotated[
         help="accuracy (default), macro_f1; for two classes roc_auc or average_precision."
     ),
 ]
-Epochs = Annotated[
-    int | None,
-    typer.Option(min=1, max=MAX_NUMBER, help="Number of epochs. Default: that of the method."),
-]
+Epochs = Annotated[int | None, count("Number of epochs. Default: that of the method.", MAX_NUMBER)]
 LogFolder = Annotated[
-    Path | None,
-    typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files."),
+    Path | None, typer.Option("--log", metavar="DIR", help="Folder for TensorBoard event files.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print no progress and no tables.")]
 Json = Annotated[bool, typer.Option("--json", help="Print only a JSON object.")]
@@ -215,8 +216,7 @@ class ColumnOptions:
         list[str] | None, _column("Leave a column out; repeat the option for several.")
     ] = None
     fill: Annotated[
-        str,
-        typer.Option(help="What fills empty numbers: the mean, median or most_frequent value."),
+        str, typer.Option(help="What fills empty numbers: the mean, median or most_frequent value.")
     ] = "mean"
 
     @property

@@ -26,9 +26,7 @@ def predict(
     model: options.ModelPath,
     graph: options.GraphPath,
     *,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="File for the predictions: .csv or .parquet.")
-    ],
+    out: Annotated[Path, options.out("File for the predictions: .csv or .parquet.")],
     nodes: options.Nodes = None,
     calibrated: Annotated[
         bool,
@@ -44,11 +42,10 @@ def predict(
     ] = None,
     recall_at: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=MAX_NUMBER,
+        options.count(
+            "Show the recall of the rarer class among the K likeliest nodes.",
+            MAX_NUMBER,
             metavar="K",
-            help="Show the recall of the rarer class among the K likeliest nodes.",
         ),
     ] = None,
     columns: options.KnownColumnOptions,
@@ -112,15 +109,13 @@ def diagnose(
     columns: options.KnownColumnOptions,
     repeats: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=options.MAX_REPEATS,
-            help="Repeats of each random change. Default: 10, or 3 for more than 20,000 nodes.",
+        options.count(
+            "Repeats of each random change. Default: 10, or 3 for more than 20,000 nodes.",
+            options.MAX_REPEATS,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="File for the HTML page.", callback=options.not_a_folder),
+        Path | None, options.out("File for the HTML page.", callback=options.not_a_folder)
     ] = None,
     nodes: options.Nodes = None,
     fail_if: Annotated[

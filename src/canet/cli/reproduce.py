@@ -54,8 +54,7 @@ class ExperimentOptions:
 @options.option_groups
 def reproduce(
     what: Annotated[
-        str,
-        typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all."),
+        str, typer.Argument(help="table1, table2, elliptic, ablation, sensitivity, weights or all.")
     ],
     chosen: ExperimentOptions,
 ) -> None:
@@ -70,10 +69,8 @@ def report(
     runs: Annotated[Path, typer.Argument(help="Folder or archive of runs.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="File for the page. Default: report.html in (or next to) RUNS.",
+        options.out(
+            "File for the page. Default: report.html in (or next to) RUNS.",
             callback=options.not_a_folder,
         ),
     ] = None,
@@ -90,13 +87,7 @@ def report(
 def archive(
     runs: Annotated[Path, typer.Argument(help="Folder of runs.")],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The archive, for example runs.tar.xz.",
-            callback=options.not_a_folder,
-        ),
+        Path, options.out("The archive, for example runs.tar.xz.", callback=options.not_a_folder)
     ],
 ) -> None:
     """Pack finished runs into one small file.

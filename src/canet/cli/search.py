@@ -28,11 +28,7 @@ def search(
     ] = "gcn",
     trials: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=options.MAX_TRIALS,
-            help="Number of trials, including those of earlier calls.",
-        ),
+        options.count("Number of trials, including those of earlier calls.", options.MAX_TRIALS),
     ] = 32,
     sampler: Annotated[
         Literal["tpe", "random", "grid"],
@@ -41,11 +37,7 @@ def search(
     epochs: options.Epochs = None,
     seeds: Annotated[
         int,
-        typer.Option(
-            min=1,
-            max=options.MAX_SEEDS,
-            help="Runs per trial; a trial is rated by their mean score.",
-        ),
+        options.count("Runs per trial; a trial is rated by their mean score.", options.MAX_SEEDS),
     ] = 1,
     variant: options.TaskOptions,
     columns: options.ColumnOptions,

@@ -40,7 +40,7 @@ def train(
     method: options.MethodName = "canet",
     backbone: options.BackboneName = None,
     seeds: Annotated[
-        int, typer.Option(min=1, max=options.MAX_SEEDS, help="Number of runs, with seeds 0, 1, ...")
+        int, options.count("Number of runs, with seeds 0, 1, ...", options.MAX_SEEDS)
     ] = 1,
     variant: options.TaskOptions,
     settings: options.SettingsOptions,

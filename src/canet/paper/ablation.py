@@ -13,14 +13,7 @@ from canet.paper.experiment import Experiment, difference, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.published import PAPER_BACKBONES
 from canet.paper.scope import TaskSpec, split_label
-from canet.report.figures import (
-    Style,
-    draw_band,
-    draw_rows,
-    new_figure,
-    share_legend,
-    tidy,
-)
+from canet.report.figures import Style, draw_band, draw_rows, new_figure, share_legend, tidy
 from canet.report.labels import backbone_label
 from canet.report.tables import Cell, Table
 from canet.store import RunConfig

@@ -54,11 +54,7 @@ class MethodTable(Experiment):
         return self.scope.repeats(spec)
 
     def jobs(
-        self,
-        spec: TaskSpec,
-        row: MethodRow,
-        backbone: str,
-        repeats: Sequence[Repeat] | None = None,
+        self, spec: TaskSpec, row: MethodRow, backbone: str, repeats: Sequence[Repeat] | None = None
     ) -> list[RunConfig]:
         """Runs of a row; none if it needs a search and the task has none."""
         method = row.method

@@ -67,9 +67,8 @@ class Scope:
     methods: tuple[str, ...] = ()  # empty for those of the paper
     tasks: tuple[str, ...] = ()  # empty for all of the experiment
     data_root: Path | None = None  # folder with raw data, as in `load_task`
-    available_features: frozenset[tuple[str, str]] = (
-        frozenset()
-    )  # task and features of finished runs
+    # Task and features of finished runs.
+    available_features: frozenset[tuple[str, str]] = frozenset()
 
     def check(self) -> None:
         """Reject unknown names of methods and tasks."""

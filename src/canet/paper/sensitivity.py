@@ -9,15 +9,7 @@ from canet.methods import METHODS
 from canet.paper.experiment import Experiment, score
 from canet.paper.finished_runs import FinishedRuns
 from canet.paper.scope import TaskSpec, split_label
-from canet.report.figures import (
-    MARKERS,
-    Style,
-    draw_band,
-    new_figure,
-    shades,
-    share_legend,
-    tidy,
-)
+from canet.report.figures import MARKERS, Style, draw_band, new_figure, shades, share_legend, tidy
 from canet.report.labels import backbone_label
 from canet.report.tables import Table
 from canet.store import RunConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -14,9 +14,8 @@ from typing import Any
 from canet.data import CENTRED_PER_GRAPH, DATASETS, WITHOUT_SPURIOUS
 from canet.methods import BACKBONES
 from canet.models import all_methods
-from canet.report.context import NO_CONTEXT, ReportContext
 from canet.report.labels import SEARCHED_LABEL, method_label
-from canet.report.score import Score, to_percent
+from canet.report.score import Published, Score, to_percent
 from canet.store import RunConfig
 from canet.store.summary import LEFT_OUT, OOD, OOD_MEAN, FinishedRun
 
@@ -25,6 +24,21 @@ CONTROLS = {
     CENTRED_PER_GRAPH: "centred per graph",
 }
 """Features of control runs, which are not ranked → label."""
+
+
+@dataclass(frozen=True)
+class ReportContext:
+    """Knowledge about runs that is not in their folders; empty by default."""
+
+    published: Callable[[RunConfig, str], Published | None] = lambda config, split: None
+    """The published score of such a run on a split."""
+    default_settings: Callable[[RunConfig], Mapping[str, Any] | None] = lambda config: None
+    """The default settings of such a run."""
+    searched: Callable[[RunConfig], bool] = lambda config: False
+    """Whether a run has the settings that a search found."""
+
+
+NO_CONTEXT = ReportContext()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from canet.data import CENTRED_PER_GRAPH, WITHOUT_SPURIOUS
 from canet.methods import Settings
 from canet.models import all_methods
 from canet.report import embedded
-from canet.report.comparison import Comparison, compare
-from canet.report.context import NO_CONTEXT, ReportContext
+from canet.report.comparison import NO_CONTEXT, Comparison, ReportContext, compare
 from canet.report.labels import SEARCHED_NOTE, backbone_label
 from canet.report.overview import Axis, count_best, make_overview
 from canet.report.results import find_results
@@ -60,7 +59,7 @@ def _render(
         default_epochs=Settings().epochs,
         searched_note=SEARCHED_NOTE,
         sections=sections,
-        overview=list(make_overview(sections, axis, context)),
+        overview=list(make_overview(sections, context)),
         axis=axis,
         legend=legend(contenders),
         controls={name.replace(" ", "-"): colour for name, colour in CONTROL_COLOURS.items()},

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import NamedTuple
 
-from canet.report.comparison import Comparison, Contender, Ranking
-from canet.report.context import ReportContext
+from canet.report.comparison import Comparison, Contender, Ranking, ReportContext
 from canet.report.curves import nice_ticks
 from canet.report.score import to_percent
 from canet.report.sections import Section
 from canet.store.summary import OOD_MEAN
-
-DOT_WIDTH = 3.0
-"""Width of a dot in percent of the axis, on a screen of common width."""
 
 
 class Axis(NamedTuple):
@@ -35,34 +29,23 @@ class Axis(NamedTuple):
         return round(100 * (score - first) / (last - first), 2)
 
 
-class Dot(NamedTuple):
-    """A contender at its score in percent, `lane` dots above the line."""
-
-    score: float
-    contender: Contender
-    lane: int
-    is_best: bool
-
-
 class OverviewRow(NamedTuple):
-    """A row of the overview; `paper` has published scores and labels, the best first."""
+    """A row of the overview; scores are in percent, those of the paper the best first."""
 
     section: Section
     ranking: Ranking
-    dots: list[Dot]
+    scores: list[tuple[float, Contender]]
     paper: list[tuple[float, str]]
 
 
-def make_overview(
-    sections: Sequence[Section], axis: Axis, context: ReportContext
-) -> Iterator[OverviewRow]:
+def make_overview(sections: Sequence[Section], context: ReportContext) -> Iterator[OverviewRow]:
     """A row for each comparison and backbone with at least two ranked methods."""
     for section in sections:
         for backbone in section.comparison.backbones:
             ranking = section.comparison.ranking(backbone)
             if ranking and ranking.runner_up:
-                dots = _dots(_scores(section.comparison, backbone), ranking, axis)
-                yield OverviewRow(section, ranking, dots, _published(ranking.ranked, context))
+                scores = _scores(section.comparison, backbone)
+                yield OverviewRow(section, ranking, scores, _published(ranking.ranked, context))
 
 
 def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
@@ -71,27 +54,6 @@ def count_best(rankings: Iterable[Ranking]) -> list[tuple[int, list[str]]]:
     names = sorted(counts, key=str.casefold)
     times = sorted(set(counts.values()), reverse=True)
     return [(number, [name for name in names if counts[name] == number]) for number in times]
-
-
-def assign_lanes(positions: Sequence[float], width: float) -> list[int]:
-    """A lane (0, 1, −1, 2, …) for each position, so that dots of this width do not overlap."""
-    lanes = [0] * len(positions)
-    last: dict[int, float] = {}
-    for i in sorted(range(len(positions)), key=lambda i: positions[i]):
-        outwards = ((n + 1) // 2 * (1 if n % 2 else -1) for n in count())
-        lane = next(n for n in outwards if positions[i] - last.get(n, -math.inf) >= width)
-        lanes[i], last[lane] = lane, positions[i]
-    return lanes
-
-
-def _dots(scores: Sequence[tuple[float, Contender]], ranking: Ranking, axis: Axis) -> list[Dot]:
-    """The dots of a row; controls, which come last, are vertical lines and need no lane."""
-    lanes = assign_lanes([axis.position(x) for x, c in scores if not c.control], DOT_WIDTH)
-    lanes += [0] * (len(scores) - len(lanes))
-    return [
-        Dot(score, contender, lane, any(contender is best for best in ranking.best))
-        for (score, contender), lane in zip(scores, lanes, strict=True)
-    ]
 
 
 def _scores(comparison: Comparison, backbone: str) -> list[tuple[float, Contender]]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any, NamedTuple
 
-from canet.report.comparison import Comparison, Contender, differences
-from canet.report.context import ReportContext
+from canet.report.comparison import Comparison, Contender, ReportContext, differences
 from canet.report.labels import backbone_label
 from canet.report.score import Score, rank
 from canet.report.tables import Cell

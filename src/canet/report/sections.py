@@ -13,8 +13,7 @@ from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.metrics import METRICS
 from canet.methods import METHODS, Settings
 from canet.models import all_methods
-from canet.report.comparison import Comparison, Contender, differences
-from canet.report.context import NO_CONTEXT, ReportContext
+from canet.report.comparison import NO_CONTEXT, Comparison, Contender, ReportContext, differences
 from canet.report.curves import Chart, draw_chart, read_curves
 from canet.report.labels import backbone_label
 from canet.report.score import Score

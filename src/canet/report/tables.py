@@ -122,16 +122,8 @@ class Table:
         if not scored:
             writer.writerows([self.columns, *self.rows])
             return file.getvalue()
-        numbers = [
-            "score",
-            "mean",
-            "std",
-            "runs",
-            "expected",
-            "values",
-            "published",
-            "published std",
-        ]
+        numbers = ["score", "mean", "std", "runs", "expected", "values"]
+        numbers += ["published", "published std"]
         writer.writerow([*(self.columns[i] for i in texts), *numbers])
         for row in self.rows:
             labels = [row[i] for i in texts]

@@ -36,12 +36,15 @@ def compare_data(
     by_data: dict[tuple[object, ...], list[RunFolder]] = {}
     without_record = missing = 0
     for folder in folders:
-        if folder.finished and folder.read_data() is None:
+        if not folder.finished:
+            continue
+        start = folder.read_start()
+        if start.data is None:
             without_record += 1
-        elif folder.finished:
-            by_data.setdefault(folder.read_config().task_key, []).append(folder)
+        else:
+            by_data.setdefault(start.config.task_key, []).append(folder)
     for runs in by_data.values():
-        data = task.digest if task else current_digest(runs[0].read_config(), data_root)
+        data = task.digest if task else _current_digest(runs[0].read_config(), data_root)
         if data is None:
             missing += len(runs)
         else:
@@ -55,7 +58,7 @@ def compare_data(
             )
 
 
-def current_digest(config: RunConfig, data_root: Path | None) -> DataDigest | None:
+def _current_digest(config: RunConfig, data_root: Path | None) -> DataDigest | None:
     """Return the digest of a run's data; None if files are missing or cannot be read."""
     dataset = DATASETS.get(config.task)
     features = None if config.features == "original" else config.features

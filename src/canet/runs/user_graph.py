@@ -79,14 +79,7 @@ def compare_on_graph(
     configs = [config for group in groups for config in group]
     root = out / RUNS
     failed = run_jobs(
-        configs,
-        root,
-        jobs=jobs,
-        device=device,
-        data_root=out,
-        retry=True,
-        quiet=quiet,
-        task=task,
+        configs, root, jobs=jobs, device=device, data_root=out, retry=True, quiet=quiet, task=task
     )
     lost = {(job.config.name, job.config.seed) for job in failed}
     summaries = []

@@ -1,25 +1,36 @@
-"""The objective of a search: the validation score as a function of settings, without test data."""
+"""Trials: the validation score as a function of settings, without test data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import optuna
 import torch
+from optuna.storages import BaseStorage
 
 from canet.data.task import ShiftTask
+from canet.errors import CanetError
 from canet.methods import get_method
 from canet.runs.evaluate import load_task_of
+from canet.search.storage import wait_for_storage
+from canet.search.study import DEVICE, ERROR, Plan, check_data, open_study, sampler_of
 from canet.settings import override
 from canet.store import RunConfig
 from canet.training import Trainer
 from canet.training.fields import TaskFields
 from canet.training.loop import Progress
 from canet.training.selection import BestValidation
+from canet.util.devices import device_name, pick_device
+from canet.util.files import WriteError
+
+EPOCHS_BETWEEN_REPORTS = 20  # as for runs on a GPU
 
 
 def without_test_labels(task: ShiftTask) -> ShiftTask:
@@ -67,3 +78,54 @@ class Objective:
             history = trainer.run(seed, on_progress=on_progress if seed == 0 else None).history
             scores.append(history["valid"][BestValidation.epoch(history)])
         return mean(scores)
+
+
+@dataclass
+class TrialWorker:
+    """What all trials of a process share; the task is loaded before the first trial."""
+
+    plan: Plan
+    storage: BaseStorage
+    device: str
+    data_root: Path | None
+
+    @cached_property
+    def opened(self) -> tuple[optuna.Study, Objective]:
+        wait_for_storage(self.storage)
+        study = open_study(self.plan, self.storage)
+        objective = Objective(self.plan.base, self.plan.seeds, self.device, self.data_root)
+        check_data(study, objective.data)
+        return study, objective
+
+
+def train_trial(worker: TrialWorker, seed: int, _: Path) -> None:
+    """Draw the settings of a trial and train them; low scores stop it early. A job of the pool."""
+    plan, (study, objective) = worker.plan, worker.opened
+
+    def score(trial: optuna.Trial) -> float:
+        settings = {name: trial.suggest_categorical(name, v) for name, v in plan.choices.items()}
+        trial.set_user_attr(DEVICE, device_name(pick_device(worker.device)))
+
+        def report(done: int, total: int, valid: float) -> None:
+            if done % EPOCHS_BETWEEN_REPORTS == 0 and done < total and math.isfinite(valid):
+                trial.report(valid, done)
+                if trial.should_prune() and settings != plan.start:
+                    raise optuna.TrialPruned
+
+        try:
+            return objective(settings, report)
+        except WriteError:  # a full disk is not a failure of the settings
+            raise
+        except CanetError as error:
+            reason = str(error)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            reason = "out of memory on the device"
+        trial.set_user_attr(ERROR, reason)
+        return math.nan  # Optuna records a failed trial
+
+    study.sampler = sampler_of(plan, seed)
+    try:
+        study.optimize(score, n_trials=1)
+    except AssertionError as error:  # Optuna raises it after an error of the storage
+        raise error.__context__ or error from None

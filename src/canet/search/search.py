@@ -23,25 +23,25 @@ from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.task_file import read_metric
 from canet.defaults import BEST
 from canet.errors import CanetError
-from canet.runs.data import current_digest
+from canet.search.objective import TrialWorker, train_trial
 from canet.search.storage import open_storage, serve, storage_errors
 from canet.search.study import (
+    DEVICE,
     ERROR,
     Plan,
-    check_data,
     done_trials,
     importances,
     open_study,
     ranked_trials,
 )
-from canet.search.worker import TrialWorker, train_trial
 from canet.training.trainer import versions
-from canet.util.devices import device_name, pick_device
-from canet.util.files import read_json, write_json
+from canet.util.files import read_regular, write_bytes, write_json
 from canet.util.jobs import WorkerDied, open_pool, run_all
 from canet.util.progress import Display
 
 JOURNAL, PLAN = "journal.log", "search.json"
+RECORDED = ("task", "protocol", "data_seed", "features", "inductive", "method", "backbone")
+"""Parts of the configuration that best.json has."""
 NUM_BEST_TRIALS = 5
 """Trials that are listed in best.json."""
 
@@ -61,7 +61,7 @@ def run_search(
     """Run trials until there are `trials` in total, and write the best settings.
 
     Args:
-        plan: The plan of the search.
+        plan: What is searched.
         trials: Total number of trials, including those of earlier calls. A grid ends when all its
             settings have been tried.
         out: Folder of the search.
@@ -81,27 +81,22 @@ def run_search(
         opened = open_storage(location)
         study = open_study(plan, opened)
         wanted, done = min(trials, plan.max_trials), done_trials(study)
-        seeds = _seeds(study, wanted)
-        hardware: set[str] = set()
         if len(done) >= wanted:
-            hardware.add(device_name(pick_device(device)))
-            if data := current_digest(plan.base, data_root):
-                check_data(study, data)
             jobs, ray = 1, None
         elif plan.start not in [trial.params for trial in done]:
             study.enqueue_trial(plan.start)
         with (
             open_pool(jobs, ray, device) or nullcontext() as pool,
-            serve(opened) if pool and pool.remote else nullcontext(opened) as shared,
             Display(wanted, len(done), "trials", quiet) as display,
         ):
+            shared = serve(opened) if pool and pool.remote else opened
             worker = TrialWorker(plan, shared, device, data_root)
+            seeds = _seeds(study, wanted)
             for _, found in run_all(pool, train_trial, seeds, shared=worker, root=out):
                 if isinstance(found, WorkerDied):
                     raise found
-                hardware.add(found)
                 _show_progress(display, study, plan)
-        best = _best(study, plan, hardware, _metric(plan, data_root))
+        best = _best(study, plan, _metric(plan, data_root))
         best["train"] = _train_command(plan, out, data_root)
     write_json(out / BEST, best)
     return best
@@ -110,23 +105,17 @@ def run_search(
 def _seeds(study: optuna.Study, wanted: int) -> Iterator[int]:
     """Yield a seed for each missing trial, until there are enough, perhaps of other commands."""
     for number in range(wanted - len(done_trials(study))):
-        trials = len(study.get_trials(deepcopy=False))
-        if len(done_trials(study)) >= wanted:
-            return
-        yield random.Random(f"{number} {trials}").getrandbits(32)  # other commands draw others
+        if len(done_trials(study)) < wanted:
+            trials = len(study.get_trials(deepcopy=False))
+            yield random.Random(f"{number} {trials}").getrandbits(32)  # other commands draw others
 
 
 def _claim_folder(plan: Plan, out: Path) -> None:
     """Write the plan into a new folder, or check that the folder contains the same search."""
-    content, path = json.loads(json.dumps(plan.content)), out / PLAN
+    content, path = (json.dumps(plan.content, indent=2) + "\n").encode(), out / PLAN
     if not path.exists():
-        write_json(path, content)
-        return
-    try:
-        same = read_json(path) == content
-    except (ValueError, RecursionError):
-        same = False
-    if not same:
+        write_bytes(path, content)
+    elif read_regular(path) != content:
         raise CanetError(f"'{out}' contains another search: choose another folder for --out")
 
 
@@ -144,7 +133,7 @@ def _metric(plan: Plan, data_root: Path | None) -> str:
     return DATASETS[plan.base.task].metric
 
 
-def _best(study: optuna.Study, plan: Plan, hardware: set[str], metric: str) -> dict[str, Any]:
+def _best(study: optuna.Study, plan: Plan, metric: str) -> dict[str, Any]:
     """Return the content of `best.json`: the best settings and how they were found."""
     base, done, ranked = plan.base, done_trials(study), ranked_trials(study)
     if not ranked:
@@ -155,13 +144,7 @@ def _best(study: optuna.Study, plan: Plan, hardware: set[str], metric: str) -> d
     start = [trial.value for trial in ranked if trial.params == plan.start]
     states = [trial.state.name for trial in done]
     return {
-        "task": base.task,
-        "protocol": base.protocol,
-        "data_seed": base.data_seed,
-        "features": base.features,
-        "inductive": base.inductive,
-        "method": base.method,
-        "backbone": base.backbone,
+        **{name: getattr(base, name) for name in RECORDED},
         "settings": _ordered(plan, ranked[0].params),
         "valid": ranked[0].value,
         "metric": metric,
@@ -179,7 +162,7 @@ def _best(study: optuna.Study, plan: Plan, hardware: set[str], metric: str) -> d
         ],
         "command": _search_command(plan, len(done)),
         "date": datetime.now(UTC).date().isoformat(),
-        "hardware": ", ".join(sorted(hardware)),
+        "hardware": ", ".join(sorted({trial.user_attrs.get(DEVICE, "unknown") for trial in done})),
         "versions": versions() | {"optuna": version("optuna")},
     }
 
@@ -198,10 +181,8 @@ def _search_command(plan: Plan, trials: int) -> str:
 def _train_command(plan: Plan, out: Path, data_root: Path | None) -> str:
     is_graph = plan.base.task == USER_GRAPH
     words = ["canet", "fit" if is_graph else "train", *_task_words(plan)]
-    words += ["--settings", str(out / BEST)]
-    if is_graph:
-        return shlex.join(words)
-    return shlex.join(words + (["--data-root", str(data_root)] if data_root else []))
+    root = ["--data-root", str(data_root)] if data_root and not is_graph else []
+    return shlex.join([*words, "--settings", str(out / BEST), *root])
 
 
 def _task_words(plan: Plan) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,6 @@ from optuna.storages.journal import JournalFileBackend
 
 from canet.errors import CanetError, first_line
 from canet.util.files import read_regular, write_errors
-from canet.util.processes import end_with_parent
 
 SERVER_TIMEOUT = 60
 """Seconds that a worker waits for the machine with the storage."""
@@ -34,9 +33,7 @@ ENTRY = b'{"op_code":'
 
 def open_storage(location: str) -> BaseStorage:
     """Open the journal at a path, or the database at a URL."""
-    if "://" in location:
-        return _open_database(location)
-    return _open_journal(Path(location).absolute())
+    return _open_database(location) if "://" in location else _open_journal(Path(location))
 
 
 @contextmanager
@@ -52,27 +49,20 @@ def storage_errors(location: str) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def serve(storage: BaseStorage) -> Iterator[BaseStorage]:
-    """Start a server for a storage, and yield a storage that other machines can use."""
+def serve(storage: BaseStorage) -> BaseStorage:
+    """Serve a storage until this process ends; return a storage that other machines can use."""
     if find_spec("grpc") is None:
         raise CanetError("--ray requires grpcio: run pip install -e '.[ray]' in a clone of canet")
     host = _local_address()
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        proxy = GrpcStorageProxy(host=host, port=port)
-    # Optuna's server can only be stopped by ending its process.
-    server = multiprocessing.get_context("spawn").Process(
-        target=_serve, args=(storage, host, port, os.getpid()), daemon=True
+    warnings.simplefilter("ignore", ExperimentalWarning)
+    address = {"host": host, "port": port}
+    server = threading.Thread(
+        target=run_grpc_proxy_server, args=(get_storage(storage),), kwargs=address, daemon=True
     )
     server.start()
-    try:
-        yield proxy
-    finally:
-        server.kill()
-        server.join()
+    return GrpcStorageProxy(**address)
 
 
 def wait_for_storage(storage: BaseStorage) -> None:
@@ -87,12 +77,6 @@ def wait_for_storage(storage: BaseStorage) -> None:
             ) from error
 
 
-def _serve(storage: BaseStorage, host: str, port: int, parent: int) -> None:
-    end_with_parent(parent)
-    warnings.simplefilter("ignore", ExperimentalWarning)
-    run_grpc_proxy_server(get_storage(storage), host=host, port=port)
-
-
 def _local_address() -> str:
     """Return the address of this machine in its network, without sending any data."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
@@ -104,6 +88,7 @@ def _local_address() -> str:
 
 
 def _open_journal(path: Path) -> BaseStorage:
+    path = path.absolute()  # workers may have another working folder
     try:
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,17 +103,11 @@ def _open_journal(path: Path) -> BaseStorage:
 
 
 def _drop_incomplete_line(path: Path) -> None:
-    """Remove an incomplete last line, which a full disk or a killed process can leave.
-
-    Optuna would append the next entry to this line.
-    """
+    """Remove an incomplete last line, left by a full disk; Optuna would append to this line."""
     content = read_regular(path)
     if not content.startswith(ENTRY[: len(content)]):
         raise ValueError("its first line was not written by Optuna")
-    end = content.rfind(b"\n") + 1
-    incomplete = content[end:]
-    if incomplete and incomplete.startswith(ENTRY[: len(incomplete)]):
-        os.truncate(path, end)
+    os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _open_database(url: str) -> BaseStorage:

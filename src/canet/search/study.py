@@ -21,8 +21,8 @@ from canet.methods import get_method
 from canet.settings import describe_settings, override
 from canet.store import RunConfig
 
-ERROR = "error"
-"""Attribute of a trial: why its settings cannot be trained."""
+ERROR, DEVICE = "error", "device"
+"""Attributes of a trial: why its settings cannot be trained, and the name of the device."""
 DATA = "data"
 """Attribute of a study: the digest of its data."""
 

@@ -8,6 +8,7 @@ SHA-256 of all other files. The same runs give the same archive, byte for byte. 
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 import re
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from canet.errors import CanetError, ChecksumError, MissingFileError
+from canet.errors import CanetError, ChecksumError, MissingFileError, first_line
 from canet.store.checksums import pack_record, parse
 from canet.store.config import RunConfig, RunStart
 from canet.store.run_folder import CONFIG, METRICS, WEIGHTS, RunFolder, check_folder
@@ -50,11 +51,15 @@ def write_archive(folders: Sequence[RunFolder], target: Path) -> int:
         left_out = {WEIGHTS} if config.ood_curves else {WEIGHTS, METRICS}
         for name in sorted(folder.files.keys() - left_out):
             files[f"{path}/{name}"] = folder.read_bytes(name)
-    packed = b"".join(_member(name, content) for name, content in _with_manifest(files).items())
-    packed += bytes(2 * tarfile.BLOCKSIZE)
-    _files(packed, target)  # check that the archive can be read
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in _with_manifest(files).items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    _files(packed.getvalue(), target)  # check that the archive can be read
     with atomic_path(target) as temporary:
-        temporary.write_bytes(lzma.compress(packed, preset=9))
+        temporary.write_bytes(lzma.compress(packed.getvalue(), preset=9))
     return len(chosen)
 
 
@@ -92,30 +97,25 @@ def _with_manifest(files: dict[str, bytes]) -> dict[str, bytes]:
     return {MANIFEST: pack_record(digests, None), **files}
 
 
-def _member(name: str, content: bytes) -> bytes:
-    """Return a regular file of a tar archive."""
-    return _header(name, len(content)) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
-
-
-def _header(name: str, size: int) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    return member.tobuf(tarfile.USTAR_FORMAT)
-
-
 def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
     """Return path and content of the files in a tar archive, compared with its manifest."""
     if len(packed) > MAX_BYTES:
         raise _invalid_archive(archive, f"it is larger than {MAX_BYTES / 2**30:g} GiB")
     found: dict[str, bytes] = {}
-    for name, content in _members(packed, archive):
-        if name in found or not (MEMBER.fullmatch(name) or (name == MANIFEST and not found)):
-            raise _invalid_archive(
-                archive, f"{name[:80]!r} is not a file of a run, or occurs twice"
-            )
-        if len(found) > MAX_FILES:
-            raise _invalid_archive(archive, f"it has more than {MAX_FILES:,} files")
-        found[name] = content
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:") as tar:
+            for member in tar:
+                name = member.name
+                is_known = MEMBER.fullmatch(name) or (name == MANIFEST and not found)
+                if name in found or not is_known or not member.isreg() or member.issparse():
+                    raise _invalid_archive(
+                        archive, f"{name[:80]!r} is not a file of a run, or occurs twice"
+                    )
+                if len(found) > MAX_FILES:
+                    raise _invalid_archive(archive, f"it has more than {MAX_FILES:,} files")
+                found[name] = tar.extractfile(member).read()  # type: ignore[union-attr]
+    except (tarfile.TarError, ValueError) as error:
+        raise _invalid_archive(archive, first_line(error)) from error
     manifest = found.pop(MANIFEST, b"")
     if manifest != _with_manifest(found)[MANIFEST]:
         raise ChecksumError(
@@ -126,45 +126,23 @@ def _files(packed: bytes, archive: Path) -> dict[str, bytes]:
     return found
 
 
-def _members(packed: bytes, archive: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file; headers other than those of `_header` are rejected."""
-    position = 0
-    while any(header := packed[position : position + tarfile.BLOCKSIZE]):
-        try:
-            member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
-            is_regular = _header(member.name, member.size) == header
-        except (tarfile.TarError, ValueError) as error:
-            raise _invalid_archive(archive, "its headers cannot be read") from error
-        begin = position + tarfile.BLOCKSIZE
-        content = packed[begin : begin + member.size]
-        if not is_regular or len(content) != member.size:
-            raise _invalid_archive(archive, f"{member.name[:80]!r} is not a complete regular file")
-        yield member.name, content
-        position = begin + member.size + -member.size % tarfile.BLOCKSIZE
-    if any(packed[position:]):
-        raise _invalid_archive(archive, "it has data after its end")
-
-
 def _decompressed(archive: Path) -> bytes:
     """Return the decompressed content; xz verifies its checksum."""
     try:
         raw = read_regular(archive, MAX_BYTES)
         decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, MAX_DECODER_BYTES)
         content = decoder.decompress(raw, MAX_BYTES + 1)
+        if len(content) <= MAX_BYTES and (not decoder.eof or decoder.unused_data):
+            raise lzma.LZMAError("the file is incomplete or has additional data")
     except FileNotFoundError as error:
         raise MissingFileError(
             f"the archive '{archive}' does not exist: pass a file that `canet archive` wrote"
         ) from error
     except lzma.LZMAError as error:
         raise ChecksumError(
-            f"checksum mismatch: '{archive}' was changed, or is not a {SUFFIX} file; restore it "
-            "from a copy"
+            f"checksum mismatch: '{archive}' was changed, is incomplete or is not a {SUFFIX} file; "
+            "restore it from a copy"
         ) from error
-    if len(content) <= MAX_BYTES and (not decoder.eof or decoder.unused_data):
-        raise ChecksumError(
-            f"checksum mismatch: '{archive}' is incomplete or has additional data; restore it "
-            "from a copy"
-        )
     return content
 
 

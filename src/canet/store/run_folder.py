@@ -85,11 +85,11 @@ class RunFolder(ChecksummedFolder):
         """Reject other data than the data of the run; warn if the comparison is not possible."""
         start = self.read_start()
         if start.data is None:
-            _warn("some runs have no digest of their data, so the data cannot be compared")
+            warn_user("some runs have no digest of their data, so the data cannot be compared")
             return
         part = start.data.differs_in(data)
         if part == "last bits":
-            _warn("features differ from those of some runs by rounding errors")
+            warn_user("features differ from those of some runs by rounding errors")
         elif part is not None:
             other = "another graph" if part == "graph" else f"other {part}"
             raise CanetError(
@@ -97,16 +97,13 @@ class RunFolder(ChecksummedFolder):
                 "or choose another folder"
             )
         if start.canet != __version__:
-            _warn(
+            warn_user(
                 f"some runs were started by canet {start.canet}, but this is canet {__version__}: "
                 "new results may differ from theirs"
             )
 
     def finish(
-        self,
-        weights: Mapping[str, Tensor],
-        metrics: Mapping[str, list[float]],
-        result: RunResult,
+        self, weights: Mapping[str, Tensor], metrics: Mapping[str, list[float]], result: RunResult
     ) -> None:
         """Write the result and then the record, unless another process has done so."""
         with exclusive_lock(self.path, quiet=True):
@@ -142,10 +139,6 @@ class RunFolder(ChecksummedFolder):
 
     def read_config(self) -> RunConfig:
         return self.read_start().config
-
-    def read_data(self) -> DataDigest | None:
-        """Return the digest of the training data; None if it was not recorded."""
-        return self.read_start().data
 
     def read_result(self) -> RunResult:
         return self.read_as(RunResult, RESULT)
@@ -216,7 +209,3 @@ def find_runs(path: Path) -> list[RunFolder]:
             f"there is no finished run in '{path}': pass the folder that canet train --out wrote"
         )
     return found
-
-
-def _warn(text: str) -> None:
-    warn_user(text)
