@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import f1_score
 from scipy.special import log_softmax, softmax
+from sklearn.metrics import f1_score
 
 from canet.errors import InputError
 from canet.nn.calibration import Calibration

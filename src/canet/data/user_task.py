@@ -91,8 +91,7 @@ def user_task(
     labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
     splits = _node_sets(data, labels, {"train": train, "valid": valid}, checked)
     needs_test = needs_test and not splits.keys() - {*FIRST_SPLITS}
-    holds_out = needs_test or "valid" not in splits
-    times = data.get("time") if time is None and holds_out else time
+    times = data.get("time") if time is None else time
     stamps = None if times is None else check_times(times, n)
     if needs_test:
         parts = hold_out(splits["train"], labels.codes, stamps, seed)

@@ -57,10 +57,14 @@ class AutoSettings(Settings):
 
 
 class Tried(NamedTuple):
-    """A candidate with its scores, and the model that was trained on all training nodes."""
+    """A candidate with its scores, and the model that was trained on all training nodes.
+
+    `epochs` counts those of all its trainings.
+    """
 
     candidate: Candidate
     model: Fitted
+    epochs: int
 
 
 class _Job(NamedTuple):
@@ -91,6 +95,7 @@ class _Trained(NamedTuple):
     validation: float = math.nan
     held_out: float = math.nan
     seconds: float = 0.0
+    epochs: int = 0
     model: Fitted | None = None
     failure: str = ""
 
@@ -138,7 +143,7 @@ class Auto(Learner):
         chosen = [(one.model, candidate.weight) for one, candidate in pairs if candidate.weight]
         average = Average(*zip(*chosen, strict=True)).to(self.device)
         average.candidates = candidates
-        average.epochs = self.settings.epochs * len(tried)
+        average.epochs = sum(one.epochs for one in tried)
         return average
 
     def try_all(
@@ -178,7 +183,7 @@ class Auto(Learner):
                 seconds=sum(one.seconds for one in found),
             )
             assert found[0].model is not None
-            yield Tried(candidate, found[0].model)
+            yield Tried(candidate, found[0].model, sum(one.epochs for one in found))
 
     def _trainings(
         self, tasks: _Tasks, recipes: Sequence[Recipe], seed: int, work: Path | None
@@ -208,7 +213,7 @@ class Auto(Learner):
 
     def _train(self, tasks: _Tasks, job: _Job, root: Path | None) -> _Trained:
         """Train a model, without a held-out part."""
-        begin, shift = time.monotonic(), tasks.shifts[job.part - 1] if job.part else None
+        shift = tasks.shifts[job.part - 1] if job.part else None
         learner = self._learner(job, shift.name if shift else "")
         try:
             with warnings.catch_warnings():
@@ -220,12 +225,12 @@ class Auto(Learner):
         except CanetError as error:
             return _Trained(failure=str(error))
         assert fitted.result is not None
-        scores = fitted.result.scores
+        result, scores = fitted.result, fitted.result.scores
         held_out = scores.get(f"{OOD}{HELD_OUT}", 0.0)
         if not math.isfinite(held_out):
             return _Trained(failure="its predictions on a held-out part are not finite")
-        seconds = time.monotonic() - begin
-        return _Trained(scores["valid"], held_out, seconds, None if shift else fitted.to(CPU))
+        model = None if shift else fitted.to(CPU)
+        return _Trained(scores["valid"], held_out, result.seconds, result.epochs, model)
 
     def _learner(self, job: _Job, part: str = "") -> Learner:
         """Return the learner of a job."""
@@ -239,14 +244,14 @@ class Auto(Learner):
     ) -> Fitted:
         """Train each member of an average again, from its weights, and keep their weights."""
         assert isinstance(initial, Average)
-        begin, members, trained = time.monotonic(), list[Fitted](), list[Candidate]()
+        members, trained = list[Fitted](), list[Candidate]()
         chosen = [candidate for candidate in initial.candidates if candidate.weight]
         for member, candidate in zip(initial.members, chosen, strict=True):
             learner = member.learner(self.settings, self.options)
             fitted = learner.fit(task, seed, initial=member)
             assert fitted.result is not None
             members.append(fitted.to(CPU))
-            validation, seconds = fitted.result.scores["valid"], time.monotonic() - begin
+            validation, seconds = fitted.result.scores["valid"], fitted.result.seconds
             trained.append(replace(candidate, validation=validation, shifts={}, seconds=seconds))
             if on_progress:
                 on_progress(len(members), len(chosen), validation)

@@ -214,13 +214,14 @@ class Learner(ABC):
                 return self.load(task, run_folder)
         fitted = self.fit(task, seed, initial=initial, work=work, on_progress=on_progress)
         about, tensors = fitted.state()
+        seconds = sum(one.seconds for one in fitted.candidates) or time.monotonic() - begin
         fitted.result = RunResult(
             scores=self.scores(task, fitted),
             selection="best rating" if fitted.candidates else "none",
             selected_epoch=0,
             environments_seen=None,
             epochs=fitted.epochs,
-            seconds_per_epoch=(time.monotonic() - begin) / max(1, fitted.epochs),
+            seconds_per_epoch=seconds / max(1, fitted.epochs),
             peak_memory_mb=peak_memory_mb(self.device),
             device=device_name(self.device, self.options.threads),
             versions=versions(),

@@ -68,7 +68,7 @@ def _render(
         num_configurations=len(everyone),
         rules=sorted({run.result.selection for run in runs}),
         machines=Counter(machines).most_common(),
-        seconds=sum(run.result.epochs * run.result.seconds_per_epoch for run in runs),
+        seconds=sum(run.result.seconds for run in runs),
         left_out=left_out,
         failures=embedded.failures(out),
         figures=embedded.figures(out / "figures"),

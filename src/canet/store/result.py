@@ -64,7 +64,7 @@ class RunResult:
             none.
         inferred_environments: Pseudo-environments; None if the method infers none.
         findings: Statistics of the training nodes that the method computed; None for most methods.
-        epochs: Number of trained epochs.
+        epochs: Number of trained epochs, over all trainings of `auto`.
         seconds_per_epoch: Mean over the epochs of the process that finished the run.
         runs_at_once: Number of runs that shared the device.
         peak_memory_mb: NaN if unknown.
@@ -91,3 +91,8 @@ class RunResult:
     runs_at_once: int = 1
     candidates: list[Candidate] = field(default_factory=list)
     model: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """Training time; all of the time of a model without epochs."""
+        return self.seconds_per_epoch * max(1, self.epochs)

@@ -74,15 +74,20 @@ def rows_of_ids(cells: ArrowColumn, ids: pa.Array) -> np.ndarray:
 
 
 def as_classes(column: ArrowColumn) -> np.ndarray:
-    """Return classes $[n]$: int64 (-1 for empty cells) or strings (None for empty cells).
+    """Return classes $[n]$: int64 (-1 for empty cells), or strings or booleans (None for these).
 
-    Integers may be written as 1 or 1.0, but 01 is text. Other numbers stay float64.
+    Integers may be written as 1 or 1.0, but 01 is text. Booleans may be written as true or True.
+    Other numbers stay float64.
     """
     if column.type == pa.int64() and not column.null_count:
         return column.to_numpy()
+    if column.type == pa.bool_():
+        return column.to_numpy(zero_copy_only=False)
     if column.type in (pa.int64(), pa.float64(), pa.null()):
         return _whole_classes(as_numbers(column))
     words, codes = dictionary(as_text(column))
+    if {word.lower() for word in words} == {"true", "false"}:
+        return np.array([*(word.lower() == "true" for word in words), None], dtype=object)[codes]
     numbers = [_canonical_number(word) for word in words]
     if None in numbers:
         return np.array([*words, None], dtype=object)[codes]
