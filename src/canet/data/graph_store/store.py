@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -29,7 +29,6 @@ from canet.data.digest import NUM_SUMS, DataDigest
 from canet.data.graph_data import GraphData
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import MISSING_CLASS
-from canet.data.graph_store.array_file import StoredArray
 from canet.data.labels import Labels
 from canet.errors import (
     CanetError,
@@ -48,6 +47,16 @@ FORMAT, VERSION = "canet graph store", 1
 CHECKSUM = "sha256"
 """Entry of the index: the SHA-256 of the others."""
 SPARSE = ("feature_rowptr", "feature_columns", "feature_values")
+
+
+class StoredArray(NamedTuple):
+    """An array in the index: where its numbers are in the file, and the checksum of the file."""
+
+    dtype: str
+    shape: Sequence[int]
+    offset: int  # of the numbers in the file
+    bytes: int  # of the file
+    sha256: str  # of the file
 
 
 class GraphStore:
