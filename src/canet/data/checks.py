@@ -15,7 +15,7 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, dtype_name
+from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
@@ -104,11 +104,7 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
     weights = as_tensor(edge_weight, "edge_weight")
     if weights.shape == (num_edges, 1):
         weights = weights[:, 0]
-    if weights.shape != (num_edges,):
-        raise InputError(
-            f"edge_weight has shape {list(weights.shape)}, but the graph has {num_edges:,} edges: "
-            "pass one weight per edge"
-        )
+    check_length(weights, "edge_weight", num_edges, "weight per edge", "edges")
     weights = weights.float()
     wrong = ~(weights.isfinite() & (weights >= 0))
     if wrong.any():
@@ -122,11 +118,7 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
 def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -> Tensor:
     """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
     weights = as_tensor(sample_weight, "sample_weight").double()
-    if weights.shape != (num_nodes,):
-        raise InputError(
-            f"sample_weight has shape {list(weights.shape)}, but the graph has {num_nodes:,} "
-            "nodes: pass one weight per node"
-        )
+    check_length(weights, "sample_weight", num_nodes, "weight per node")
     used = weights[train]
     if not (used.isfinite() & (used >= 0)).all() or not (used > 0).any():
         raise InputError(
@@ -266,11 +258,7 @@ def check_times(times: object, num_nodes: int) -> np.ndarray:
             "numpy.array(time, dtype='datetime64[s]')"
         )
     values = values.astype(np.float64)
-    if values.shape != (num_nodes,):
-        raise InputError(
-            f"time has shape {list(values.shape)}, but the graph has {num_nodes:,} nodes: pass one "
-            "time per node"
-        )
+    check_length(values, "time", num_nodes, "time per node")
     missing = int((~np.isfinite(values)).sum())
     if missing:
         raise InputError(f"time is missing for {missing:,} nodes: every node needs a time")

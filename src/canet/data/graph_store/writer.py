@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, dtype_name
+from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
 from canet.data.checks import (
     check_disjoint,
     check_edge_weights,
@@ -127,37 +127,33 @@ class GraphStoreWriter:
     def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
         """Add edges $[n]$ from source to target, with weights ≥ 0 in all calls or in none."""
         self._check_open()
-        ends = [_integers(source, "source"), _integers(target, "target")]
-        weights = None if weight is None else as_array(weight, "weight")
-        lengths = [len(array) for array in (*ends, *([] if weights is None else [weights]))]
+        arrays = [_integers(source, "source"), _integers(target, "target")]
+        if weight is not None:
+            arrays.append(as_array(weight, "weight"))
+        lengths = [len(array) for array in arrays]
         if len(set(lengths)) > 1:
             raise InputError(
                 f"source, target and weight have {', '.join(map(str, lengths))} entries: pass one "
                 "of each for each edge"
             )
-        if self._weighted not in (None, weights is not None):
+        if self._weighted not in (None, weight is not None):
             raise InputError("some edges have weights and some have none: pass weights for all")
-        self._weighted = weights is not None
+        self._weighted = weight is not None
         step = self._edges.max_edges // 4  # with the reverse edges, half of max_edges
         for start in range(0, lengths[0], step):
-            part = slice(start, start + step)
-            self._add_edges(
-                ends[0][part], ends[1][part], None if weights is None else weights[part]
-            )
-
-    def _add_edges(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
-        for name, nodes in (("source", source), ("target", target)):
-            low, high = int(nodes.min()), int(nodes.max())
-            if low < 0 or high >= self.num_nodes:
-                raise InputError(
-                    f"{name} contains node {low if low < 0 else high}, but the graph has "
-                    f"{self.num_nodes:,} nodes: nodes are numbered from 0"
-                )
-        weight = None if weight is None else check_edge_weights(weight, len(weight)).numpy()
-        with write_errors(self.path):
-            self._edges.add(source, target, weight)
-            if self.undirected:
-                self._edges.add(target, source, weight)
+            sources, targets, *rest = (array[start : start + step] for array in arrays)
+            for name, nodes in (("source", sources), ("target", targets)):
+                low, high = int(nodes.min()), int(nodes.max())
+                if low < 0 or high >= self.num_nodes:
+                    raise InputError(
+                        f"{name} contains node {low if low < 0 else high}, but the graph has "
+                        f"{self.num_nodes:,} nodes: nodes are numbered from 0"
+                    )
+            weights = check_edge_weights(rest[0], len(sources)).numpy() if rest else None
+            with write_errors(self.path):
+                self._edges.add(sources, targets, weights)
+                if self.undirected:
+                    self._edges.add(targets, sources, weights)
 
     def add_features(self, x: object) -> None:
         """Add the next rows of features: a matrix $[n, D]$, dense or sparse CSR.
@@ -197,14 +193,15 @@ class GraphStoreWriter:
 
     def _check_rows(self, rows: Tensor, dtype: str) -> None:
         """Reject rows of another width or kind than the first, and more rows than nodes."""
-        found = (rows.layout == torch.sparse_csr, dtype)
-        first = (len(self._features) > 1, self._features[-1].dtype.str)
-        if found != first:
-            names = {True: "sparse", False: "dense"}
-            (now, now_type), (before, before_type) = found, first
+        layouts = (rows.layout == torch.sparse_csr, len(self._features) > 1)
+        types = (np.dtype(dtype), self._features[-1].dtype)
+        now, before = (
+            f"{'sparse' if is_sparse else 'dense'} {kind}"
+            for is_sparse, kind in zip(layouts, types, strict=True)
+        )
+        if now != before:
             raise InputError(
-                f"x is {names[now]} {np.dtype(now_type)}, but the rows before were {names[before]} "
-                f"{np.dtype(before_type)}: convert all of them to one kind"
+                f"x is {now}, but the rows before were {before}: convert all of them to one kind"
             )
         if rows.shape[1] != self._num_features:
             raise InputError(
@@ -279,7 +276,7 @@ class GraphStoreWriter:
     def set_sample_weight(self, sample_weight: Column) -> None:
         """Set the weight $[N]$ of each node in training; NaN if it is not a training node."""
         weights = as_tensor(sample_weight, "sample_weight").float().numpy()
-        self._check_length(weights, "sample_weight")
+        check_length(weights, "sample_weight", self.num_nodes, "entry for each node")
         if (weights < 0).any() or np.isinf(weights).any():
             raise InputError("sample_weight contains an invalid number: pass finite numbers ≥ 0")
         self._save("sample_weight", weights, "<f4")
@@ -287,7 +284,7 @@ class GraphStoreWriter:
     def set_node_id(self, node_id: Column) -> None:
         """Set the name $[N]$ of each node, all different."""
         names = as_array(node_id, "node_id").astype(str)
-        self._check_length(names, "node_id")
+        check_length(names, "node_id", self.num_nodes, "entry for each node")
         repeated = len(names) - pc.count_distinct(pa.array(names)).as_py()
         if repeated:
             raise InputError(
@@ -298,13 +295,6 @@ class GraphStoreWriter:
     def set_encoding(self, encoding: Encoding) -> None:
         """Set the encoding of table columns as features, to encode later graphs in the same way."""
         self._encoding = encoding
-
-    def _check_length(self, values: np.ndarray, name: str) -> None:
-        if values.shape != (self.num_nodes,):
-            raise InputError(
-                f"{name} has shape {list(values.shape)}, but the graph has {self.num_nodes:,} "
-                "nodes: pass one entry for each node"
-            )
 
     def _check_open(self) -> None:
         if not self._is_open:
