@@ -80,12 +80,9 @@ def check_edges(edge_index: object, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        transposed = edges.dim() == 2 and edges.shape[1] == 2
-        fix = (
-            "transpose it with .t().contiguous()"
-            if transposed
-            else "put the sources into row 0 and the targets into row 1"
-        )
+        fix = "put the sources into row 0 and the targets into row 1"
+        if edges.dim() == 2 and edges.shape[1] == 2:
+            fix = "transpose it with .t().contiguous()"
         raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
     edges = _as_integers(edges, "edge_index", "convert the node ids with .long()")
     low, high = int(edges.min()), int(edges.max())
@@ -154,11 +151,9 @@ def check_nodes(
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        fix = (
-            f"pass one column, such as {name}[:, 0]"
-            if chosen.dim() == 2
-            else "pass a boolean mask or node ids"
-        )
+        fix = "pass a boolean mask or node ids"
+        if chosen.dim() == 2:
+            fix = f"pass one column, such as {name}[:, 0]"
         raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:

@@ -7,6 +7,7 @@ sorted. A larger one, such as the edges of a hub, is divided into smaller ranges
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -76,7 +77,8 @@ class EdgeSort:
         for edges in self._sorted(self._ranges):
             key = _keys(edges)
             weight = None if edges.dtype == KEY else edges["weight"]
-            yield SortedEdges((key >> self._shift).astype(np.int64), key & mask, weight)
+            target, source = key >> self._shift, key & mask
+            yield SortedEdges(target.view(np.int64), source.view(np.int64), weight)
 
     def _write_waiting(self) -> None:
         if self._waiting:
@@ -88,7 +90,7 @@ class EdgeSort:
         """Divide a range of keys into parts of equal width; the last part may be smaller."""
         width = -(-(high - low) // NUM_RANGES)
         return [
-            _Range(start, min(start + width, high), self._folder / f"edges-{next(self._numbers)}")
+            _Range(start, min(start + width, high), f"{self._folder}/edges-{next(self._numbers)}")
             for start in range(low, high, width)
         ]
 
@@ -102,7 +104,7 @@ class EdgeSort:
         step = self.max_edges // 2
         for start in range(0, wide.size, step):
             _write(_distinct(wide.read(start, step)), parts)
-        wide.path.unlink()
+        os.unlink(wide.path)
         return parts
 
     def _sorted(self, ranges: list[_Range]) -> Iterator[np.ndarray]:
@@ -111,7 +113,7 @@ class EdgeSort:
                 yield from self._sorted(self._divided(part))
             elif part.size:
                 edges = part.read(0, part.size)
-                part.path.unlink()
+                os.unlink(part.path)
                 yield _distinct(edges)
 
 
@@ -121,14 +123,14 @@ class _Range:
 
     low: int
     high: int
-    path: Path
+    path: str  # not a Path, because Python would keep the names of thousands of files
     size: int = 0  # number of edges
     dtype: np.dtype = KEY
 
     def append(self, edges: np.ndarray) -> None:
         self.size += len(edges)
         self.dtype = edges.dtype
-        with self.path.open("ab") as file:
+        with open(self.path, "ab") as file:
             file.write(edges)
 
     def read(self, start: int, size: int) -> np.ndarray:
