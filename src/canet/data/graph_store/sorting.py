@@ -60,12 +60,13 @@ class EdgeSort:
 
     def add(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
         """Add integers $[n]$ with n ≤ `max_edges` // 2, and weights in all calls or in none."""
-        edges = target.astype(np.uint64)
-        edges <<= self._shift
-        edges |= source.astype(np.uint64, copy=False)
+        key = target.astype(np.uint64)
+        key <<= self._shift
+        key |= source.astype(np.uint64, copy=False)
+        edges: np.ndarray = key
         if weight is not None:
-            keys, edges = edges, np.empty(len(edges), KEY_AND_WEIGHT)
-            edges["key"], edges["weight"] = keys, weight
+            edges = np.empty(len(key), KEY_AND_WEIGHT)
+            edges["key"], edges["weight"] = key, weight
         self._waiting.append(edges)
         if sum(map(len, self._waiting)) >= self.max_edges // 2:
             self._write_waiting()
@@ -131,7 +132,7 @@ class _Range:
         self.size += len(edges)
         self.dtype = edges.dtype
         with open(self.path, "ab") as file:
-            file.write(edges)
+            file.write(edges.data)
 
     def read(self, start: int, size: int) -> np.ndarray:
         return np.fromfile(self.path, self.dtype, size, offset=self.dtype.itemsize * start)

@@ -153,9 +153,9 @@ class GraphStore:
             rowptr = rowptr.astype(np.int32)
         else:
             columns = columns.astype(np.int64)
-        parts = map(torch.from_numpy, (rowptr, columns, values))
+        pointers, indices, entries = map(torch.from_numpy, (rowptr, columns, values))
         shape = (self.num_nodes, self.num_features)
-        return torch.sparse_csr_tensor(*parts, shape, check_invariants=False)
+        return torch.sparse_csr_tensor(pointers, indices, entries, shape, check_invariants=False)
 
     @cached_property
     def csr(self) -> Csr:
