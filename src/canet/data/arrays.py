@@ -52,6 +52,17 @@ def as_array(values: object, name: str) -> np.ndarray:
     return array
 
 
+def check_length(
+    values: Tensor | np.ndarray, name: str, count: int, entry: str, of: str = "nodes"
+) -> None:
+    """Reject values that are not one `entry` for each of the `count` nodes or edges."""
+    if values.shape != (count,):
+        raise InputError(
+            f"{name} has shape {list(values.shape)}, but the graph has {count:,} {of}: pass one "
+            f"{entry}"
+        )
+
+
 def dtype_name(array: np.ndarray) -> str:
     """Name of the type of an array's entries in error messages."""
     return {"U": "text", "S": "bytes", "O": "text or objects"}.get(

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, dtype_name
+from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
 from canet.data.labels import check_labels
 from canet.data.metrics import METRICS
 from canet.errors import InputError, check_name, first_line, listed
@@ -81,12 +81,9 @@ def check_edges(edge_index: object, num_nodes: int) -> Tensor:
     if edges.numel() == 0 and edges.dim() <= 2:
         return torch.empty(2, 0, dtype=torch.long)
     if edges.dim() != 2 or edges.shape[0] != 2:
-        transposed = edges.dim() == 2 and edges.shape[1] == 2
-        fix = (
-            "transpose it with .t().contiguous()"
-            if transposed
-            else "put the sources into row 0 and the targets into row 1"
-        )
+        fix = "put the sources into row 0 and the targets into row 1"
+        if edges.dim() == 2 and edges.shape[1] == 2:
+            fix = "transpose it with .t().contiguous()"
         raise InputError(f"edge_index has shape {list(edges.shape)}, not [2, E]: {fix}")
     edges = _as_integers(edges, "edge_index", "convert the node ids with .long()")
     low, high = int(edges.min()), int(edges.max())
@@ -105,11 +102,7 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
     weights = as_tensor(edge_weight, "edge_weight")
     if weights.shape == (num_edges, 1):
         weights = weights[:, 0]
-    if weights.shape != (num_edges,):
-        raise InputError(
-            f"edge_weight has shape {list(weights.shape)}, but the graph has {num_edges:,} edges: "
-            "pass one weight per edge"
-        )
+    check_length(weights, "edge_weight", num_edges, "weight per edge", "edges")
     weights = weights.float()
     wrong = ~(weights.isfinite() & (weights >= 0))
     if wrong.any():
@@ -123,11 +116,7 @@ def check_edge_weights(edge_weight: object, num_edges: int) -> Tensor:
 def check_sample_weights(sample_weight: object, num_nodes: int, train: Tensor) -> Tensor:
     """Return weights $[N]$ as float32, scaled to mean 1 on the training nodes."""
     weights = as_tensor(sample_weight, "sample_weight").double()
-    if weights.shape != (num_nodes,):
-        raise InputError(
-            f"sample_weight has shape {list(weights.shape)}, but the graph has {num_nodes:,} "
-            "nodes: pass one weight per node"
-        )
+    check_length(weights, "sample_weight", num_nodes, "weight per node")
     used = weights[train]
     if not (used.isfinite() & (used >= 0)).all() or not (used > 0).any():
         raise InputError(
@@ -163,11 +152,9 @@ def check_nodes(
     if chosen.dim() == 2 and chosen.shape[1] == 1:
         chosen = chosen[:, 0]
     if chosen.dim() != 1:
-        fix = (
-            f"pass one column, such as {name}[:, 0]"
-            if chosen.dim() == 2
-            else "pass a boolean mask or node ids"
-        )
+        fix = "pass a boolean mask or node ids"
+        if chosen.dim() == 2:
+            fix = f"pass one column, such as {name}[:, 0]"
         raise InputError(f"{name} has shape {list(chosen.shape)}, not [nodes]: {fix}")
     if chosen.dtype == torch.bool:
         if chosen.numel() != num_nodes:
@@ -267,11 +254,7 @@ def check_times(times: object, num_nodes: int) -> np.ndarray:
             "numpy.array(time, dtype='datetime64[s]')"
         )
     values = values.astype(np.float64)
-    if values.shape != (num_nodes,):
-        raise InputError(
-            f"time has shape {list(values.shape)}, but the graph has {num_nodes:,} nodes: pass one "
-            "time per node"
-        )
+    check_length(values, "time", num_nodes, "time per node")
     missing = int((~np.isfinite(values)).sum())
     if missing:
         raise InputError(f"time is missing for {missing:,} nodes: every node needs a time")

@@ -19,7 +19,7 @@ from canet.data.checks import (
     check_nodes,
     is_one_way,
 )
-from canet.data.graph_data import GraphObject, is_graph
+from canet.data.graph_data import MASKS, GraphObject, is_graph
 from canet.data.labels import Labels, check_labels
 from canet.errors import InputError, warn_user
 from canet.util.sparse import Csr, from_scipy, unique_edges
@@ -29,8 +29,6 @@ MAX_NONZERO_SHARE = 0.1
 NAMES_AT_ONCE = 2**18
 NUM_CHECKED_EDGES = 1_000
 """Edges of a graph store whose reverse edges are looked up."""
-MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
-"""Split → its mask in a graph."""
 
 
 @dataclass(frozen=True)

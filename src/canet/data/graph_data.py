@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch_geometric.data import Data
 
+MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+"""Split → its mask in a graph."""
+
 
 class GraphData:
     """The part of PyG's `Data` that this package uses: columns as attributes, such as `data.x`."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, dtype_name
+from canet.data.arrays import as_array, check_length, dtype_name
 from canet.errors import InputError, first_line
 
 MAX_INTEGER = 2**53
@@ -57,12 +57,8 @@ def check_values(y: object, num_nodes: int, name: str) -> tuple[np.ndarray, np.n
     values = as_array(y, name)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.shape != (num_nodes,):
-        hint = f"; convert one-hot rows with {name}.argmax(1)" if values.ndim == 2 else ""
-        raise InputError(
-            f"{name} has shape {list(values.shape)}, but the graph has {num_nodes:,} nodes: pass "
-            f"one label per node, -1 if it is unknown{hint}"
-        )
+    hint = f"; convert one-hot rows with {name}.argmax(1)" if values.ndim == 2 else ""
+    check_length(values, name, num_nodes, f"label per node, -1 if it is unknown{hint}")
     known = np.ones(num_nodes, dtype=bool)
     if values.dtype == object:
         values, known = _convert_objects(values, name)

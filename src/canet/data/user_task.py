@@ -86,8 +86,7 @@ def user_task(
         raise InputError(
             "fit requires y to be passed, but the target y is None: set data.y to the labels"
         )
-    encoding = data.get("encoding")
-    column = None if encoding is None else encoding.roles.label
+    column = data.encoding.roles.label if data.get("encoding") is not None else None
     labels = check_labels(data.y, n, "y" if column is None else f"column '{column}'")
     splits = _node_sets(data, labels, {"train": train, "valid": valid}, checked)
     needs_test = needs_test and not splits.keys() - {*FIRST_SPLITS}
@@ -103,12 +102,12 @@ def user_task(
     named = {name: labels.names[codes] for name, codes in found.items()}
     classes = _classes(named, known_classes, bool((labels.codes < 0).any()))
     _warn_if_many("classes", len(classes), splits["train"].numel())
-    groups = data.get("environment") if environment is None else environment
     names: tuple[str, ...] = ()
     columns: dict[str, Any] = {"x": checked.x, "y": labels.codes_in(classes)}
     for name in ("edge_index", "edge_weight", "csr", "batch"):
         if (value := getattr(checked, name)) is not None:
             columns[name] = value
+    groups = data.get("environment") if environment is None else environment
     if groups is not None:
         environments = check_labels(groups, n, "environment")
         names = tuple(map(str, environments.names))
@@ -123,12 +122,13 @@ def user_task(
         columns["store"] = data.store
     check_metric(metric, len(classes), columns["y"][splits["valid"]])
     tests = {name: nodes for name, nodes in splits.items() if name not in FIRST_SPLITS}
+    tested = torch.cat([torch.empty(0, dtype=torch.long), *tests.values()])
     task = ShiftTask(
         name=USER_GRAPH,
         data=GraphData(**columns),
         train=splits["train"],
         valid=splits["valid"],
-        test_id=_joined([*tests.values()]),
+        test_id=tested if len(tests) == 1 else tested.sort().values,
         test_ood={},
         metric=metric,
         in_distribution=torch.ones(n, dtype=torch.bool),
@@ -138,13 +138,6 @@ def user_task(
         checked=True,
     )
     return UserTask(task, classes, tests)
-
-
-def _joined(sets: list[Tensor]) -> Tensor:
-    """Return the nodes of several sets in ascending order, or those of one set unchanged."""
-    if len(sets) == 1:
-        return sets[0]
-    return torch.cat([torch.empty(0, dtype=torch.long), *sets]).sort().values
 
 
 def _warn_if_many(name: str, count: int, num_train: int) -> None:
@@ -168,10 +161,9 @@ def _node_sets(
     chosen = {name: nodes for name, nodes in given.items() if nodes is not None}
     sets: dict[str, Tensor] = {}
     for name in dict.fromkeys((*FIRST_SPLITS, *stored)):
-        nodes = chosen.get(name, stored.get(name))
-        if nodes is None:
+        if name not in chosen and name not in stored:
             continue
-        rows = checked.rows(nodes, name)
+        rows = checked.rows(chosen.get(name, stored.get(name)), name)
         if name == "valid" and name not in chosen and not rows.numel():
             continue  # a split column with train and test only
         rows = rows[labelled[rows]]

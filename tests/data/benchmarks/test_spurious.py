@@ -7,15 +7,16 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from canet.data import GENERATORS
+from canet.data.benchmarks.dataset import Request
 from canet.data.benchmarks.spurious import (
     NOISE_STD,
     NUM_DOMAINS,
     BaseGraph,
+    SpuriousDataset,
     _label_network,
     centred_per_graph,
     grow_regions,
     spurious_columns,
-    spurious_task,
 )
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
@@ -29,8 +30,15 @@ Y = torch.arange(N) % 4
 GRAPH = BaseGraph(torch.eye(N).to_sparse_csr(), EDGES, Y)
 
 
-def make(seed: int = 0, protocol: str = "paper") -> ShiftTask:
-    return spurious_task("ring", GRAPH, seed, protocol)
+class Ring(SpuriousDataset):
+    name = "ring"
+
+    def read(self, request: Request) -> BaseGraph:
+        return GRAPH
+
+
+def make(seed: int = 0, protocol: str = "paper", generator: str = "shared") -> ShiftTask:
+    return Ring().load(Request(None, seed, protocol, generator=generator))
 
 
 def identities(nodes: Tensor) -> set[int]:
@@ -130,7 +138,7 @@ def test_redrawn_networks_differ_between_domains_and_the_shared_one_does_not(
 
 
 def test_resampled_domains_are_regions_that_share_no_node_and_no_edge() -> None:
-    task = spurious_task("ring", GRAPH, 0, "disjoint", "resampled")
+    task = make(0, "disjoint", "resampled")
     assert task.generator == "resampled"
     assert task.data.x.shape == (N, N + 10)
     domain = task.data.environment
@@ -152,7 +160,7 @@ def test_regions_are_grown_along_edges() -> None:
 
 def test_resampled_domains_require_the_disjoint_protocol() -> None:
     with pytest.raises(CanetError, match="--protocol disjoint"):
-        spurious_task("ring", GRAPH, 0, "paper", "resampled")
+        make(0, "paper", "resampled")
 
 
 def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_differences() -> None:
@@ -166,7 +174,7 @@ def test_centred_columns_have_mean_zero_in_each_domain_and_keep_their_difference
 
 
 def test_the_generator_is_part_of_the_configuration() -> None:
-    tasks = [spurious_task("ring", GRAPH, 0, "disjoint", g) for g in GENERATORS]
+    tasks = [make(0, "disjoint", g) for g in GENERATORS]
     names = [Trainer(task, "erm", device="cpu").config().name for task in tasks]
     assert len(set(names)) == 3
     content = asdict(Trainer(tasks[0], "erm", device="cpu").config())

@@ -70,7 +70,7 @@ class Election(TransferDataset):
         votes = _table(paths["election"])
         tables = {kind: _table(paths[kind]) for kind in COLUMNS}
         features = {year: _features(tables, year) for year in YEARS}
-        counties = sorted(votes.keys() & features["2012"].keys() & features["2016"].keys())
+        counties = sorted(set(votes).intersection(*features.values()))
         edge_index = _borders(paths["adjacency"], counties)
 
         def graph(year: str) -> Data:
@@ -88,7 +88,11 @@ class Election(TransferDataset):
                 region: last.subgraph(torch.isin(state, torch.tensor(states)))
                 for region, states in REGIONS.items()
             }
-        return _standardised(graphs, protocol)
+        x = graphs[protocol].x
+        mean, deviation = x.mean(dim=0), x.std(dim=0)
+        for data in graphs.values():
+            data.x = ((data.x - mean) / deviation).float()
+        return graphs
 
 
 def _table(path: Path) -> Table:
@@ -124,12 +128,3 @@ def _borders(path: Path, counties: list[int]) -> Tensor:
     listed = np.searchsorted(counties, ends[:, np.isin(ends, counties).all(axis=0)])
     edges, _ = remove_self_loops(torch.from_numpy(listed))
     return coalesce(edges)
-
-
-def _standardised(graphs: dict[str, Data], source: str) -> dict[str, Data]:
-    """Standardise features with mean and standard deviation of the graph `source`."""
-    x = graphs[source].x
-    mean, deviation = x.mean(dim=0), x.std(dim=0)
-    for graph in graphs.values():
-        graph.x = ((graph.x - mean) / deviation).float()
-    return graphs

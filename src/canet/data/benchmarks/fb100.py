@@ -39,10 +39,6 @@ SHA256 = {
 }
 
 
-def _raw_file(name: str, sha256: str) -> RawFile:
-    return RawFile(f"fb100/{name}.mat", f"{URL}{name.replace(' ', '%20')}.mat", sha256)
-
-
 class Facebook100(TransferDataset):
     """Four friendship graphs; the label is the gender, -1 if it is not in the profile."""
 
@@ -52,7 +48,10 @@ class Facebook100(TransferDataset):
     metric = "roc_auc"
     protocols = tuple(SCHOOLS)
     ood_sets = tuple(f"ood/{school}" for school in list(SCHOOLS)[1:])
-    files = tuple(_raw_file(name, sha256) for name, sha256 in SHA256.items())
+    files = tuple(
+        RawFile(f"fb100/{name}.mat", f"{URL}{name.replace(' ', '%20')}.mat", sha256)
+        for name, sha256 in SHA256.items()
+    )
     statistics = Statistics(nodes=27037, edges=2174258, classes=2, features=23)
 
     def read(self, raw: RawFiles, protocol: str) -> dict[str, Data]:

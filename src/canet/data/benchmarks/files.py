@@ -6,7 +6,6 @@ then downloaded into it. The cache has the same layout.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Literal
 
 from canet.data.benchmarks.dataset import RawFile
 from canet.errors import CanetError
-from canet.util.files import cache_dir, sha256
+from canet.util.files import cache_dir, digest_of, sha256
 
 
 @dataclass(frozen=True)
@@ -86,4 +85,4 @@ def obtain(files: Sequence[RawFile], data_root: Path | None) -> RawFiles:
             )
         paths[file.path] = path
         digests.append(digest)
-    return RawFiles(paths, hashlib.sha256("\n".join(digests).encode()).hexdigest())
+    return RawFiles(paths, digest_of("\n".join(digests).encode()))

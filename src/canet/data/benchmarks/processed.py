@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +24,7 @@ def processed(name: str, identity: str, build: Callable[[], Arrays]) -> Arrays:
             of the reader, parameters. Each identity has its own file.
         build: Function that returns the arrays (no object arrays).
     """
-    key = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    key = digest_of(identity.encode())[:16]
     folder = cache_dir() / "processed"
     for path in folder.glob(f"{name}-{key}-*.npz"):
         if sha256(path) == path.stem.rpartition("-")[2]:

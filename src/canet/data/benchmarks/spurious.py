@@ -18,7 +18,7 @@ Domains 1-3 are in distribution, domains 4-6 are shifted. There are three genera
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -63,14 +63,11 @@ def spurious_columns(y: Tensor, edge_index: Tensor, seed: int, redrawn: bool = F
     with torch.random.fork_rng(devices=[]), single_precision(), torch.no_grad():
         torch.manual_seed(seed)
         labels = F.one_hot(y).float()
-        if not redrawn:
-            from_label = _label_network(labels.shape[1])
-            from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
-            from_labels = from_label(labels, edge_index).expand(NUM_DOMAINS, -1, -1)
-        else:
-            from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
+        networks = [] if redrawn else [_label_network(labels.shape[1])]
+        from_domain = torch.nn.Linear(NUM_DOMAINS, NUM_SPURIOUS)
+        if redrawn:
             networks = [_label_network(labels.shape[1]) for _ in range(NUM_DOMAINS)]
-            from_labels = torch.stack([network(labels, edge_index) for network in networks])
+        from_labels = torch.stack([network(labels, edge_index) for network in networks])
         noise = NOISE_STD * torch.randn(NUM_DOMAINS, y.numel(), NUM_SPURIOUS)
         return from_labels + from_domain(torch.eye(NUM_DOMAINS))[:, None, :] + noise
 
@@ -118,8 +115,34 @@ class SpuriousDataset(Dataset):
         raise NotImplementedError
 
     def load(self, request: Request) -> ShiftTask:
-        seed, graph = request.data_seed, self.read(request)
-        task = spurious_task(self.name, graph, seed, request.protocol, request.generator)
+        """Load the task.
+
+        The protocol `paper` splits the 3N in-distribution nodes at random, so most test nodes have
+        a copy with the same base features and label in the training set. `disjoint` splits the N
+        nodes of the base graph: all copies of a node are in the same split. The generator
+        `resampled` has no copies and requires the protocol `disjoint`.
+        """
+        graph = self.read(request)
+        if request.generator != "resampled":
+            graph, domain, sets = _copies(graph, request)
+        elif request.protocol == "disjoint":
+            graph, domain, sets = _regions(graph, request.data_seed)
+        else:
+            raise CanetError(
+                "generator 'resampled' requires protocol 'disjoint', because its domains share no "
+                "nodes: use --protocol disjoint"
+            )
+        train, valid, test_id, *ood = sets
+        x, edge_index, y = graph
+        task = self.task_from_splits(
+            request,
+            (train, valid, test_id),
+            data=Data(x, edge_index, y=y, environment=domain, num_nodes=y.numel()),
+            test_ood=dict(zip(DOMAIN_NAMES[NUM_ID_DOMAINS:], ood, strict=True)),
+            in_distribution=domain < NUM_ID_DOMAINS,
+            environments=DOMAIN_NAMES,
+            generator=request.generator,
+        )
         if request.features == WITHOUT_SPURIOUS:
             return without_spurious_columns(task)
         return centred_per_graph(task) if request.features == CENTRED_PER_GRAPH else task
@@ -131,35 +154,18 @@ class SpuriousDataset(Dataset):
         return Statistics(nodes, edges, whole.classes, whole.features - NUM_SPURIOUS)
 
 
-def spurious_task(
-    name: str, graph: BaseGraph, data_seed: int, protocol: str, generator: str = "shared"
-) -> ShiftTask:
-    """Build the task of a graph with six domains.
+def _copies(graph: BaseGraph, request: Request) -> tuple[BaseGraph, Tensor, list[Tensor]]:
+    """Return six copies of a graph with spurious columns, and the domain of each node.
 
-    Args:
-        name: Name of the task.
-        graph: The base graph.
-        data_seed: Seed of the random networks, the noise and the split.
-        protocol: `paper` splits the 3N in-distribution nodes at random, so most test nodes have a
-            copy with the same base features and label in the training set. `disjoint` splits the N
-            nodes of the base graph: all copies of a node are in the same split.
-        generator: `shared`, `redrawn` or `resampled`. `resampled` has no copies and requires the
-            protocol `disjoint`.
+    The node sets are train, valid, test_id, and a test set of each shifted domain.
     """
-    if generator == "resampled":
-        if protocol != "disjoint":
-            raise CanetError(
-                "generator 'resampled' requires protocol 'disjoint', because its domains share no "
-                "nodes: use --protocol disjoint"
-            )
-        return resampled_task(name, graph, data_seed)
     x, edge_index, y = graph
-    n = y.numel()
-    spurious = spurious_columns(y, edge_index, data_seed, generator == "redrawn")
+    n, seed = y.numel(), request.data_seed
+    spurious = spurious_columns(y, edge_index, seed, request.generator == "redrawn")
     base = to_scipy(x)
     offsets = n * torch.arange(NUM_DOMAINS)
-    splitter = torch.Generator().manual_seed(data_seed)
-    if protocol == "paper":
+    splitter = torch.Generator().manual_seed(seed)
+    if request.protocol == "paper":
         splits = [*split_50_25_25(torch.arange(n * NUM_ID_DOMAINS), splitter)]
         test_nodes = torch.arange(n)
     else:
@@ -172,12 +178,11 @@ def spurious_task(
         y.repeat(NUM_DOMAINS),
     )
     domain = torch.arange(NUM_DOMAINS).repeat_interleave(n)
-    ood = [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:].tolist()]
-    return _make_task(name, copies, domain, [*splits, *ood], data_seed, protocol, generator)
+    return copies, domain, splits + [test_nodes + offset for offset in offsets[NUM_ID_DOMAINS:]]
 
 
-def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
-    """Build a task of six separate regions of a graph with their own label networks and offsets.
+def _regions(graph: BaseGraph, data_seed: int) -> tuple[BaseGraph, Tensor, list[Tensor]]:
+    """Return six separate regions of a graph with their own label networks; as for `_copies`.
 
     Regions are drawn again until the training nodes contain every class.
     """
@@ -195,37 +200,7 @@ def resampled_task(name: str, graph: BaseGraph, data_seed: int) -> ShiftTask:
     spurious = columns[domain, torch.arange(y.numel())]
     regions = BaseGraph(from_scipy(sp.hstack([to_scipy(x), spurious.numpy()])), inside, y)
     ood = [(domain == i).nonzero().flatten() for i in range(NUM_ID_DOMAINS, NUM_DOMAINS)]
-    sets = [*splits, *ood]
-    return _make_task(name, regions, domain, sets, data_seed, "disjoint", "resampled")
-
-
-def _make_task(
-    name: str,
-    graph: BaseGraph,
-    domain: Tensor,
-    sets: Sequence[Tensor],
-    data_seed: int,
-    protocol: str,
-    generator: str,
-) -> ShiftTask:
-    """Build a task from the domain $[N]$ of each node; `sets` are train, valid, test_id and OOD."""
-    train, valid, test_id, *ood = sets
-    x, edge_index, y = graph
-    return ShiftTask(
-        name=name,
-        data=Data(x, edge_index, y=y, environment=domain, num_nodes=y.numel()),
-        train=train,
-        valid=valid,
-        test_id=test_id,
-        test_ood=dict(zip(DOMAIN_NAMES[NUM_ID_DOMAINS:], ood, strict=True)),
-        metric=SpuriousDataset.metric,
-        in_distribution=domain < NUM_ID_DOMAINS,
-        shift=SpuriousDataset.shift,
-        environments=DOMAIN_NAMES,
-        data_seed=data_seed,
-        protocol=protocol,
-        generator=generator,
-    )
+    return regions, domain, [*splits, *ood]
 
 
 def grow_regions(edge_index: Tensor, num_nodes: int, random: np.random.Generator) -> Tensor:
@@ -256,12 +231,11 @@ def centred_per_graph(task: ShiftTask) -> ShiftTask:
     With the generator `shared`, this removes the offsets of the domains. The spurious columns then
     reveal the label in the same way in every domain.
     """
-    x = torch.from_numpy(to_scipy(task.data.x).toarray())
-    for domain in range(NUM_DOMAINS):
-        nodes = task.data.environment == domain
-        x[nodes] -= x[nodes].mean(dim=0)
     data = task.data.clone()
-    data.x = x
+    data.x = torch.from_numpy(to_scipy(data.x).toarray())
+    for domain in range(NUM_DOMAINS):
+        nodes = data.environment == domain
+        data.x[nodes] -= data.x[nodes].mean(dim=0)
     return replace(task, data=data, features=CENTRED_PER_GRAPH, checked=True)
 
 
@@ -271,7 +245,6 @@ def without_spurious_columns(task: ShiftTask) -> ShiftTask:
     Its accuracy is not an upper bound with the generator `shared`, because the spurious columns
     reveal the label if their offset is removed: see `centred_per_graph`.
     """
-    base = to_scipy(task.data.x)[:, : task.num_features - NUM_SPURIOUS]
     data = task.data.clone()
-    data.x = from_scipy(base)
+    data.x = from_scipy(to_scipy(data.x)[:, :-NUM_SPURIOUS])
     return replace(task, data=data, features=WITHOUT_SPURIOUS, checked=True)

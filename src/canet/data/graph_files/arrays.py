@@ -9,11 +9,8 @@ from __future__ import annotations
 import json
 import pickle
 import re
-import struct
-import tokenize
 import warnings
 import zipfile
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,7 @@ from torch import Tensor
 
 from canet.data.arrays import as_array
 from canet.data.checks import check_edge_weights, check_edges, check_features, check_nodes
-from canet.data.graph_data import GraphData, GraphObject
+from canet.data.graph_data import MASKS, GraphData, GraphObject
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.summary import check_present
 from canet.data.graph_files.values import (
@@ -41,8 +38,6 @@ from canet.util.files import atomic_path, check_regular
 from canet.util.memory import check_memory
 from canet.util.sparse import to_scipy
 
-TIMESTAMP_DTYPE = "datetime64[us]"
-MASKS = ("train_mask", "val_mask", "test_mask")
 SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
 """Arrays of a scipy CSR matrix, for sparse features."""
 DEFAULT_NAMES = {
@@ -61,8 +56,8 @@ OTHER_ARRAYS = {
     "metric",
     "num_nodes",
     "encoding",
-    *MASKS,
     *SPARSE,
+    *MASKS.values(),
 }
 
 
@@ -76,7 +71,7 @@ def array_roles(roles: Roles, available: Collection[str], path: Path) -> Roles:
     if roles.weight is not None:
         check_present([roles.weight], available, path, "array")
     defaults = dict(DEFAULT_NAMES)
-    if any(mask in available for mask in MASKS):
+    if any(mask in available for mask in MASKS.values()):
         del defaults["split"]
     return roles.resolve(available, defaults, path, "array")
 
@@ -155,18 +150,21 @@ class ArrayGraph:
             )
             ids = None
         graph.node_id = np.arange(num_nodes) if ids is None else ids
-        held = {"y": roles.label, "environment": roles.environment, "time": roles.time}
-        held["sample_weight"] = roles.sample_weight
-        for name, column in (held | {"batch": "batch"}).items():
-            if (values := self._column(column, report_problem)) is not None:
+        for name, column in {
+            "y": roles.label,
+            "environment": roles.environment,
+            "time": roles.time,
+            "sample_weight": roles.sample_weight,
+            "batch": "batch",
+        }.items():
+            if (values := self._column(column, report_problem)) is None:
+                continue
+            if name == "time" and values.ndim == 1 and values.dtype.kind in "OM":
+                is_text = values.dtype == object
+                times = _texts(values) if is_text else pa.array(values.astype("datetime64[us]"))
+                self.has_dates = add_time(graph, times, str(column), self.path, report_problem)
+            else:
                 graph[name] = _classes(values) if name in ("y", "environment") else values
-        times = graph.get("time")
-        if times is not None and times.ndim == 1 and times.dtype.kind in "OM":
-            column = (
-                _texts(times) if times.dtype == object else pa.array(times.astype(TIMESTAMP_DTYPE))
-            )
-            del graph.time
-            self.has_dates = add_time(graph, column, str(roles.time), self.path, report_problem)
         self._add_masks(graph, num_nodes, report_problem)
         return graph
 
@@ -181,7 +179,7 @@ class ArrayGraph:
                     "'valid', 'test' or an empty string for each node"
                 )
             return
-        for name in (name for name in MASKS if name in self.arrays):
+        for name in (name for name in MASKS.values() if name in self.arrays):
             graph[name] = torch.zeros(num_nodes, dtype=torch.bool)
             try:
                 graph[name][check_nodes(self._column(name, report_problem), num_nodes, name)] = True
@@ -243,8 +241,8 @@ def write_npz(path: Path | str, data: GraphObject) -> None:
         arrays |= dict(zip(SPARSE, parts, strict=True))
     else:
         arrays["x"] = as_array(data.x, "x")
-    same = ("edge_weight", "y", "environment", "time", "sample_weight", "batch", "metric", *MASKS)
-    names = {"id": "node_id"} | {name: name for name in same}
+    same = ("edge_weight", "y", "environment", "time", "sample_weight", "batch", "metric")
+    names = {"id": "node_id"} | {name: name for name in (*same, *MASKS.values())}
     for name, attribute in names.items():
         if attribute in data and data[attribute] is not None:
             values = as_array(data[attribute], attribute)
@@ -271,14 +269,6 @@ def _texts(values: np.ndarray) -> pa.Array:
     return pa.array([str(v) if v is not None and v != "" else None for v in values], pa.string())
 
 
-UNREADABLE = (
-    *(OSError, EOFError, MemoryError, SyntaxError, tokenize.TokenError, struct.error, zlib.error),
-    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
-    *(zipfile.BadZipFile, pickle.UnpicklingError, AssertionError),
-)
-"""Exceptions of zipfile, numpy and torch for files that they cannot read."""
-
-
 def open_arrays(path: Path) -> dict[str, Any]:
     """Return the arrays of a file by name: arrays of a `.npz`, attributes of the `Data` of a `.pt`.
 
@@ -293,7 +283,7 @@ def open_arrays(path: Path) -> dict[str, Any]:
         return _npz_arrays(path) if path.suffix == ".npz" else _data_attributes(path)
     except InputError:
         raise
-    except UNREADABLE as error:
+    except Exception as error:  # zipfile, numpy and torch raise many types for an invalid file
         raise InputError(
             f"'{path}' cannot be read ({first_line(error)}): save it again with numpy.savez or "
             "torch.save"

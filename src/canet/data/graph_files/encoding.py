@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -308,32 +308,20 @@ def check_compatible(
     check_finite((summaries[column.name] for column in numeric), path, raise_error)
 
 
-@dataclass
-class Differences:
-    """Cells that did not occur in training, described by column."""
-
-    filled: list[str] = field(default_factory=list)  # empty cells of columns without empty cells
-    not_binary: list[str] = field(default_factory=list)
-    new_categories: list[str] = field(default_factory=list)
-
-    def lines(self, path: Path, fill: str) -> list[str]:
-        """Return one warning for each kind of difference."""
-        texts = {
-            f"empty cells in columns without empty cells in training, filled with the {fill} of "
-            "training": self.filled,
-            "numbers other than 0 and 1 in columns that had only 0 and 1 in training": (
-                self.not_binary
-            ),
-            "categories that did not occur in training and are treated as empty": (
-                self.new_categories
-            ),
-        }
-        return [f"'{path}' has {text}: {listed(names)}" for text, names in texts.items() if names]
+Differences = dict[str, list[str]]
+"""Kind of cells that did not occur in training → the columns with such cells."""
 
 
 def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, list[str]]:
     """Return features $[N, D]$, dense or sparse CSR, of a validated table, and warnings."""
-    differences = Differences()
+    fill = encoding.fill.replace("_", " ")
+    texts = {
+        "filled": "empty cells in columns without empty cells in training, filled with the "
+        f"{fill} of training",
+        "not binary": "numbers other than 0 and 1 in columns that had only 0 and 1 in training",
+        "new": "categories that did not occur in training and are treated as empty",
+    }
+    differences: Differences = {kind: [] for kind in texts}
     parts = _parts(encoding, table, differences)
     rows, width = table.num_rows, len(encoding.names)
     if encoding.layout == "sparse":
@@ -345,7 +333,8 @@ def encode(encoding: Encoding, table: pa.Table, path: Path) -> tuple[Tensor, lis
         x = torch.zeros(rows, width)
         for places, part in parts:
             x.numpy()[:, places] = part.toarray() if sp.issparse(part) else part
-    return x, differences.lines(path, encoding.fill.replace("_", " "))
+    found = {texts[kind]: columns for kind, columns in differences.items() if columns}
+    return x, [f"'{path}' has {text}: {listed(columns)}" for text, columns in found.items()]
 
 
 def _parts(
@@ -380,10 +369,10 @@ def _standardise(
         empty = np.isnan(cells)
         if empty.any():
             if not column.marks_empty:
-                differences.filled.append(f"'{column.name}' ({np.count_nonzero(empty):,})")
+                differences["filled"].append(f"'{column.name}' ({np.count_nonzero(empty):,})")
             cells[empty] = column.mean if column.fill is None else column.fill
         elif column.kind == "indicator" and not ((cells == 0) | (cells == 1)).all():
-            differences.not_binary.append(f"'{column.name}' (up to {np.abs(cells).max():g})")
+            differences["not binary"].append(f"'{column.name}' (up to {np.abs(cells).max():g})")
     values -= [column.mean for column in columns]
     values /= [column.std for column in columns]
     return values
@@ -394,9 +383,7 @@ def _one_hot(column: ColumnEncoding, text: ArrowColumn, differences: Differences
     unknown = text.filter(pc.and_(pc.is_null(codes), pc.is_valid(text)))
     if len(unknown):
         example = unknown[0].as_py()[:40]
-        differences.new_categories.append(
-            f"'{column.name}' ({len(unknown):,}, such as {example!r})"
-        )
+        differences["new"].append(f"'{column.name}' ({len(unknown):,}, such as {example!r})")
     starts = np.concatenate([[0], np.cumsum(pc.is_valid(codes).to_numpy())])
     known = codes.drop_null().to_numpy()
     shape = (len(codes), len(column.categories))

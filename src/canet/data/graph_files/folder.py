@@ -22,7 +22,7 @@ from canet.data.graph_files.summary import (
     find_column,
     summarise,
 )
-from canet.data.graph_files.tables import MemoryTable, TableFile, find_table, tables_in_memory
+from canet.data.graph_files.tables import NamedTable, find_table, tables_in_memory
 from canet.data.graph_files.values import (
     ProblemHandler,
     add_split,
@@ -40,15 +40,14 @@ from canet.errors import InputError, listed, warn_user
 EDGE_COLUMNS = (("source", "target"), ("src", "dst"), ("from", "to"))
 """Names of the two columns of an edge table, in the order of preference."""
 DEFAULT_ROLES = Roles(id="id", split="split")
-WEIGHT = "weight"
 
 
 @dataclass
 class Folder:
     """The tables of nodes and edges, and the content of the table of nodes."""
 
-    nodes: TableFile | MemoryTable
-    edges: TableFile | MemoryTable
+    nodes: NamedTable
+    edges: NamedTable
     roles: Roles
     without: tuple[str, ...]  # columns that the user left out
     table: pa.Table  # the used columns of the nodes
@@ -61,8 +60,8 @@ class Folder:
         cls, source: object, requested: ReadOptions, encoding: Encoding | None = None
     ) -> Folder:
         """Find the tables in a folder or in memory, and read the nodes."""
-        nodes: TableFile | MemoryTable
-        edges: TableFile | MemoryTable
+        nodes: NamedTable
+        edges: NamedTable
         if isinstance(source, Path):
             nodes, edges = find_table(source, "nodes"), find_table(source, "edges")
         else:
@@ -70,13 +69,9 @@ class Folder:
         trained = vars(encoding.roles if encoding else Roles())
         defaults = {role: [trained[role] or name] for role, name in vars(DEFAULT_ROLES).items()}
         roles = requested.roles.resolve(nodes.columns, defaults, nodes.path)
-        source_column, target_column = _edge_columns(edges, requested.roles, encoding)
-        roles = replace(
-            roles,
-            weight=_weight_column(edges, requested.roles.weight, encoding),
-            source=source_column,
-            target=target_column,
-        )
+        weight = _weight_column(edges, requested.roles.weight, encoding)
+        ends = _edge_columns(edges, requested.roles, encoding)
+        roles = replace(roles, weight=weight, source=ends[0], target=ends[1])
         check_present(requested.without, nodes.columns, nodes.path)
         unused = {*roles.names(), *requested.without}
         features = [name for name in nodes.columns if name not in unused]
@@ -122,9 +117,8 @@ class Folder:
     def graph(self, report_problem: ProblemHandler) -> GraphData:
         """Return the graph without features; parts with a problem are left out."""
         path, roles, table = self.nodes.path, self.roles, self.table
-        if roles.id is None:
-            ids = pa.array(np.arange(table.num_rows))
-        else:
+        ids = pa.array(np.arange(table.num_rows))
+        if roles.id is not None:
             ids = as_ids(table[roles.id], self.nodes.is_csv)
             _check_ids(ids, path, report_problem)
         edges, weights = _read_edges(self, ids, report_problem)
@@ -132,10 +126,9 @@ class Folder:
         if weights is not None:
             graph.edge_weight = weights
         graph.node_id = ids.to_numpy(zero_copy_only=False)
-        if roles.label:
-            graph.y = as_classes(table[roles.label])
-        if roles.environment:
-            graph.environment = as_classes(table[roles.environment])
+        for name, column in (("y", roles.label), ("environment", roles.environment)):
+            if column:
+                graph[name] = as_classes(table[column])
         if roles.time:
             self.has_dates = add_time(graph, table[roles.time], roles.time, path, report_problem)
         if roles.sample_weight:
@@ -186,9 +179,7 @@ def _read_edges(
     table = folder.edges.read(names, text=folder.ends if ids.type == pa.string() else ())
     edges = np.stack([rows_of_ids(table[name], ids) for name in folder.ends], dtype=np.int64)
     known: np.ndarray = np.all(edges >= 0, axis=0)
-    weights = None
-    if weight:
-        weights = _edge_weights(table[weight], weight, path, report_problem)
+    weights = _edge_weights(table[weight], weight, path, report_problem) if weight else None
     if not known.all():
         row = int(np.argmin(known))
         end = folder.ends[int(edges[0, row] >= 0)]
@@ -238,7 +229,7 @@ def _check_ids(ids: pa.Array, path: Path, report_problem: ProblemHandler) -> Non
 
 
 def _edge_columns(
-    edges: TableFile | MemoryTable, requested: Roles, encoding: Encoding | None
+    edges: NamedTable, requested: Roles, encoding: Encoding | None
 ) -> tuple[str, str]:
     """Return the names of the columns with sources and targets."""
     if requested.source or requested.target:
@@ -256,14 +247,11 @@ def _edge_columns(
 
 
 def _weight_column(
-    edges: TableFile | MemoryTable, requested: str | None, encoding: Encoding | None
+    edges: NamedTable, requested: str | None, encoding: Encoding | None
 ) -> str | None:
     """Return the name of the column with edge weights, as in training; None if there is none."""
-    if requested is None and encoding is not None:
-        requested = encoding.roles.weight
-        if requested is None:
-            return None
-    if requested is None:
-        return find_column(WEIGHT, edges.columns)
-    check_present([requested], edges.columns, edges.path)
-    return requested
+    if requested is None and encoding is None:
+        return find_column("weight", edges.columns)
+    name = requested or (encoding.roles.weight if encoding else None)
+    check_present([name] if name else [], edges.columns, edges.path)
+    return name

@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from sklearn.utils.sparsefuncs import min_max_axis
 
 from canet.data.checks import MIN_RECIPROCITY, check_features
-from canet.data.graph_data import GraphData
+from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.arrays import ArrayGraph
 from canet.data.graph_files.encoding import Encoding, ReadOptions, Roles
 from canet.data.graph_files.folder import Folder
@@ -32,7 +32,6 @@ MAX_ROWS = 20
 MAX_UNSCALED = 1e4
 """A feature with larger values gets a warning, because it dominates the others."""
 KINDS = {"O": "text", "b": "boolean", "i": "integer", "u": "integer", "f": "number"}
-SPLIT_OF_MASK = {"train_mask": "train", "val_mask": "valid", "test_mask": "test"}
 Table = tuple[str, list[str], list[list[str]]]
 """Title, column names and rows."""
 
@@ -224,7 +223,7 @@ def _inspect_x(
 def _add_counts(inspection: Inspection, graph: GraphData, dates: bool) -> None:
     """Add labels, environments, times and splits, and warnings about them and the edges."""
     n, warn = inspection.nodes, inspection.warnings.append
-    inspection.splits = {SPLIT_OF_MASK[m]: int(graph[m].sum()) for m in SPLIT_OF_MASK if m in graph}
+    inspection.splits = {name: int(graph[m].sum()) for name, m in MASKS.items() if m in graph}
     for name, counts in (("y", inspection.labels), ("environment", inspection.environments)):
         if name not in graph:
             continue
@@ -284,7 +283,7 @@ def _report_roles(roles: Roles, graph: GraphData, dates: bool) -> list[ColumnRep
         ("time", roles.time, "time"),
         ("sample weight", roles.sample_weight, "sample_weight"),
         ("graph", "batch", "batch"),
-        *(("split", f"{roles.split} → {m}" if roles.split else m, m) for m in SPLIT_OF_MASK),
+        *(("split", f"{roles.split} → {m}" if roles.split else m, m) for m in MASKS.values()),
     ]
     return [
         _report(name, role, np.asarray(graph[key]), role == "time" and dates)

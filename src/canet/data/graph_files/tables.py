@@ -120,6 +120,9 @@ class MemoryTable:
         return pa.table(columns)
 
 
+NamedTable = TableFile | MemoryTable
+
+
 def normalise_type(column: pa.ChunkedArray, name: str, path: Path) -> pa.ChunkedArray:
     """Convert a column to one of the six types."""
     try:

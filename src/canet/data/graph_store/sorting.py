@@ -7,6 +7,7 @@ sorted. A larger one, such as the edges of a hub, is divided into smaller ranges
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, pairwise
@@ -14,8 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-from canet.data.graph_store.array_file import write_array
 
 MAX_NODES = 2**32
 """With more nodes, a key would need more than 64 bits."""
@@ -25,6 +24,9 @@ BYTES_PER_EDGE = 48
 """Memory of one edge while a range is sorted: its key, weight and position, and copies."""
 MIN_EDGES = 4
 """Smallest number of edges that are sorted at once; see `EdgeSort._divided`."""
+KEY = np.dtype(np.uint64)
+KEY_AND_WEIGHT = np.dtype([("key", np.uint64), ("weight", np.float32)])
+"""The two types of an array of edges: without and with weights."""
 
 
 class SortedEdges(NamedTuple):
@@ -35,13 +37,6 @@ class SortedEdges(NamedTuple):
 
     target: np.ndarray
     source: np.ndarray
-    weight: np.ndarray | None
-
-
-class _Edges(NamedTuple):
-    """Keys (uint64) and weights (float32) of edges $[n]$."""
-
-    key: np.ndarray
     weight: np.ndarray | None
 
 
@@ -60,8 +55,7 @@ class EdgeSort:
         self.max_edges = max(MIN_EDGES, memory // BYTES_PER_EDGE)
         self._folder, self._numbers = folder, count()
         self._shift = np.uint64(max(1, (num_nodes - 1).bit_length()))
-        self._waiting: list[_Edges] = []
-        self._num_waiting = 0
+        self._waiting: list[np.ndarray] = []
         self._ranges = self._divide(0, num_nodes << int(self._shift))
 
     def add(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
@@ -69,30 +63,35 @@ class EdgeSort:
         key = target.astype(np.uint64)
         key <<= self._shift
         key |= source.astype(np.uint64, copy=False)
-        self._waiting.append(_Edges(key, weight))
-        self._num_waiting += len(key)
-        if self._num_waiting >= self.max_edges // 2:
+        edges: np.ndarray = key
+        if weight is not None:
+            edges = np.empty(len(key), KEY_AND_WEIGHT)
+            edges["key"], edges["weight"] = key, weight
+        self._waiting.append(edges)
+        if sum(map(len, self._waiting)) >= self.max_edges // 2:
             self._write_waiting()
 
     def parts(self) -> Iterator[SortedEdges]:
         """Yield the sorted edges in parts, and remove the temporary files."""
         self._write_waiting()
         mask = (np.uint64(1) << self._shift) - np.uint64(1)
-        for key, weight in self._sorted(self._ranges):
-            yield SortedEdges((key >> self._shift).astype(np.int64), key & mask, weight)
+        for edges in self._sorted(self._ranges):
+            key = _keys(edges)
+            weight = None if edges.dtype == KEY else edges["weight"]
+            target, source = key >> self._shift, key & mask
+            yield SortedEdges(target.view(np.int64), source.view(np.int64), weight)
 
     def _write_waiting(self) -> None:
         if self._waiting:
-            edges = _joined(self._waiting)
+            edges = np.concatenate(self._waiting)
             self._waiting.clear()
-            self._num_waiting = 0
             _write(edges, self._ranges)
 
     def _divide(self, low: int, high: int) -> list[_Range]:
         """Divide a range of keys into parts of equal width; the last part may be smaller."""
         width = -(-(high - low) // NUM_RANGES)
         return [
-            _Range(start, min(start + width, high), self._folder / f"edges-{next(self._numbers)}")
+            _Range(start, min(start + width, high), f"{self._folder}/edges-{next(self._numbers)}")
             for start in range(low, high, width)
         ]
 
@@ -106,84 +105,66 @@ class EdgeSort:
         step = self.max_edges // 2
         for start in range(0, wide.size, step):
             _write(_distinct(wide.read(start, step)), parts)
-        wide.remove()
+        os.unlink(wide.path)
         return parts
 
-    def _sorted(self, ranges: list[_Range]) -> Iterator[_Edges]:
+    def _sorted(self, ranges: list[_Range]) -> Iterator[np.ndarray]:
         for part in ranges:
             if part.size > self.max_edges:
                 yield from self._sorted(self._divided(part))
             elif part.size:
                 edges = part.read(0, part.size)
-                part.remove()
+                os.unlink(part.path)
                 yield _distinct(edges)
 
 
 @dataclass
 class _Range:
-    """The edges with keys from `low` to `high` - 1, in a file of keys and a file of weights."""
+    """The edges with keys from `low` to `high` - 1, in a file."""
 
     low: int
     high: int
-    path: Path
+    path: str  # not a Path, because Python would keep the names of thousands of files
     size: int = 0  # number of edges
-    has_weight: bool = False
+    dtype: np.dtype = KEY
 
-    @property
-    def _weights(self) -> Path:
-        return self.path.with_suffix(".weights")
+    def append(self, edges: np.ndarray) -> None:
+        self.size += len(edges)
+        self.dtype = edges.dtype
+        with open(self.path, "ab") as file:
+            file.write(edges.data)
 
-    def append(self, edges: _Edges) -> None:
-        self.size += len(edges.key)
-        with self.path.open("ab", buffering=0) as file:
-            write_array(file, edges.key)
-        if edges.weight is not None:
-            self.has_weight = True
-            with self._weights.open("ab", buffering=0) as file:
-                write_array(file, edges.weight)
-
-    def read(self, start: int, size: int) -> _Edges:
-        key = np.fromfile(self.path, np.uint64, size, offset=8 * start)
-        if not self.has_weight:
-            return _Edges(key, None)
-        return _Edges(key, np.fromfile(self._weights, np.float32, size, offset=4 * start))
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._weights.unlink(missing_ok=True)
+    def read(self, start: int, size: int) -> np.ndarray:
+        return np.fromfile(self.path, self.dtype, size, offset=self.dtype.itemsize * start)
 
 
-def _write(edges: _Edges, ranges: list[_Range]) -> None:
+def _keys(edges: np.ndarray) -> np.ndarray:
+    """Return the keys $[n]$ of edges, in adjacent memory, which is faster."""
+    return edges if edges.dtype == KEY else np.ascontiguousarray(edges["key"])
+
+
+def _write(edges: np.ndarray, ranges: list[_Range]) -> None:
     """Write edges to the files of their ranges, which have the same width."""
     low, width = ranges[0].low, ranges[0].high - ranges[0].low
-    number = ((edges.key - np.uint64(low)) // np.uint64(width)).astype(np.uint8)
-    order = np.argsort(number, kind="stable")  # a fast radix sort
-    key, weight = edges.key[order], None if edges.weight is None else edges.weight[order]
+    number = ((_keys(edges) - np.uint64(low)) // np.uint64(width)).astype(np.uint8)
+    edges = edges.take(np.argsort(number, kind="stable"))  # a fast radix sort
     limits = [0, *np.cumsum(np.bincount(number, minlength=len(ranges))).tolist()]
     for part, (start, end) in zip(ranges, pairwise(limits), strict=True):
         if end > start:
-            part.append(_Edges(key[start:end], None if weight is None else weight[start:end]))
+            part.append(edges[start:end])
 
 
-def _joined(pieces: list[_Edges]) -> _Edges:
-    weights = [edges.weight for edges in pieces if edges.weight is not None]
-    key = np.concatenate([edges.key for edges in pieces])
-    return _Edges(key, np.concatenate(weights) if weights else None)
-
-
-def _distinct(edges: _Edges) -> _Edges:
-    """Sort edges, and keep the largest weight of each; the arrays may be changed."""
-    key, weight = edges
-    if weight is None:
-        key.sort()
-        is_first = first_of_run(key)
-        return _Edges(key if is_first.all() else key[is_first], None)
-    order = _order(key)
-    key, weight = key[order], weight[order]
-    starts = np.flatnonzero(first_of_run(key))
-    if len(starts) == len(key):
-        return _Edges(key, weight)
-    return _Edges(key[starts], np.maximum.reduceat(weight, starts))
+def _distinct(edges: np.ndarray) -> np.ndarray:
+    """Sort edges, and keep the largest weight of each; the array may be changed."""
+    if edges.dtype == KEY:
+        edges.sort()
+        return edges[first_of_run(edges)]
+    edges = edges.take(_order(_keys(edges)))
+    starts = np.flatnonzero(first_of_run(_keys(edges)))
+    largest = np.maximum.reduceat(edges["weight"], starts)
+    edges = edges.take(starts)
+    edges["weight"] = largest
+    return edges
 
 
 def _order(key: np.ndarray) -> np.ndarray:
@@ -191,9 +172,8 @@ def _order(key: np.ndarray) -> np.ndarray:
 
     If key and position fit into one number, sorting these numbers is much faster than `argsort`.
     """
-    low, position_bits = key.min(initial=2**64 - 1), len(key).bit_length()
-    span = int(key.max(initial=0)) - int(low) if len(key) else 0
-    if span.bit_length() + position_bits > 64:
+    low, position_bits = key.min(), len(key).bit_length()
+    if int(key.max() - low).bit_length() + position_bits > 64:
         return np.argsort(key)
     packed = (key - low) << np.uint64(position_bits)
     packed |= np.arange(len(key), dtype=np.uint64)

@@ -18,7 +18,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,10 +26,9 @@ from torch import Tensor
 
 from canet._version import __version__
 from canet.data.digest import NUM_SUMS, DataDigest
-from canet.data.graph_data import GraphData
+from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import MISSING_CLASS
-from canet.data.graph_store.array_file import StoredArray
 from canet.data.labels import Labels
 from canet.errors import (
     CanetError,
@@ -41,13 +40,23 @@ from canet.errors import (
 )
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, sha256
 from canet.util.memory import check_memory
-from canet.util.sparse import Csr
+from canet.util.sparse import Csr, from_scipy, to_scipy
 
 INDEX = "index.json"
 FORMAT, VERSION = "canet graph store", 1
 CHECKSUM = "sha256"
 """Entry of the index: the SHA-256 of the others."""
 SPARSE = ("feature_rowptr", "feature_columns", "feature_values")
+
+
+class StoredArray(NamedTuple):
+    """An array in the index: where its numbers are in the file, and the checksum of the file."""
+
+    dtype: str
+    shape: Sequence[int]
+    offset: int  # of the numbers in the file
+    bytes: int  # of the file
+    sha256: str  # of the file
 
 
 class GraphStore:
@@ -144,7 +153,9 @@ class GraphStore:
             rowptr = rowptr.astype(np.int32)
         else:
             columns = columns.astype(np.int64)
-        return self._sparse(rowptr, columns, values)
+        pointers, indices, entries = map(torch.from_numpy, (rowptr, columns, values))
+        shape = (self.num_nodes, self.num_features)
+        return torch.sparse_csr_tensor(pointers, indices, entries, shape, check_invariants=False)
 
     @cached_property
     def csr(self) -> Csr:
@@ -203,7 +214,9 @@ class GraphStore:
         `test_mask`.
         """
         self._check_memory()
-        data = GraphData(x=self._features(), num_nodes=self.num_nodes)
+        is_sparse = self.x.layout == torch.sparse_csr
+        x = from_scipy(to_scipy(self.x)) if is_sparse else self.x.to(torch.float32, copy=True)
+        data = GraphData(x=x, num_nodes=self.num_nodes)
         data.edge_index, weight = self._edges()
         if weight is not None:
             data.edge_weight = weight
@@ -216,9 +229,8 @@ class GraphStore:
         for name in ("time", "sample_weight"):
             if name in self:
                 data[name] = np.array(self.array(name), dtype=np.float64)
-        masks = {"train": "train_mask", "valid": "val_mask"}
         for split in self.splits:
-            mask = masks.get(split, "test_mask")
+            mask = MASKS.get(split, MASKS["test"])
             if mask not in data:
                 data[mask] = torch.zeros(self.num_nodes, dtype=torch.bool)
             data[mask][self.nodes(split)] = True
@@ -283,23 +295,6 @@ class GraphStore:
             raise InputError(
                 f"{error}, or set batch_size and fanout, which leaves the graph on the disk"
             ) from error
-
-    def _features(self) -> Tensor:
-        if "features" in self or SPARSE[0] not in self:
-            return self.x.to(torch.float32, copy=True)
-        rowptr, columns, values = (self.array(name) for name in SPARSE)
-        types = np.int64, np.int64, np.float32
-        parts = zip((rowptr, columns, values), types, strict=True)
-        return self._sparse(*(np.array(part, dtype) for part, dtype in parts))
-
-    def _sparse(self, rowptr: np.ndarray, columns: np.ndarray, values: np.ndarray) -> Tensor:
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(rowptr),
-            torch.from_numpy(columns),
-            torch.from_numpy(values),
-            (self.num_nodes, self.num_features),
-            check_invariants=False,
-        )
 
     def _edges(self) -> tuple[Tensor, Tensor | None]:
         """Return `edge_index` $[2, E]$ with the self-loops, and the weights $[E]$ or None."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from canet.data.arrays import as_array, as_tensor, dtype_name
+from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
 from canet.data.checks import (
     check_disjoint,
     check_edge_weights,
@@ -28,16 +28,41 @@ from canet.data.checks import (
 from canet.data.graph_data import Column, NodeSet
 from canet.data.graph_files.encoding import Encoding
 from canet.data.graph_files.values import SPLITS
-from canet.data.graph_store.array_file import ArrayFile, StoredArray, write_array
 from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
-from canet.data.graph_store.store import FORMAT, INDEX, SPARSE, VERSION, pack_index
+from canet.data.graph_store.store import FORMAT, INDEX, SPARSE, VERSION, StoredArray, pack_index
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
-from canet.util.files import temporary_folder, write_errors
+from canet.util.files import sha256, temporary_folder, write_errors
 
 MIN_MEMORY = 2**12
 BYTES_PER_FEATURE = 16
 """Memory of one feature while a piece is checked: the number and its copies."""
+HEADER_BYTES = 128
+"""Length of the header of a `.npy` file; it is written last, when the shape is known."""
+
+
+class ArrayFile:
+    """A `.npy` file whose length is known only at the end."""
+
+    def __init__(self, path: Path, file: BinaryIO, dtype: np.dtype) -> None:
+        self.dtype, self._path, self._file = dtype, path, file
+        file.write(bytes(HEADER_BYTES))
+
+    def append(self, values: object) -> None:
+        self._file.write(np.ascontiguousarray(values, dtype=self.dtype).data)
+        self._file.flush()  # a full disk is an error here
+
+    def finish(self, shape: tuple[int, ...]) -> StoredArray:
+        """Write the header (version 1.0), close the file, and return its entry in the index."""
+        start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
+        text = repr({"descr": self.dtype.str, "fortran_order": False, "shape": shape}).encode()
+        self._file.seek(0)
+        self._file.write((start + text).ljust(HEADER_BYTES - 1) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        size = self._path.stat().st_size
+        return StoredArray(self.dtype.str, shape, HEADER_BYTES, size, sha256(self._path))
 
 
 class GraphStoreWriter:
@@ -74,7 +99,6 @@ class GraphStoreWriter:
         self._features: list[ArrayFile] = []
         self._num_rows = self._num_features = 0
         self._feature_rowptr: list[np.ndarray] = [np.zeros(1, dtype=np.int64)]
-        self._loops: np.ndarray | None = None
         self._weighted: bool | None = None
         self._is_open = False
 
@@ -103,50 +127,33 @@ class GraphStoreWriter:
     def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
         """Add edges $[n]$ from source to target, with weights ≥ 0 in all calls or in none."""
         self._check_open()
-        ends = [_integers(source, "source"), _integers(target, "target")]
-        weights = None if weight is None else as_array(weight, "weight")
-        lengths = [len(array) for array in (*ends, *([] if weights is None else [weights]))]
+        arrays = [_integers(source, "source"), _integers(target, "target")]
+        if weight is not None:
+            arrays.append(as_array(weight, "weight"))
+        lengths = [len(array) for array in arrays]
         if len(set(lengths)) > 1:
             raise InputError(
                 f"source, target and weight have {', '.join(map(str, lengths))} entries: pass one "
                 "of each for each edge"
             )
-        if self._weighted not in (None, weights is not None):
+        if self._weighted not in (None, weight is not None):
             raise InputError("some edges have weights and some have none: pass weights for all")
-        self._weighted = weights is not None
+        self._weighted = weight is not None
         step = self._edges.max_edges // 4  # with the reverse edges, half of max_edges
         for start in range(0, lengths[0], step):
-            part = slice(start, start + step)
-            self._add_edges(
-                ends[0][part], ends[1][part], None if weights is None else weights[part]
-            )
-
-    def _add_edges(self, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> None:
-        for name, nodes in (("source", source), ("target", target)):
-            low, high = int(nodes.min()), int(nodes.max())
-            if low < 0 or high >= self.num_nodes:
-                raise InputError(
-                    f"{name} contains node {low if low < 0 else high}, but the graph has "
-                    f"{self.num_nodes:,} nodes: nodes are numbered from 0"
-                )
-        weight = None if weight is None else check_edge_weights(weight, len(weight)).numpy()
-        is_loop = source == target
-        if is_loop.any():
-            self._add_loops(source[is_loop], None if weight is None else weight[is_loop])
-            source, target = source[~is_loop], target[~is_loop]
-            weight = None if weight is None else weight[~is_loop]
-        with write_errors(self.path):
-            self._edges.add(source, target, weight)
-            if self.undirected:
-                self._edges.add(target, source, weight)
-
-    def _add_loops(self, nodes: np.ndarray, weight: np.ndarray | None) -> None:
-        if self._loops is None:
-            self._loops = np.zeros(self.num_nodes, dtype=np.float32)
-        if weight is None:
-            self._loops[nodes] = 1
-        else:
-            np.maximum.at(self._loops, nodes, weight)
+            sources, targets, *rest = (array[start : start + step] for array in arrays)
+            for name, nodes in (("source", sources), ("target", targets)):
+                low, high = int(nodes.min()), int(nodes.max())
+                if low < 0 or high >= self.num_nodes:
+                    raise InputError(
+                        f"{name} contains node {low if low < 0 else high}, but the graph has "
+                        f"{self.num_nodes:,} nodes: nodes are numbered from 0"
+                    )
+            weights = check_edge_weights(rest[0], len(sources)).numpy() if rest else None
+            with write_errors(self.path):
+                self._edges.add(sources, targets, weights)
+                if self.undirected:
+                    self._edges.add(targets, sources, weights)
 
     def add_features(self, x: object) -> None:
         """Add the next rows of features: a matrix $[n, D]$, dense or sparse CSR.
@@ -186,14 +193,15 @@ class GraphStoreWriter:
 
     def _check_rows(self, rows: Tensor, dtype: str) -> None:
         """Reject rows of another width or kind than the first, and more rows than nodes."""
-        found = (rows.layout == torch.sparse_csr, dtype)
-        first = (len(self._features) > 1, self._features[-1].dtype.str)
-        if found != first:
-            names = {True: "sparse", False: "dense"}
-            (now, now_type), (before, before_type) = found, first
+        layouts = (rows.layout == torch.sparse_csr, len(self._features) > 1)
+        types = (np.dtype(dtype), self._features[-1].dtype)
+        now, before = (
+            f"{'sparse' if is_sparse else 'dense'} {kind}"
+            for is_sparse, kind in zip(layouts, types, strict=True)
+        )
+        if now != before:
             raise InputError(
-                f"x is {names[now]} {np.dtype(now_type)}, but the rows before were {names[before]} "
-                f"{np.dtype(before_type)}: convert all of them to one kind"
+                f"x is {now}, but the rows before were {before}: convert all of them to one kind"
             )
         if rows.shape[1] != self._num_features:
             raise InputError(
@@ -268,7 +276,7 @@ class GraphStoreWriter:
     def set_sample_weight(self, sample_weight: Column) -> None:
         """Set the weight $[N]$ of each node in training; NaN if it is not a training node."""
         weights = as_tensor(sample_weight, "sample_weight").float().numpy()
-        self._check_length(weights, "sample_weight")
+        check_length(weights, "sample_weight", self.num_nodes, "entry for each node")
         if (weights < 0).any() or np.isinf(weights).any():
             raise InputError("sample_weight contains an invalid number: pass finite numbers ≥ 0")
         self._save("sample_weight", weights, "<f4")
@@ -276,7 +284,7 @@ class GraphStoreWriter:
     def set_node_id(self, node_id: Column) -> None:
         """Set the name $[N]$ of each node, all different."""
         names = as_array(node_id, "node_id").astype(str)
-        self._check_length(names, "node_id")
+        check_length(names, "node_id", self.num_nodes, "entry for each node")
         repeated = len(names) - pc.count_distinct(pa.array(names)).as_py()
         if repeated:
             raise InputError(
@@ -288,13 +296,6 @@ class GraphStoreWriter:
         """Set the encoding of table columns as features, to encode later graphs in the same way."""
         self._encoding = encoding
 
-    def _check_length(self, values: np.ndarray, name: str) -> None:
-        if values.shape != (self.num_nodes,):
-            raise InputError(
-                f"{name} has shape {list(values.shape)}, but the graph has {self.num_nodes:,} "
-                "nodes: pass one entry for each node"
-            )
-
     def _check_open(self) -> None:
         if not self._is_open:
             raise InputError(
@@ -305,7 +306,7 @@ class GraphStoreWriter:
     def _open(self, name: str, dtype: str) -> ArrayFile:
         self._check_open()
         path = self._folder / f"{name}.npy"
-        file = self._open_files.enter_context(path.open("wb", buffering=0))
+        file = self._open_files.enter_context(path.open("wb"))
         return ArrayFile(path, file, np.dtype(dtype))
 
     def _save(self, name: str, values: np.ndarray, dtype: str) -> None:
@@ -321,10 +322,7 @@ class GraphStoreWriter:
                 f"x has {self._num_rows:,} rows, but the graph has {self.num_nodes:,} nodes: add "
                 "the missing rows with add_features"
             )
-        num_edges = self._save_edges()
-        num_loops = 0 if self._loops is None else int(np.count_nonzero(self._loops))
-        if self._loops is not None and num_loops:
-            self._save("loops", self._loops, "<f4")
+        num_edges, num_loops = self._save_edges()
         if len(self._features) == 1:
             shape = (self.num_nodes, self._num_features)
             self._arrays["features"] = self._features[0].finish(shape)
@@ -344,29 +342,36 @@ class GraphStoreWriter:
             "encoding": None if self._encoding is None else self._encoding.to_json(),
             "arrays": {name: array._asdict() for name, array in sorted(self._arrays.items())},
         }
-        with (self._folder / INDEX).open("wb", buffering=0) as written:
-            write_array(written, np.frombuffer(pack_index(index), dtype=np.uint8))
+        with (self._folder / INDEX).open("wb") as written:
+            written.write(pack_index(index))
+            written.flush()
             os.fsync(written.fileno())
         self._folder.rename(self.path)
 
-    def _save_edges(self) -> int:
-        """Sort the edges, write them with the row pointers, and return their number."""
+    def _save_edges(self) -> tuple[int, int]:
+        """Sort the edges, write them, and return the numbers of edges and self-loops."""
         rowptr = np.zeros(self.num_nodes + 1, dtype=np.int64)
+        loops = np.zeros(self.num_nodes, dtype=np.float32)
         neighbours = self._open("neighbours", "<i4" if self.num_nodes < 2**31 else "<i8")
         weights = self._open("weight", "<f4") if self._weighted else None
-        for part in self._edges.parts():
-            starts = np.flatnonzero(first_of_run(part.target))
-            rowptr[part.target[starts] + 1] += np.diff(starts, append=len(part.target))
-            neighbours.append(part.source)
-            if weights is not None:
-                weights.append(part.weight)
+        for target, source, weight in self._edges.parts():
+            is_loop = source == target
+            loops[target[is_loop]] = 1 if weight is None else weight[is_loop]
+            target = target[~is_loop]
+            starts = np.flatnonzero(first_of_run(target))
+            rowptr[target[starts] + 1] += np.diff(starts, append=len(target))
+            neighbours.append(source[~is_loop])
+            if weights is not None and weight is not None:
+                weights.append(weight[~is_loop])
         np.cumsum(rowptr, out=rowptr)
-        shape = (int(rowptr[-1]),)
+        shape, num_loops = (int(rowptr[-1]),), int(np.count_nonzero(loops))
         self._arrays["neighbours"] = neighbours.finish(shape)
         if weights is not None:
             self._arrays["weight"] = weights.finish(shape)
+        if num_loops:
+            self._save("loops", loops, "<f4")
         self._save("rowptr", rowptr, "<i8")
-        return shape[0]
+        return shape[0], num_loops
 
 
 def _integers(nodes: Column, name: str) -> np.ndarray:
