@@ -212,11 +212,14 @@ def test_validation_set_is_random_if_all_times_are_equal() -> None:
     assert sets(own) == sets(user_task(graph(), seed=4))
 
 
-def test_times_are_validated_but_not_used_if_there_is_a_validation_set() -> None:
+def test_times_are_kept_if_there_is_a_validation_set() -> None:
     own = user_task(graph(), train=range(9), valid=[9], time=range(N))
     assert sets(own)[:2] == [set(range(9)), {9}]
+    assert own.task.data.time.tolist() == list(range(N))
+    masks = {"val_mask": mask(9), "train_mask": mask(0, 1, 2)}
+    assert user_task(graph(time=torch.arange(N), **masks)).task.data.time[-1] == N - 1
     per_edge = graph(time=torch.arange(24), val_mask=mask(9), train_mask=mask(0, 1, 2))
-    assert sets(user_task(per_edge))[1] == {9}
+    assert "time" not in user_task(per_edge).task.data
     with pytest.raises(InputError, match="time"):
         user_task(graph(), train=range(9), valid=[9], time=[1, 2, 3])
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from canet.data.graph_store import GraphStore, GraphStoreWriter
 
 EDGES = "edge_index"
-MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 MAX_HALF = 65504
 """Largest number in float16."""
 ROWS_AT_ONCE = 2**16
@@ -113,7 +112,7 @@ def _open_arrays(folder: Path, chosen: ReadOptions) -> GraphData:
     """Return the graph in a folder of `.npy` files, which are memory maps."""
     import numpy as np
 
-    from canet.data.graph_data import GraphData
+    from canet.data.graph_data import MASKS, GraphData
     from canet.data.graph_files.arrays import array_roles
 
     if chosen.without:
@@ -180,6 +179,8 @@ def _add_features(writer: GraphStoreWriter, x: Any, half: bool, like: GraphStore
 def _set_columns(writer: GraphStoreWriter, data: GraphData) -> None:
     """Write the values of the nodes that the graph has."""
     import numpy as np
+
+    from canet.data.graph_data import MASKS
 
     setters: dict[str, Callable[[Any], None]] = {
         "y": writer.set_labels,

@@ -91,6 +91,8 @@ def user_task(
     splits = _node_sets(data, labels, {"train": train, "valid": valid}, checked)
     needs_test = needs_test and not splits.keys() - {*FIRST_SPLITS}
     times = data.get("time") if time is None else time
+    if time is None and "valid" in splits and not needs_test and np.shape(times)[:1] != (n,):
+        times = None  # times of the edges, as in temporal graphs of PyG
     stamps = None if times is None else check_times(times, n)
     if needs_test:
         parts = hold_out(splits["train"], labels.codes, stamps, seed)

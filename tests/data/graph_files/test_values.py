@@ -48,12 +48,14 @@ def test_each_id_is_found_in_its_row(ids: list[Any], cells: list[Any]) -> None:
         (["a", None], ["a", None]),
         ([2.0, None], [2, -1]),
         ([2**60, 1], [2**60, 1]),
-        ([True, False], ["True", "False"]),
+        ([True, False], [True, False]),
+        (["true", "FALSE", None], [True, False, None]),
+        (["true", "maybe"], ["true", "maybe"]),
         ([None, None], [-1, -1]),
         (["0.5", "1"], [0.5, 1.0]),
     ],
 )
-def test_classes_are_integers_or_text(cells: list[Any], expected: list[Any]) -> None:
+def test_classes_are_integers_booleans_or_text(cells: list[Any], expected: list[Any]) -> None:
     found = as_classes(pa.chunked_array([cells]))
     assert found.tolist() == expected
 
