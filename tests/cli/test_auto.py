@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from canet.estimator.classifier import NodeClassifier
 from canet.training import Trainer
 from tests.support.commands import Canet, call
 from tests.support.user_tables import write_users
@@ -53,6 +56,26 @@ def test_a_fit_that_was_stopped_continues(place: Path, monkeypatch: pytest.Monke
         for row in content["leaderboard"]:
             del row["seconds"]
     assert half == whole
+
+
+def test_a_second_fit_into_the_same_folder_waits(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, second = NodeClassifier.save, list[Any]()
+
+    def save(model: NodeClassifier, *args: Any) -> None:
+        command = [sys.executable, "-m", "canet", *map(str, FIT), "--seed", "1", "--out", "model"]
+        process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
+        assert process.stderr
+        assert "waiting" in process.stderr.readline()
+        second.append(process)
+        real(model, *args)
+
+    monkeypatch.setattr(NodeClassifier, "save", save)
+    assert call(place, *FIT, "--device", "cpu", "--out", "model", "--quiet").code == 0
+    _, error = second[0].communicate(timeout=120)
+    assert second[0].returncode == 2
+    assert "already contains a model" in error
 
 
 def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from canet.data import digest
 from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
+from canet.data.user_task import user_task
 from tests.support.tiny import tiny_task
+from tests.support.user_graphs import small_user_graph
 
 
 def changed(task: ShiftTask, name: str, index: tuple[int, ...]) -> ShiftTask:
@@ -99,3 +102,22 @@ def test_signs_are_the_same_on_every_machine_and_balanced() -> None:
     signs = digest._signs(1000)
     assert signs[:4, :3].tolist() == [[1, -1, 1], [1, 1, -1], [1, 1, 1], [1, -1, 1]]
     assert signs.double().mean().abs() < 0.05
+
+
+def test_a_replaced_column_of_a_user_graph_is_no_rounding_error() -> None:
+    data = small_user_graph()
+    data.x[:, 0] *= 1e7
+    other = data.clone()
+    other.x[:, 1] = other.x[:, 1].flip(0)
+    first, second = (user_task(one).task.digest for one in (data, other))
+    assert first.differs_in(second) == "features"
+    assert first.differs_in(user_task(data).task.digest) is None
+
+
+def test_times_are_part_of_the_digest_also_with_a_validation_set() -> None:
+    data = small_user_graph()
+    first, second = (
+        user_task(data, valid=range(10), time=np.roll(np.arange(data.num_nodes), by)).task.digest
+        for by in (0, 1)
+    )
+    assert first.differs_in(second) == "splits"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -25,7 +26,7 @@ from canet.store.result import Candidate
 from canet.store.run_folder import find_runs
 from canet.training import Trainer
 from canet.util.processes import Processes
-from tests.support.small_task import INSIDE, small_task
+from tests.support.small_task import FEW, INSIDE, small_task
 from tests.support.user_graphs import small_user_graph
 
 QUICK = AutoSettings(epochs=4, hidden=8)
@@ -34,7 +35,8 @@ QUICK = AutoSettings(epochs=4, hidden=8)
 def run(
     seed: int = 0, folder: Path | None = None, task: ShiftTask | None = None, **how: Any
 ) -> Fitted:
-    (found,) = Auto(QUICK, Options("cpu", **how)).run(task or small_task(), {seed: folder})
+    settings = replace(QUICK, time_limit=how.pop("time_limit", QUICK.time_limit))
+    (found,) = Auto(settings, Options("cpu", **how)).run(task or small_task(), {seed: folder})
     return found
 
 
@@ -186,6 +188,30 @@ def test_a_cluster_gives_the_bits_of_one_process(few_models: None, cluster: Any)
 def test_a_time_limit_cuts_the_list_of_models(few_models: None) -> None:
     assert [c.name for c in run(time_limit=0).result.candidates] == ["erm-sage"]
     assert len(run(time_limit=3600).result.candidates) == 3
+
+
+def test_a_choice_with_another_time_limit_is_another_run(few_models: None, tmp_path: Path) -> None:
+    run(0, tmp_path, time_limit=0)
+    with pytest.raises(CanetError, match="other settings"):
+        run(0, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "done", "config.json"])
+def test_a_damaged_part_is_trained_again(file: str, few_models: None, tmp_path: Path) -> None:
+    whole = run()
+    work = tmp_path / WORK_FOLDER
+    list(islice(Auto(QUICK, Options("cpu")).try_all(small_task(), 0, work), 2))
+    damaged = work / "0" / "0" / "seed-0" / file
+    damaged.write_bytes(damaged.read_bytes()[:-3] + b"   ")
+    with pytest.warns(InputWarning, match="trained again"):
+        assert same(run(0, tmp_path), whole)
+
+
+def test_the_epochs_of_all_trainings_are_reported(few_models: None) -> None:
+    result = run().result
+    trainings = len(FEW) * (1 + len(result.candidates[0].shifts))
+    assert result.epochs == trainings * QUICK.epochs
+    assert result.seconds == pytest.approx(sum(one.seconds for one in result.candidates))
 
 
 def test_class_weights_are_part_of_a_stored_choice(few_models: None, tmp_path: Path) -> None:

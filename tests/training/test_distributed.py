@@ -27,7 +27,7 @@ from canet.util import distributed
 from tests.support.tiny import tiny_task
 from tests.support.trainers import make
 
-folder, settings, stop = json.loads(sys.argv[1])
+folder, settings, stop, different = json.loads(sys.argv[1])
 loop.CHECKPOINT_SECONDS = -1  # after each epoch
 train = epochs.BatchEpochs.__call__
 
@@ -37,17 +37,24 @@ def until_stop(of, method, optimizer, epoch):
     return train(of, method, optimizer, epoch)
 
 epochs.BatchEpochs.__call__ = until_stop
-run = make(tiny_task(), "erm", **settings).run(0, folder)
+task, own = tiny_task(), distributed.rank() * different
+if own == "data":
+    task.data.y[task.train[0]] = 1 - task.data.y[task.train[0]].clamp(max=1)
+settings |= {"hidden": 9} if own == "settings" else {}
+run = make(task, "erm", **settings).run(7 if own == "seeds" else 0, folder)
 if distributed.rank() == 0:
     print(json.dumps(run.history["loss"]))
 """
 
 
-def start(folder: Path, stop: int | None = None, **settings: Any) -> list[Any]:
-    """Start two processes; the second waits in epoch `stop` until it is killed."""
+def start(folder: Path, stop: int | None = None, different: str = "", **settings: Any) -> list[Any]:
+    """Start two processes; the second waits in epoch `stop` until it is killed.
+
+    What is named `different` is other in the second process.
+    """
     port = str(free_port())
     rest = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    arguments = json.dumps([str(folder), SETTINGS | settings, stop])
+    arguments = json.dumps([str(folder), SETTINGS | settings, stop, different])
     return [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT, arguments],
@@ -82,6 +89,17 @@ def test_two_processes_have_the_losses_of_one(tmp_path: Path) -> None:
     alone = make(tiny_task(), "erm", epochs=6, **SETTINGS).run()
     assert losses == pytest.approx(alone.history["loss"], abs=1e-5)
     assert [path.name for path in tmp_path.iterdir()].count("config.json") == 1
+
+
+@pytest.mark.parametrize(
+    "different", ["data", *(pytest.param(n, marks=pytest.mark.slow) for n in ("settings", "seeds"))]
+)
+def test_processes_that_train_something_else_are_refused(different: str, tmp_path: Path) -> None:
+    for process in start(tmp_path, different=different, epochs=6):
+        _, error = process.communicate(timeout=120)
+        assert process.returncode
+        assert f"1 of 2 processes of this run have other {different}" in error
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

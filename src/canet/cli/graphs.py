@@ -123,6 +123,7 @@ def fit(
     from canet.estimator.classifier import NodeClassifier, load
     from canet.util import distributed
     from canet.util.devices import pick_device
+    from canet.util.locks import exclusive_lock
     from canet.util.progress import fit_display
     from canet.util.tensorboard import TensorBoardLog
 
@@ -140,23 +141,25 @@ def fit(
         time_limit=time_limit,
         device=device,
     )
+    work = out / CHECKPOINTS
     model.set_params(
         n_jobs=jobs,
         ray=ray,
-        checkpoints=out / CHECKPOINTS,
+        checkpoints=work,
         random_state=seed,
         verbose=not output.silent,
         callbacks=None if log is None else [TensorBoardLog(log)],
         **changes,
     )
-    with fit_display("reading", quiet=not model.verbose) as display:
+    with exclusive_lock(work), fit_display("reading", quiet=not model.verbose) as display:
+        check_target(out, overwrite)  # again: another fit may have ended while this one waited
         chosen = columns.read_options
         encoding = None if earlier is None else earlier.encoding_
         data = read_columns(graph, chosen, encoding, in_memory=False)
         model.fit(data, warm_start=earlier)
         display.stage("saving")
         model.save(out)
-    shutil.rmtree(out / CHECKPOINTS, ignore_errors=True)
+        shutil.rmtree(work, ignore_errors=True)
     notes = model.encoding_.notes() if model.encoding_ and earlier is None else []
     output.show(_fit_summary(model, out), lambda summary: _show_fit(summary, notes))
 

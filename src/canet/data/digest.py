@@ -49,6 +49,11 @@ class DataDigest:
         """One SHA-256 of all parts."""
         return digest_of(json.dumps(self.to_json()).encode())
 
+    @property
+    def exact(self) -> DataDigest:
+        """A copy for which every difference of the features counts, also in their last bits."""
+        return replace(self, feature_sums=(*self.feature_sums[:-1], 0.0))
+
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> DataDigest:
         sums = tuple(float(value) for value in content["feature_sums"])

@@ -65,6 +65,8 @@ class ShiftTask:
             may be in a report.
         min_classes: Number of classes, if the largest class ids do not occur in y.
         rarer: The rarer of two classes in training; None: that of `train`.
+        same_bits: Whether other features are other data even if they differ by rounding only. Of a
+            benchmark, features are computed, and differ so between machines.
         checked: Whether all parts were validated and converted before.
     """
 
@@ -86,6 +88,7 @@ class ShiftTask:
     left_out: Mapping[str, Tensor] = field(default_factory=dict)
     min_classes: int = 0
     rarer: int | None = None
+    same_bits: bool = False
     checked: InitVar[bool] = False
 
     def __post_init__(self, checked: bool) -> None:
@@ -166,9 +169,10 @@ class ShiftTask:
     @cached_property
     def digest(self) -> DataDigest:
         """Digest of graph, features, labels and splits; computed once."""
-        return digest_parts(
+        found = digest_parts(
             self.data, self.splits(), self.in_distribution, self.metric, self.environments
         )
+        return found.exact if self.same_bits else found
 
     @property
     def has_environments(self) -> bool:

@@ -137,6 +137,7 @@ def user_task(
         shift=USER_GRAPH,
         environments=names,
         min_classes=len(classes),
+        same_bits=True,
         checked=True,
     )
     return UserTask(task, classes, tests)

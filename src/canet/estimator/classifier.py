@@ -336,6 +336,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         get_backbone_name(self.method, self.backbone)
         if describe_method(self.method).trains_several:
             changes["preset"] = self.preset
+            changes |= {} if self.time_limit is None else {"time_limit": self.time_limit}
             if self.callbacks and (self.n_jobs > 1 or self.ray):
                 raise InputError(
                     "callbacks need n_jobs=1 and no Ray: they are called in this process"
@@ -362,7 +363,6 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 class_weight=weights,
                 threads=torch.get_num_threads() if pool is None else 1,
                 callbacks=self.callbacks or (),
-                time_limit=self.time_limit,
                 pool=pool,
             )
             learner = get_learner(self.method, self.backbone, settings, options)

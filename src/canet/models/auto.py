@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import tempfile
 import time
 import warnings
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from canet.data.task import ShiftTask
-from canet.errors import CanetError, warn_user
+from canet.errors import CanetError, ChecksumError, warn_user
 from canet.methods import Settings
 from canet.methods.interventions import InterventionWarning
 from canet.models.average import Average
@@ -24,7 +25,7 @@ from canet.models.portfolio import NEWEST, PRESETS, Recipe
 from canet.models.shifts import HELD_OUT, SimulatedShift, simulate_shifts
 from canet.settings import setting
 from canet.store.result import Candidate
-from canet.store.run_folder import RunFolder
+from canet.store.run_folder import CONFIG, RunFolder
 from canet.store.summary import OOD
 from canet.training import Callback
 from canet.training.loop import Progress
@@ -46,6 +47,7 @@ class AutoSettings(Settings):
         "fixed version",
         choices=(*NEWEST, *PRESETS),
     )
+    time_limit: float = setting(1e6, "seconds after which no further model is started", minimum=0)
     dropout: float = setting(0.5, "dropout probability", minimum=0, below=1)
     epochs: int = setting(200, "number of training epochs of each model", minimum=1)
 
@@ -189,11 +191,11 @@ class Auto(Learner):
         self, tasks: _Tasks, recipes: Sequence[Recipe], seed: int, work: Path | None
     ) -> Iterator[_Trained]:
         """Train every model with every held-out part, in this order."""
-        begin, limit = time.monotonic(), self.options.time_limit
+        begin, limit = time.monotonic(), self.settings.time_limit
         jobs = (
             _Job(i, recipe, part, seed)
             for i, recipe in enumerate(recipes)
-            if not i or limit is None or time.monotonic() - begin < limit
+            if not i or time.monotonic() - begin < limit
             for part in range(1 + len(tasks.shifts))
         )
         pool = self.options.pool
@@ -201,7 +203,7 @@ class Auto(Learner):
             yield from (self._train(tasks, job, work) for job in jobs)
             return
         alone = Auto(self.settings, replace(self.options, pool=None))
-        known = (job._replace(done=RunFolder(job.folder(work)).finished) for job in jobs)
+        known = (job._replace(done=_is_finished(job.folder(work))) for job in jobs)
         shared = alone, tasks
         for job, found in run_all(pool, _train, known, shared=shared, root=work, in_order=True):
             if isinstance(found, WorkerDied):
@@ -218,8 +220,10 @@ class Auto(Learner):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InterventionWarning)
-                folders = {job.seed: root and job.folder(root)}
-                (fitted,) = learner.run(shift.task if shift else tasks.task, folders)
+                folder = root and job.folder(root)
+                if folder:
+                    _is_finished(folder)
+                (fitted,) = learner.run(shift.task if shift else tasks.task, {job.seed: folder})
         except WriteError:
             raise
         except CanetError as error:
@@ -267,6 +271,22 @@ class _Tasks:
 
     task: ShiftTask
     shifts: Sequence[SimulatedShift]
+
+
+def _is_finished(folder: Path) -> bool:
+    """Whether a training is finished. A damaged one is removed, so that it starts again."""
+    run, problems = RunFolder(folder), list[str]()
+    try:
+        if run.finished:
+            problems = run.problems()
+        elif (folder / CONFIG).exists():
+            run.read_config()
+    except ChecksumError as error:
+        problems = [str(error)]
+    if problems:
+        warn_user(f"a part of the choice is trained again: {problems[0]}")
+        shutil.rmtree(folder)
+    return run.finished
 
 
 def _train(shared: tuple[Auto, _Tasks], job: _Job, root: Path) -> _Trained | None:

@@ -112,7 +112,6 @@ class Options:
         class_weight: Weights $[C]$ of the classes in the supervised loss; None: equal weights.
         threads: CPU threads. They are part of a run: its last bits depend on them.
         callbacks: Functions that are called after each epoch; see :class:`canet.Trainer`.
-        time_limit: Seconds after which no further model is started, if several are compared.
         pool: Processes or machines that train, if several models are compared; None: this process.
     """
 
@@ -120,7 +119,6 @@ class Options:
     class_weight: Tensor | None = None
     threads: int = 1
     callbacks: Sequence[Callback] = ()
-    time_limit: float | None = None
     pool: Pool | None = field(default=None, compare=False)
 
 

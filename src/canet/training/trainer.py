@@ -186,6 +186,7 @@ class Trainer:
         }
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        self._check_processes(list(run_folders), ood_curves)
         writes = distributed.rank() == 0
         for seed, run_folder in run_folders.items():
             if run_folder and writes:
@@ -202,6 +203,14 @@ class Trainer:
         return [
             finished.get(seed) or self._read(seed, ood_curves, run_folders) for seed in run_folders
         ]
+
+    def _check_processes(self, seeds: Sequence[int], ood_curves: bool) -> None:
+        """Raise an error if another process of this run trains something else."""
+        if distributed.world_size() > 1:
+            # The path of a graph store may differ between machines; its digest may not.
+            settings = replace(self.config(0, ood_curves), task="")
+            parts = {"settings": repr(settings), "seeds": repr(seeds), "data": self.digest.short}
+            distributed.check_same(parts, self.device)
 
     def _train(
         self,

@@ -7,9 +7,10 @@ Ray Train, or from the environment variables that torchrun and srun set.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -134,6 +135,21 @@ def broadcast_bytes(content: bytes, device: torch.device) -> bytes:
     if rank() == 0:
         values.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
     return bytes(broadcast(values).cpu().numpy())
+
+
+def check_same(parts: Mapping[str, str], device: torch.device) -> None:
+    """Raise an error in all processes unless each has the same text for each name."""
+    if world_size() == 1:
+        return
+    first = json.loads(broadcast_bytes(json.dumps(dict(parts)).encode(), device))
+    differs = [text != first[name] for name, text in parts.items()]
+    counts = add_up(torch.tensor(differs, dtype=torch.double, device=device)).tolist()
+    for name, count in zip(parts, counts, strict=True):
+        if count:
+            raise CanetError(
+                f"{count:.0f} of {world_size()} processes of this run have other {name} than the "
+                "first one: start all of them with the same command and the same data"
+            )
 
 
 def add_up(values: Tensor) -> Tensor:

@@ -33,7 +33,11 @@ def exclusive_lock(folder: Path, quiet: bool = False) -> Iterator[None]:
     except Timeout:
         if not quiet:
             logger.warning("another process is using '%s': waiting for it to end", folder)
-        lock.acquire()
+        while not lock.is_locked:
+            try:
+                lock.acquire()
+            except FileNotFoundError:  # the other process has removed the folder
+                folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
