@@ -55,13 +55,22 @@ def test_a_graph_is_normalised_once_and_forgotten_with_its_edges() -> None:
     assert len(graph._graphs) == before
 
 
-def test_edges_that_change_in_place_are_read_again() -> None:
+@pytest.mark.parametrize("how", ["in place", "numpy", "data", "inference"])
+def test_edges_that_change_in_place_are_read_again(how: str) -> None:
     model = models()[0].eval()
-    edges = EDGES.clone()
-    first = model(X, edges)
-    edges[0, 0] = 5
+    with torch.inference_mode(how == "inference"):
+        edges = EDGES.clone()
+        first = model(X, edges)
+        changed = {"numpy": edges.numpy(), "data": edges.data}.get(how, edges)
+        changed[0, 0] = 5
     assert torch.equal(model(X, edges), model(X, edges.clone()))
     assert not torch.equal(model(X, edges), first)
+
+
+def test_weights_that_need_a_gradient_are_rejected() -> None:
+    weight = torch.ones(EDGES.shape[1], requires_grad=True)
+    with pytest.raises(InputError, match="detach"):
+        models()[0](X, EDGES, weight)
 
 
 def test_an_edge_to_a_missing_node_is_an_error() -> None:

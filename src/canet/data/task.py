@@ -195,7 +195,8 @@ class ShiftTask:
         if not (self.inductive or mask.all()):
             graph = self.data.get("batch")
             if graph is None:
-                graph = components(self.data.edge_index, self.num_nodes)
+                weight = self.data.get("edge_weight")
+                graph = components(self.data.edge_index, self.num_nodes, weight)
             mask = torch.isin(graph, graph[mask].unique())
         return mask.nonzero().squeeze(1)
 

@@ -190,7 +190,9 @@ def read_graph(
     environment, node_id = data.get("environment"), data.get("node_id")
     if environment is not None:
         environment = check_labels(environment, n, "environment").codes
-    graph = components(own.edge_index, n) if own.batch is None else own.batch
+    graph = own.batch
+    if graph is None:
+        graph = components(own.edge_index, n, own.edge_weight)
     y, time = match_classes(data.get("y"), n, model.classes_), _times(data.get("time"), n)
     found, x = reader.read(), as_matrix(own.x)
     average = reader.model if isinstance(reader.model, Average) else Average([reader.model], [1.0])

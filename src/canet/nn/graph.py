@@ -179,6 +179,7 @@ class Graph:
     def _components(self) -> Tensor:
         """Return the number $[N]$ of each node's connected component, with arrays over nodes only.
 
+        Edges of weight 0 join nothing.
         A label is the number of a node. Each pass over the edges gives both ends of an edge, and
         the nodes of their labels, the smaller label of both. Then each label is replaced by the
         label of its node, until nothing changes.
@@ -189,7 +190,11 @@ class Graph:
             before = label.clone()
             for nodes in self.pieces(None, ENTRIES_AT_ONCE):
                 drawn = draw_neighbours(one.rowptr, nodes, -1)
-                ends = torch.cat([nodes[drawn.row], one.col[drawn.entry].long()])
+                row, entry = nodes[drawn.row], drawn.entry
+                if one.weight is not None:
+                    joins = one.weight[entry] > 0
+                    row, entry = row[joins], entry[joins]
+                ends = torch.cat([row, one.col[entry].long()])
                 low = torch.minimum(*label[ends].chunk(2)).repeat(2)
                 label.scatter_reduce_(0, torch.cat([ends, label[ends]]), low.repeat(2), "amin")
             while not torch.equal(label, following := label[label]):
@@ -388,7 +393,7 @@ def _pattern(
     return Pattern(rowptr, column, num_src, row, longest)
 
 
-_graphs: dict[tuple[Any, ...], tuple[tuple[int, ...], Graph]] = {}
+_graphs: dict[tuple[Any, ...], tuple[list[Tensor], Graph]] = {}
 
 
 def cached_graph(
@@ -401,13 +406,18 @@ def cached_graph(
 ) -> Graph:
     """Return the :class:`Graph` of a tensor of edges and cache it while that tensor exists.
 
-    The graph is built again if a tensor was changed in place. Arguments as for :class:`Graph`.
+    The graph is built again if the numbers in a tensor have changed. Arguments as for
+    :class:`Graph`.
     """
+    if edge_weight is not None and edge_weight.requires_grad:
+        raise InputError(
+            "edge_weight requires a gradient, but the graph is normalised only once: pass "
+            "edge_weight.detach()"
+        )
     key = id(edge_index), num_nodes, tuple(operators), id(graph), id(edge_weight), dtype
     tensors = [t for t in (edge_index, graph, edge_weight) if t is not None]
-    version = tuple(0 if t.is_inference() else t._version for t in tensors)
-    cached_version, built = _graphs.get(key, (None, None))
-    if built is None or cached_version != version:
+    before, built = _graphs.get(key, ([], None))
+    if built is None or not all(map(torch.equal, before, tensors)):
         if built is None:
             for tensor in tensors:
                 finalize(tensor, _graphs.pop, key, None).atexit = False
@@ -422,5 +432,5 @@ def cached_graph(
         if edge_weight is not None and not (edge_weight >= 0).all():
             raise InputError("edge_weight must be numbers ≥ 0")
         built = Graph(edge_index, num_nodes, operators, graph, edge_weight, dtype)
-        _graphs[key] = version, built
+        _graphs[key] = [tensor.clone() for tensor in tensors], built
     return built

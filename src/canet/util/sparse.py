@@ -100,7 +100,12 @@ def _unique_weighted(
     return edge_index[:, chosen], weight[chosen]
 
 
-def components(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return the weakly connected component $[N]$ of each node, given the edges $[2, E]$."""
+def components(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> Tensor:
+    """Return the weakly connected component $[N]$ of each node, given the edges $[2, E]$.
+
+    Edges of weight 0 join nothing.
+    """
+    if edge_weight is not None:
+        edge_index = edge_index[:, edge_weight > 0]
     links = adjacency(edge_index, num_nodes)
     return torch.from_numpy(connected_components(links, directed=False)[1])

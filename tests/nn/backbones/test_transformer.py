@@ -17,6 +17,7 @@ from canet.nn.backbones.transformer import TransformerBranches
 from canet.nn.graphs import Graphs
 from canet.nn.layer import LayerInput
 from canet.nn.operations import attend_globally
+from canet.util.sparse import components
 from tests.support.layers import ALL, directions, fields
 from tests.support.networks import (
     EDGES,
@@ -269,6 +270,16 @@ def test_field_is_the_graphs_of_its_nodes_in_every_layer(num_layers: int) -> Non
     assert [block.num_src for block in field.blocks] == [len(field.nodes)] * num_layers
     read = [block.num_dst for block in field.blocks]
     assert read == [len(field.nodes)] * (num_layers - 1) + [len(nodes)]
+
+
+@models
+def test_an_edge_of_weight_zero_joins_no_graphs(make: Any) -> None:
+    (edges, parts), model = many_components(), make(2).eval()
+    x, weight = torch.randn(NUM_MANY, NUM_FEATURES), torch.rand(edges.shape[1]) + 0.5
+    joined = torch.cat([edges, torch.stack([parts[6][:1], parts[7][:1]])], dim=1)
+    both = torch.cat([weight, torch.zeros(1)])
+    torch.testing.assert_close(model(x, joined, both), model(x, edges, weight))
+    assert components(joined, NUM_MANY, both).equal(components(edges, NUM_MANY))
 
 
 @models
