@@ -16,6 +16,7 @@ from torch_geometric.utils import coalesce
 
 import canet
 from canet.errors import CanetError, InputError, InputWarning
+from canet.estimator import classifier
 from tests.support.user_graphs import NAMES, small_user_graph
 
 QUICK = {"method": "canet", "epochs": 15, "hidden": 8, "device": "cpu", "verbose": 0}
@@ -340,3 +341,14 @@ def test_a_loaded_model_equals_the_saved_one(model: canet.NodeClassifier, tmp_pa
         json.loads((tmp_path / f / "model.json").read_text()) for f in ("model", "again")
     )
     assert first == second
+
+
+def test_a_small_graph_trains_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for threads, limit, used in ((None, 20_000, 1), (None, 10, 2), (3, 10, 3)):
+        monkeypatch.setattr(classifier, "MIN_NODES_FOR_THREADS", limit)
+        result = fitted(epochs=2, threads=threads, device="cpu").fitted_.result
+        assert result is not None
+        assert f", {used} thread" in result.device
+    with pytest.raises(InputError, match="threads is 0"):
+        fitted(threads=0)

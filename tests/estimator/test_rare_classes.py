@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,28 @@ QUICK: dict[str, Any] = {"epochs": 30, "hidden": 8, "undirected": True}
 def test_a_model_that_predicts_one_class_gives_a_warning() -> None:
     with pytest.warns(InputWarning, match=r"predicts 'ok' for all .*'average_precision'.*balanced"):
         canet.NodeClassifier("erm", **QUICK).fit(rare_class_graph(share=0.03, strength=0))
+
+
+def test_a_ranking_model_that_predicts_one_class_gives_a_warning_and_is_calibrated() -> None:
+    model = canet.NodeClassifier("erm", "mlp", metric="average_precision", **QUICK)
+    data = rare_class_graph(share=0.05, strength=0.5)
+    with pytest.warns(InputWarning, match=r"predicts 'ok' for all .*threshold='best'"):
+        model.fit(data)
+    assert len(model.calibration_.bias) == 2
+    assert (model.predict(data, threshold="best") == "fraud").any()
+
+
+def test_columns_of_different_scales_give_a_warning() -> None:
+    data = rare_class_graph(share=0.4)
+    data.x[:, 1] *= 2467 / data.x[:, 1].abs().max()
+    model = canet.NodeClassifier("erm", **QUICK)
+    for x in (data.x, data.x.to_sparse_csr()):
+        data.x = x
+        with pytest.warns(InputWarning, match=r"column 1: up to 2.47e\+03.*standardised"):
+            model.fit(data)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "columns of x differ")
+        canet.NodeClassifier("erm", scaling="standardised", **QUICK).fit(data)
 
 
 def test_an_accuracy_below_the_largest_class_gives_a_warning() -> None:

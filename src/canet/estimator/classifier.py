@@ -25,6 +25,7 @@ from canet.estimator.fitting import (
     describe_data,
     graph_to_fit,
     training_data,
+    warn_scales,
 )
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
@@ -51,6 +52,7 @@ from canet.util.seeds import checked_seed
 if TYPE_CHECKING:
     from canet.data.graph_files.encoding import Encoding
 
+MIN_NODES_FOR_THREADS = 20_000
 PATIENCE = 100
 """Default number of epochs without a better validation score after which training stops."""
 
@@ -79,6 +81,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         ray: Address of a Ray cluster on which `auto` trains, or `auto` for a running one.
         checkpoints: Folder for unfinished training: if `fit` is interrupted, the next call with the
             same folder continues. Delete it after saving the model.
+        threads: CPU threads; the last bits of a model depend on them. None: one for fewer than
+            20,000 nodes, where more threads help little and cost much on a busy machine, and with
+            `n_jobs`; otherwise those of torch.
         device: `auto` (a GPU if there is one), or a device of torch, such as `cpu` or `cuda:1`.
         random_state: Seed of training and of a random validation set.
         verbose: 1 shows a progress bar, 0 shows nothing.
@@ -125,6 +130,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         n_jobs: int = 1,
         ray: str | None = None,
         checkpoints: str | Path | None = None,
+        threads: int | None = None,
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
@@ -143,6 +149,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.ray = ray
         self.checkpoints = checkpoints
+        self.threads = threads
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -227,6 +234,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 columns[role], arrays[role] = given, None
         arrays |= {"edges": edges, "train": train, "valid": valid, "batch": batch}
         settings = self._settings()
+        if self.threads is not None and not 1 <= self.threads <= 1024:
+            raise InputError(f"threads is {self.threads!r}: pass a number from 1 to 1,024, or None")
         if warm_start is not None:
             self._check_earlier(warm_start)
         opened = graph_to_fit(data, columns, arrays, settings, warm_start)
@@ -235,6 +244,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
             prepared, user = training_data(self, opened, arrays, seed, warm_start)
             task = user.task
             weights = class_weights(self.class_weight, user.classes, task.data.y[task.train])
+            several = describe_method(self.method).trains_several  # also with scaled columns
+            if settings.scaling == "raw" and "encoding" not in opened and not several:
+                warn_scales(task)
             display.stage("training")
             fitted = self._train(task, prepared, settings, weights, seed, display, warm_start)
             result = fitted.result
@@ -255,7 +267,9 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self.findings_ = result.findings
         self._set_encoding(opened.get("encoding"))
         self.data_ = describe_data(task)
-        self.calibration_ = reference.calibrate(with_bias=weights is not None)
+        # A model for a ranking need not predict both classes: a temperature cannot correct that.
+        with_bias = weights is not None or METRICS[self.metric].ranks
+        self.calibration_ = reference.calibrate(with_bias)
         self.reference_: Reference | None = reference
         self.diagnosis_: str | None = None
         self._warn_largest_class(reference)
@@ -355,13 +369,14 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     ) -> Fitted:
         """Train; with an `earlier` model, its training continues."""
         several, pool = describe_method(self.method).trains_several, None
+        is_small = task.num_nodes < MIN_NODES_FOR_THREADS
         if several:
             pool = open_pool(self.n_jobs, self.ray, str(self.device))
         with pool or nullcontext():
             options = Options(
                 self.device,
                 class_weight=weights,
-                threads=torch.get_num_threads() if pool is None else 1,
+                threads=self.threads or (1 if pool or is_small else torch.get_num_threads()),
                 callbacks=self.callbacks or (),
                 pool=pool,
             )
@@ -378,10 +393,8 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
     def _warn_largest_class(self, reference: Reference) -> None:
         """Warn if the model is not better than predicting the largest class for every node.
 
-        Ranking metrics do not depend on the predicted classes.
+        Ranking metrics do not depend on the predicted classes, but `predict` does.
         """
-        if METRICS[self.metric].ranks:
-            return
         predicted = reference.valid_logits.argmax(dim=1).unique()
         largest = int(reference.train_label_counts.argmax())
         share = float((reference.valid_y == largest).double().mean())
@@ -394,7 +407,12 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 f"the validation accuracy, {100 * self.scores_['valid']:.1f} %, is not above "
                 f"the share of the largest class '{self.classes_[largest]}', {100 * share:.1f} %"
             )
-        if problem:
+        if problem and METRICS[self.metric].ranks:
+            warn_user(
+                f"{problem}: to find nodes of the other class, use predict(threshold='best') "
+                "(--threshold best), or predict_proba"
+            )
+        elif problem:
             metrics = "metric='roc_auc' or 'average_precision'"
             if len(self.classes_) > 2:
                 metrics = "metric='macro_f1'"

@@ -13,10 +13,12 @@ from canet.data.graph import warn_one_way
 from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
-from canet.errors import InputError, check_name
+from canet.errors import InputError, check_name, warn_user
 from canet.methods import Settings
 from canet.training.prepared import PreparedGraph, prepare_graph
 
+MAX_SCALE = 100
+"""Ratio of the largest numbers of two columns above which one of them hides the other."""
 READ_ARGUMENTS = (
     "label",
     "environment",
@@ -112,6 +114,26 @@ def class_weights(class_weight: object, classes: np.ndarray, y: Tensor) -> Tenso
     if not (tensor.isfinite() & (tensor >= 0)).all() or not (tensor > 0).any():
         raise InputError("class_weight must be numbers ≥ 0, and at least one of them > 0")
     return tensor
+
+
+def warn_scales(task: ShiftTask) -> None:
+    """Warn if some columns have so large numbers that they hide the others."""
+    if "csr" in task.data:
+        return  # a graph store may not fit into memory
+    x = task.data.x
+    if x.layout == torch.sparse_csr:
+        found = x.values().new_zeros(x.shape[1])
+        largest = found.scatter_reduce_(0, x.col_indices().long(), x.values().abs(), "amax")
+    else:
+        largest = torch.maximum(x.amax(dim=0), -x.amin(dim=0))
+    used = largest.nonzero().squeeze(1)
+    if used.numel() and largest.max() > MAX_SCALE * largest[used].min():
+        low, high = int(used[largest[used].argmin()]), int(largest.argmax())
+        warn_user(
+            f"columns of x differ in scale (column {low}: up to {largest[low]:.3g}, column {high}: "
+            f"up to {largest[high]:.3g}), and large ones hide small ones: set "
+            "scaling='standardised' (--set scaling=standardised)"
+        )
 
 
 def describe_data(task: ShiftTask) -> dict[str, Any]:
