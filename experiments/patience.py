@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -78,7 +79,11 @@ def stop(valid: Sequence[float], patience: int) -> tuple[int, int]:
 
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
-    """Return a Markdown table: epochs that are left, and the change of the scores in points."""
+    """Return a Markdown table: epochs that are left, and the change of the scores in points.
+
+    The standard error is that of independent training sets: the models of one of them, and its
+    draws, are not independent.
+    """
     lines = [
         "| models | patience | trainings | epochs % | same epoch % | valid | under shift | ± |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -87,13 +92,15 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
         chosen = [run for run in runs if run["kind"] == kind]
         for patience in PATIENCE:
             shares, same, valid, shifted = [], [], [], []
+            of_set = defaultdict[tuple[str, ...], list[float]](list)
             for run in chosen:
                 full, one = run["stops"][str(run["epochs"])], run["stops"][str(patience)]
                 shares.append(one[0] / run["epochs"])
                 same.append(one[1] == full[1])
                 valid.append(one[2] - full[2])
                 shifted.append(one[3] - full[3])
-            error = stdev(shifted) / len(shifted) ** 0.5
+                of_set[run["task"], run["protocol"], run["generator"]].append(shifted[-1])
+            error = stdev(map(mean, of_set.values())) / len(of_set) ** 0.5
             lines.append(
                 f"| {kind} | {patience} | {len(chosen)} | {100 * mean(shares):.0f} "
                 f"| {100 * mean(same):.0f} | {100 * mean(valid):+.2f} "

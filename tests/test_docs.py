@@ -14,7 +14,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -24,11 +24,13 @@ from canet.cli import app
 from canet.data.benchmarks import synthetic
 from canet.models import auto
 from canet.models.shifts import simulate_shifts
+from canet.util.files import read_json
 from tests.support.browser import run_in
 from tests.support.commands import call
 from tests.support.small_task import FEW
 
 ROOT = Path(__file__).parents[1]
+STORED = read_json(ROOT / "results" / "measurements.json")
 SOURCES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 TESTED_ELSEWHERE = ("docs/reference/formats.md", "docs/examples/")
 """Pages whose code test_recipes.py and test_examples.py run."""
@@ -253,6 +255,15 @@ def test_the_code_of_a_page_runs(
                     assert answer.code == 0, line + answer.out + answer.err
                 else:
                     subprocess.run(["bash", "-ec", line], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("table", STORED, ids=lambda table: table["about"])
+def test_a_stored_measurement_is_what_its_page_shows(table: dict[str, Any]) -> None:
+    page = (ROOT / table["page"]).read_text(encoding="utf-8")
+    assert {"command", "hardware", "date"} <= table.keys()
+    shown = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.split("\n")]
+    for row in (table["columns"], *table["rows"]):
+        assert row in shown
 
 
 def test_every_promise_names_tests_that_exist() -> None:
