@@ -217,7 +217,7 @@ def test_twitch_is_unpacked_from_its_archive_into_the_cache(
     assert {file.state for file in file_status("twitch")} == {"present"}
 
 
-@pytest.mark.parametrize("name", ["airports", "webkb", "fb100", "election"])
+@pytest.mark.parametrize("name", ["airports", "webkb", "fb100", "election", "roads"])
 def test_transfer_data_sets_are_downloaded_from_their_repositories(
     name: str,
     data_root: Path,

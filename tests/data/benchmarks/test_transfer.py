@@ -14,7 +14,7 @@ from canet.data.benchmarks.transfer import TransferDataset, split_by_class
 from canet.training import Trainer
 
 SIZES = {"north": 20, "east": 30, "south": 10}
-REAL = ["airports", "webkb", "fb100", "election"]
+REAL = ["airports", "webkb", "fb100", "election", "roads"]
 
 
 def ring(size: int) -> Data:
@@ -108,7 +108,7 @@ def test_published_tasks_train_only_on_the_graph_of_the_protocol(
     assert source.equal(target)
     inside = torch.cat([task.train, task.valid, task.test_id])
     assert inside.unique().equal((task.in_distribution & (task.data.y >= 0)).nonzero().flatten())
-    assert task.data.is_undirected()
+    assert task.data.is_undirected() == (name != "roads")
     assert not task.data.has_self_loops()
     for nodes in task.test_ood.values():
         assert task.data.batch[nodes].unique().numel() == 1

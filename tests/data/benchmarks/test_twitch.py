@@ -62,6 +62,13 @@ def test_each_region_can_be_left_out_of_training(left_out: str, small_root: Path
     assert task.digest.graph == paper.digest.graph
 
 
+def test_one_region_can_be_the_only_one_in_training(small_root: Path) -> None:
+    task = load_task("twitch", small_root, protocol="only-es")
+    assert list(task.test_ood) == ["DE", "PT", "RU", "FR", "EN"]
+    assert task.training_environments().tolist() == [3]
+    assert task.in_distribution.equal(task.data.environment == 3)
+
+
 def test_methods_with_environments_train_without_the_first_region(small_root: Path) -> None:
     task = load_task("twitch", small_root, protocol="without-de")
     run = Trainer(task, "vrex", device="cpu", epochs=2).run()

@@ -42,6 +42,7 @@ DATASETS = Catalogue(
         "webkb": "canet.data.benchmarks.webkb:WebKB",
         "fb100": "canet.data.benchmarks.fb100:Facebook100",
         "election": "canet.data.benchmarks.election:Election",
+        "roads": "canet.data.benchmarks.roads:Roads",
     }
 )
 

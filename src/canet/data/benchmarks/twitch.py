@@ -1,6 +1,7 @@
 """Twitch: six friendship graphs of streamers, trained on three languages, tested on three others.
 
-Protocols such as `without-de` train on all languages except one and test on that one.
+Protocols such as `without-de` train on all languages except one and test on that one, and those
+such as `only-de` train on one and test on the others.
 
 Labels are assigned by user id (`new_id`). The target file of FR contains two users twice, so
 assigning labels in the order of its rows would give almost every user a wrong label. The published
@@ -32,7 +33,11 @@ MULTI_HOT = "multi-hot"
 FOLDERS = {"DE": "DE", "PT": "PTBR", "RU": "RU", "ES": "ES", "FR": "FR", "EN": "ENGB"}
 """Region → its folder; the first three are in distribution."""
 REGIONS = tuple(FOLDERS)
-SHIFTED = {"paper": REGIONS[NUM_ID_REGIONS:]} | {f"without-{r.lower()}": (r,) for r in REGIONS}
+SHIFTED = {
+    "paper": REGIONS[NUM_ID_REGIONS:],
+    **{f"without-{region.lower()}": (region,) for region in REGIONS},
+    **{f"only-{one.lower()}": tuple(r for r in REGIONS if r != one) for one in REGIONS},
+}
 """Protocol → its test regions."""
 
 URL = "https://snap.stanford.edu/data/twitch.zip"
