@@ -24,8 +24,8 @@ MAX_WIDTH = 2**14
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Settings of all methods; subclasses add those of one method."""
+class ModelSettings:
+    """Settings of all models; subclasses add those of networks and of other models."""
 
     scaling: Scaling = setting(
         "raw",
@@ -33,6 +33,20 @@ class Settings:
         "centred or standardised per graph",
         choices=get_args(Scaling),
     )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether a graph store stays on disk, because training reads it in batches."""
+        return False
+
+
+@dataclass(frozen=True)
+class Settings(ModelSettings):
+    """Settings of all methods, which train networks; subclasses add those of one method."""
+
     hidden: int = setting(
         64, "width of the hidden layers", minimum=1, maximum=MAX_WIDTH, search=(32, 64, 128)
     )
@@ -81,12 +95,11 @@ class Settings:
     def __post_init__(self) -> None:
         if isinstance(self.fanout, list | tuple):  # as PyG's loaders take it
             object.__setattr__(self, "fanout", ",".join(map(str, self.fanout)))
-        check(self)
+        super().__post_init__()
         parse_fanout(self.fanout, self.num_layers)
 
     @property
     def in_batches(self) -> bool:
-        """Whether a graph store stays on disk, because training reads it in batches."""
         fanout = parse_fanout(self.fanout, self.num_layers)
         return self.batch_size > 0 or any(count > 0 for count in fanout)
 

@@ -7,10 +7,11 @@ from canet.methods import BACKBONES, METHODS, Backbone, Method, Settings, get_ba
 from canet.models.auto import Auto
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, Options, restore
+from canet.models.linear import Linear
 from canet.models.network import FittedNetwork, Network
 from canet.util.plugins import add_plugins
 
-LEARNERS: dict[str, type[Learner]] = {Auto.name: Auto}
+LEARNERS: dict[str, type[Learner]] = {Auto.name: Auto, Linear.name: Linear}
 """Learners that are not a network with a method."""
 add_plugins("canet.learners", LEARNERS, Learner)
 

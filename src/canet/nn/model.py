@@ -56,6 +56,20 @@ def rows_of(x: Features, nodes: Tensor) -> Features:
     return _select(x, nodes)
 
 
+def linear_map(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return $x W^T + b$ $[n, H]$ for W $[H, D]$, without converting a sparse x to dense."""
+    if isinstance(x, ShiftedFeatures):
+        offset = F.linear(x.offset, weight)
+        z = linear_map(x.x, weight, bias)
+        if isinstance(x.member, Tensor):
+            return torch.addmm(z, x.member, offset)
+        return z + multiply(x.member, offset)
+    if isinstance(x, Tensor):
+        return F.linear(x, weight, bias)
+    product = multiply(x, weight.t())
+    return product if bias is None else product + bias
+
+
 def _select(rows: Tensor | SparseMatrix, nodes: Tensor) -> Tensor | SparseMatrix:
     return rows[nodes] if isinstance(rows, Tensor) else rows.select_rows(nodes)
 
@@ -222,17 +236,8 @@ class GraphModel(nn.Module):
         return x
 
     def map_in(self, x: Features, bias: Tensor | None = None) -> Tensor:
-        """Return $x W_{in} + b$ $[n_{src}, H]$, without converting a sparse x to dense."""
-        if isinstance(x, ShiftedFeatures):
-            offset = F.linear(x.offset, self.phi_in.weight)
-            z = self.map_in(x.x, bias)
-            if isinstance(x.member, Tensor):
-                return torch.addmm(z, x.member, offset)
-            return z + multiply(x.member, offset)
-        if isinstance(x, Tensor):
-            return F.linear(x, self.phi_in.weight, bias)
-        product = multiply(x, self.phi_in.weight.t())
-        return product if bias is None else product + bias
+        """Return $x W_{in} + b$ $[n_{src}, H]$."""
+        return linear_map(x, self.phi_in.weight, bias)
 
 
 class PlainModel(GraphModel):

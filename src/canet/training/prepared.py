@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 from weakref import finalize, ref
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -17,10 +18,11 @@ from canet.data.graph_data import GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.methods.base import Scaling
 from canet.nn import Features, Graph, Operator
+from canet.nn.operations import multiply
 from canet.training.feature_rows import RowReader
 from canet.training.features import CPU, Scaler, prepare_features
 from canet.util.devices import has_room
-from canet.util.sparse import Csr
+from canet.util.sparse import Csr, from_scipy, to_scipy
 
 BYTES_PER_NODE = 16  # row pointers and positions
 COLUMNS = ("x", "edge_index", "batch", "edge_weight", "num_nodes", "node_id", "csr")
@@ -45,6 +47,7 @@ class PreparedGraph:
         self._csr: dict[torch.device, Csr] = {}
         self._features: dict[Scaling, Features] = {}
         self._scalers: dict[tuple[Scaling, torch.device], Scaler] = {}
+        self._with_neighbours: PreparedGraph | None = None
 
     @property
     def in_pieces(self) -> bool:
@@ -102,11 +105,31 @@ class PreparedGraph:
             self._scalers[key] = Scaler(x, None, how, device)
         return RowReader(x, device, uses, self._scalers[key])
 
+    def with_neighbours(self) -> PreparedGraph:
+        """Return the graph with the columns x, mean of neighbours, mean of their means, log degree.
+
+        It is computed once. Sparse features stay sparse.
+        """
+        if self._with_neighbours is None:
+            mean = Operator("mean")
+            matrix = self.graph([mean]).block.matrices[mean]
+            x, degree = self.user_graph.x, matrix.pattern.rowptr.diff().float().log1p()[:, None]
+            if x.layout == torch.sparse_csr:
+                adjacency, columns = to_scipy(matrix.csr), [to_scipy(x)]
+                columns += [adjacency @ columns[-1]]
+                columns += [adjacency @ columns[-1], sp.csr_matrix(degree.numpy())]
+                joined = from_scipy(sp.hstack(columns).tocsr())
+            else:
+                near = multiply(matrix, x)
+                joined = torch.cat([x, near, multiply(matrix, near), degree.to(x.dtype)], dim=1)
+            self._with_neighbours = self.with_features(joined)
+        return self._with_neighbours
+
     def with_features(self, x: Tensor) -> PreparedGraph:
         """Return the same nodes and edges with other features $[N, D]$."""
         other = copy(self)
         other.user_graph = replace(self.user_graph, x=x)
-        other._features, other._scalers = {}, {}
+        other._features, other._scalers, other._with_neighbours = {}, {}, None
         return other
 
 

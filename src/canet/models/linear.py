@@ -1,0 +1,146 @@
+"""Multinomial logistic regression on the columns of the nodes and of their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.nn import functional as F
+
+from canet.data.task import ShiftTask
+from canet.methods.base import ModelSettings
+from canet.models.base import Fitted, Learner, State
+from canet.nn.model import Features, Prediction, linear_map, rows_of
+from canet.settings import override, setting
+from canet.training.fields import hides_shifted_nodes
+from canet.training.loop import Progress
+from canet.training.prepared import PreparedGraph, task_graph
+from canet.util.colour import Colour
+from canet.util.torch_state import seeded
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Strengths of the penalty that are tried, for losses per node."""
+MAX_STEPS = 200
+
+
+@dataclass(frozen=True)
+class LinearSettings(ModelSettings):
+    """Settings of the linear model."""
+
+    neighbours: bool = setting(
+        True, "also use the mean of the neighbours, the mean of their means, and the degree"
+    )
+    penalty: float = setting(
+        0.0,
+        "strength of the L2 penalty on the weights; 0: the one with the best validation loss",
+        minimum=0,
+    )
+
+
+class FittedLinear(Fitted):
+    """A linear model.
+
+    Args:
+        settings: Which columns it reads.
+        weight: Weights $[C, D]$.
+        bias: Biases $[C]$.
+    """
+
+    kind = "linear"
+
+    def __init__(self, settings: LinearSettings, weight: Tensor, bias: Tensor) -> None:
+        self.settings, self.weight, self.bias = settings, weight, bias
+
+    def read(
+        self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
+    ) -> Prediction:
+        columns = columns_of(graph if x is None else graph.with_features(x), self.settings)
+        rows = columns if nodes is None else rows_of(columns, nodes)
+        return Prediction(linear_map(rows, self.weight, self.bias))
+
+    def state(self) -> State:
+        about = {"kind": self.kind, "settings": asdict(self.settings)}
+        return about, {"weight": self.weight, "bias": self.bias}
+
+    @classmethod
+    def restore(cls, about: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
+        settings = override(LinearSettings(), about["settings"])
+        return cls(settings, tensors["weight"], tensors["bias"])
+
+
+class Linear(Learner):
+    r"""Multinomial logistic regression.
+
+    It minimises $\sum_v w_v \ell_v / \sum_v w_v + \frac{\lambda}{2} \|W\|^2$ over the training
+    nodes, with the cross entropy $\ell$, and the weights w of nodes and classes. The strength
+    $\lambda$ is chosen by the loss on the validation nodes.
+    """
+
+    name = "linear"
+    label = "Linear"
+    colour = Colour("#5b4a00", "#e0c34d")
+    summary = "logistic regression on the columns of a node and the means of its neighbours"
+    paper = "Cox, The regression analysis of binary sequences, J. R. Stat. Soc. B '58"
+    settings_type = LinearSettings
+    settings: LinearSettings
+
+    def fit(
+        self,
+        task: ShiftTask,
+        seed: int = 0,
+        *,
+        initial: Fitted | None = None,
+        work: Path | None = None,
+        on_progress: Progress | None = None,
+    ) -> Fitted:
+        columns = columns_of(task_graph(task, hides_shifted_nodes(task, "train")), self.settings)
+        train, valid = (rows_of(columns, nodes) for nodes in (task.train, task.valid))
+        y, valid_y = task.data.y[task.train], task.data.y[task.valid]
+        weight = torch.ones(len(y)) if (w := task.data.get("sample_weight")) is None else w[task.train]
+        if self.options.class_weight is not None:
+            weight = weight * self.options.class_weight[y]
+        theta = torch.zeros(task.num_classes, columns.shape[1] + 1)
+        best = theta, np.inf, 0.0
+        strengths = (self.settings.penalty,) if self.settings.penalty else STRENGTHS[::-1]
+        with seeded(seed, self.device, self.options.threads):
+            for done, strength in enumerate(strengths, 1):
+                theta = _minimise(train, y, weight / weight.sum(), strength, theta)
+                found = linear_map(valid, theta[:, :-1], theta[:, -1])
+                loss = float(F.cross_entropy(found.double(), valid_y))
+                if loss < best[1]:
+                    best = theta, loss, strength
+                if on_progress:
+                    score = float(task.scorer(found, valid_y))
+                    on_progress(done, len(strengths), score)
+        chosen = override(self.settings, {"penalty": best[2]})
+        return FittedLinear(chosen, best[0][:, :-1].contiguous(), best[0][:, -1].contiguous())
+
+
+def columns_of(graph: PreparedGraph, settings: LinearSettings) -> Features:
+    """Return the columns $[N, D]$ that a linear model reads."""
+    return (graph.with_neighbours() if settings.neighbours else graph).features(settings.scaling)
+
+
+def _minimise(
+    x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor
+) -> Tensor:
+    """Return the weights and biases $[C, D + 1]$ of logistic regression."""
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        theta = torch.from_numpy(flat).to(start.dtype).view_as(start).requires_grad_()
+        logits = linear_map(x, theta[:, :-1], theta[:, -1])
+        value = weight @ F.cross_entropy(logits, y, reduction="none")
+        value = value + strength / 2 * theta[:, :-1].square().sum()
+        value.backward()
+        assert theta.grad is not None
+        return float(value.detach()), theta.grad.double().numpy().ravel()
+
+    options = {"maxiter": MAX_STEPS, "gtol": 1e-5, "ftol": 1e-7}
+    found = minimize(loss, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options)
+    return torch.from_numpy(found.x).to(start.dtype).view_as(start)
