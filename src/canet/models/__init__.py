@@ -9,9 +9,10 @@ from canet.models.average import Average
 from canet.models.base import Fitted, Learner, Options, restore
 from canet.models.linear import Linear
 from canet.models.network import FittedNetwork, Network
+from canet.models.trees import Trees
 from canet.util.plugins import add_plugins
 
-LEARNERS: dict[str, type[Learner]] = {Auto.name: Auto, Linear.name: Linear}
+LEARNERS: dict[str, type[Learner]] = {one.name: one for one in (Auto, Linear, Trees)}
 """Learners that are not a network with a method."""
 add_plugins("canet.learners", LEARNERS, Learner)
 

@@ -14,13 +14,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from canet.data.task import ShiftTask
-from canet.methods.base import ModelSettings
 from canet.models.base import Fitted, Learner, State
+from canet.models.tabular import TabularSettings, node_weights, training_graph
 from canet.nn.model import Features, Prediction, linear_map, rows_of
 from canet.settings import override, setting
-from canet.training.fields import hides_shifted_nodes
 from canet.training.loop import Progress
-from canet.training.prepared import PreparedGraph, task_graph
+from canet.training.prepared import PreparedGraph
 from canet.util.colour import Colour
 from canet.util.torch_state import seeded
 
@@ -30,12 +29,9 @@ MAX_STEPS = 200
 
 
 @dataclass(frozen=True)
-class LinearSettings(ModelSettings):
+class LinearSettings(TabularSettings):
     """Settings of the linear model."""
 
-    neighbours: bool = setting(
-        True, "also use the mean of the neighbours, the mean of their means, and the degree"
-    )
     penalty: float = setting(
         0.0,
         "strength of the L2 penalty on the weights; 0: the one with the best validation loss",
@@ -60,7 +56,7 @@ class FittedLinear(Fitted):
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        columns = columns_of(graph if x is None else graph.with_features(x), self.settings)
+        columns = self.settings.columns(graph if x is None else graph.with_features(x))
         rows = columns if nodes is None else rows_of(columns, nodes)
         return Prediction(linear_map(rows, self.weight, self.bias))
 
@@ -99,12 +95,10 @@ class Linear(Learner):
         work: Path | None = None,
         on_progress: Progress | None = None,
     ) -> Fitted:
-        columns = columns_of(task_graph(task, hides_shifted_nodes(task, "train")), self.settings)
+        columns = self.settings.columns(training_graph(task))
         train, valid = (rows_of(columns, nodes) for nodes in (task.train, task.valid))
         y, valid_y = task.data.y[task.train], task.data.y[task.valid]
-        weight = torch.ones(len(y)) if (w := task.data.get("sample_weight")) is None else w[task.train]
-        if self.options.class_weight is not None:
-            weight = weight * self.options.class_weight[y]
+        weight = node_weights(task, self.options.class_weight)
         theta = torch.zeros(task.num_classes, columns.shape[1] + 1)
         best = theta, np.inf, 0.0
         strengths = (self.settings.penalty,) if self.settings.penalty else STRENGTHS[::-1]
@@ -120,11 +114,6 @@ class Linear(Learner):
                     on_progress(done, len(strengths), score)
         chosen = override(self.settings, {"penalty": best[2]})
         return FittedLinear(chosen, best[0][:, :-1].contiguous(), best[0][:, -1].contiguous())
-
-
-def columns_of(graph: PreparedGraph, settings: LinearSettings) -> Features:
-    """Return the columns $[N, D]$ that a linear model reads."""
-    return (graph.with_neighbours() if settings.neighbours else graph).features(settings.scaling)
 
 
 def _minimise(
