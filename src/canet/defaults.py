@@ -15,7 +15,8 @@ from typing import Any
 
 from canet.data import DATASETS
 from canet.errors import CanetError, InputError, first_line
-from canet.methods import METHODS, Settings
+from canet.methods import METHODS
+from canet.methods.base import ModelSettings
 from canet.models import AnyMethod, describe_method
 from canet.settings import override
 from canet.util.files import read_json
@@ -25,7 +26,7 @@ BEST = "best.json"
 """File in the folder of a search with the best settings."""
 
 
-def task_settings(task: str, method: str, backbone: str) -> Settings:
+def task_settings(task: str, method: str, backbone: str) -> ModelSettings:
     """Return the default settings for a task, method and backbone: published, or else searched.
 
     A task that is not in the catalogue has the defaults of the method.
@@ -34,7 +35,7 @@ def task_settings(task: str, method: str, backbone: str) -> Settings:
     return found or unsearched(task, method, backbone)
 
 
-def searched(task: str, method: str, backbone: str) -> Settings | None:
+def searched(task: str, method: str, backbone: str) -> ModelSettings | None:
     """Return the settings that a search on validation data found; None without a search."""
     entry = _searched().get("tasks", {}).get(task, {}).get(backbone, {}).get(method)
     if entry is None:
@@ -42,7 +43,7 @@ def searched(task: str, method: str, backbone: str) -> Settings | None:
     return override(unsearched(task, method, backbone), entry["settings"])
 
 
-def unsearched(task: str, method: str, backbone: str) -> Settings:
+def unsearched(task: str, method: str, backbone: str) -> ModelSettings:
     """Return the published or default settings, which are the first trial of a search."""
     dataset = DATASETS.get(task)
     if method == "canet" and dataset and backbone in dataset.canet_settings:
@@ -50,17 +51,19 @@ def unsearched(task: str, method: str, backbone: str) -> Settings:
     return shared(task, method)
 
 
-def shared(task: str, method: str) -> Settings:
+def shared(task: str, method: str) -> ModelSettings:
     """Return the defaults of a method with the settings that all methods share on a task.
 
     CaNet's authors chose the shared settings for the task: the loss for two classes and the
     direction of the edges. All methods use them, so that they all see the same neighbours.
     """
     dataset = DATASETS.get(task)
-    return override(_default(method), dataset.shared_settings if dataset else {})
+    settings = _default(method)
+    known = dataset.shared_settings if dataset else {}
+    return override(settings, {n: value for n, value in known.items() if hasattr(settings, n)})
 
 
-def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> Settings:
+def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> ModelSettings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
     for name in changes.keys() - asdict(settings).keys():
@@ -73,7 +76,7 @@ def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> Settings:
     return override(settings, changes)
 
 
-def _default(method: str | AnyMethod) -> Settings:
+def _default(method: str | AnyMethod) -> ModelSettings:
     return describe_method(method).settings_type()
 
 

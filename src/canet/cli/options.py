@@ -21,7 +21,7 @@ from canet.util.seeds import MAX_SEED
 if TYPE_CHECKING:
     from canet.data import ShiftTask
     from canet.data.graph_files import ReadOptions
-    from canet.methods import Settings
+    from canet.methods.base import ModelSettings
     from canet.store import RunConfig
 
 MAX_SEEDS = 1000
@@ -294,7 +294,7 @@ class TaskOptions:
         ),
     ] = "shared"
 
-    def config(self, task: str, method: str, backbone: str, settings: Settings) -> RunConfig:
+    def config(self, task: str, method: str, backbone: str, settings: ModelSettings) -> RunConfig:
         """Return the configuration of a run with seed 0; by default the protocol is the first."""
         from canet.data.benchmarks.catalog import get_dataset, is_store_path
         from canet.data.benchmarks.dataset import STORE_PROTOCOL

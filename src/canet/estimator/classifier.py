@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,7 +30,8 @@ from canet.estimator.fitting import (
 from canet.estimator.predicting import PredictionMixin
 from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
-from canet.methods import Backbone, Settings
+from canet.methods import Backbone
+from canet.methods.base import ModelSettings
 from canet.models import (
     AnyMethod,
     Fitted,
@@ -337,9 +338,11 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
                 "warm_start=model)"
             )
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> ModelSettings:
         """Return the checked settings: defaults of the method with some changes."""
-        changes = self._given_settings() | {"patience": self.patience}
+        changes = self._given_settings()
+        declared = {one.name for one in fields(describe_method(self.method).settings_type)}
+        changes |= {"patience": self.patience} if "patience" in declared else {}
         changes |= {} if self.epochs is None else {"epochs": self.epochs}
         check_name("metric", self.metric, METRICS)
         if self.undirected not in (None, True, False):
@@ -361,7 +364,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         self,
         task: ShiftTask,
         prepared: PreparedGraph,
-        settings: Settings,
+        settings: ModelSettings,
         weights: Tensor | None,
         seed: int,
         display: Display,

@@ -14,7 +14,7 @@ from canet.data.graph_data import GraphLike, GraphObject, is_graph
 from canet.data.task import ShiftTask
 from canet.data.user_task import UserTask, user_task
 from canet.errors import InputError, check_name, warn_user
-from canet.methods import Settings
+from canet.methods.base import ModelSettings
 from canet.training.prepared import PreparedGraph, prepare_graph
 
 MAX_SCALE = 100
@@ -38,7 +38,7 @@ def graph_to_fit(
     data: GraphLike,
     columns: dict[str, Any],
     arrays: dict[str, Any],
-    settings: Settings,
+    settings: ModelSettings,
     earlier: Any = None,
 ) -> GraphObject:
     """Return a PyG `Data` unchanged; read any other graph with the arguments of `read_graph`.

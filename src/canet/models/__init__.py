@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from canet.errors import InputError, check_name
-from canet.methods import BACKBONES, METHODS, Backbone, Method, Settings, get_backbone, get_method
+from canet.methods import BACKBONES, METHODS, Backbone, Method, get_backbone, get_method
+from canet.methods.base import ModelSettings
 from canet.models.auto import Auto
 from canet.models.average import Average
 from canet.models.base import Fitted, Learner, Options, restore
@@ -52,7 +53,7 @@ def get_backbone_name(method: str | AnyMethod, backbone: str | Backbone | None =
 def get_learner(
     method: str | AnyMethod,
     backbone: str | Backbone | None = None,
-    settings: Settings | None = None,
+    settings: ModelSettings | None = None,
     options: Options | None = None,
 ) -> Learner:
     """Return the learner of a method and a backbone, by default gcn."""

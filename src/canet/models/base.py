@@ -17,6 +17,7 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import InputError, VersionError
 from canet.methods import Settings
+from canet.methods.base import ModelSettings
 from canet.nn.model import Prediction
 from canet.store.config import RunConfig
 from canet.store.result import Candidate, RunResult
@@ -138,15 +139,17 @@ class Learner(ABC):
     colour: ClassVar[Colour]
     summary: ClassVar[str]
     paper: ClassVar[str]
-    settings_type: ClassVar[type[Settings]] = Settings
+    settings_type: ClassVar[type[ModelSettings]] = Settings
     has_backbone: ClassVar[bool] = False
     trains_several: ClassVar[bool] = False
     needs_environments: ClassVar[bool] = False
     uses_edge_weights: ClassVar[bool] = True
     capturable: ClassVar[bool] = False
 
-    def __init__(self, settings: Settings | None = None, options: Options | None = None) -> None:
-        self.settings = self.settings_type() if settings is None else settings
+    def __init__(
+        self, settings: ModelSettings | None = None, options: Options | None = None
+    ) -> None:
+        self.settings: ModelSettings = self.settings_type() if settings is None else settings
         self.options = options or Options()
         self.device = pick_device(self.options.device)
 

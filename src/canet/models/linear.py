@@ -116,9 +116,7 @@ class Linear(Learner):
         return FittedLinear(chosen, best[0][:, :-1].contiguous(), best[0][:, -1].contiguous())
 
 
-def _minimise(
-    x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor
-) -> Tensor:
+def _minimise(x: Features, y: Tensor, weight: Tensor, strength: float, start: Tensor) -> Tensor:
     """Return the weights and biases $[C, D + 1]$ of logistic regression."""
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -131,5 +129,7 @@ def _minimise(
         return float(value.detach()), theta.grad.double().numpy().ravel()
 
     options = {"maxiter": MAX_STEPS, "gtol": 1e-5, "ftol": 1e-7}
-    found = minimize(loss, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options)
+    found = minimize(
+        loss, start.double().numpy().ravel(), jac=True, method="L-BFGS-B", options=options
+    )
     return torch.from_numpy(found.x).to(start.dtype).view_as(start)

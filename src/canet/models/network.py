@@ -14,6 +14,7 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import CanetError
 from canet.methods import Backbone, Method, Settings, get_backbone, get_method
+from canet.methods.base import ModelSettings
 from canet.models.base import Fitted, Learner, Options, State
 from canet.nn.model import Prediction
 from canet.settings import override
@@ -102,11 +103,13 @@ class Network(Learner):
         options: How to train.
     """
 
+    settings: Settings
+
     def __init__(
         self,
         method: str | type[Method],
         backbone: str | Backbone = "gcn",
-        settings: Settings | None = None,
+        settings: ModelSettings | None = None,
         options: Options | None = None,
     ) -> None:
         self.method_type, self.backbone = get_method(method), get_backbone(backbone)

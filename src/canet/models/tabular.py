@@ -14,6 +14,7 @@ from canet.settings import setting
 from canet.training.fields import hides_shifted_nodes
 from canet.training.prepared import PreparedGraph, task_graph
 
+
 @dataclass(frozen=True)
 class TabularSettings(ModelSettings):
     """Settings of models on columns."""

@@ -32,6 +32,8 @@ FIELDS = {
     "is_leaf": np.bool_,
 }
 """What a prediction needs of the nodes of a tree in scikit-learn, and its types."""
+PATIENCE = 10
+"""Number of trees without a better validation loss after which no more are added."""
 MAX_COLUMNS = 64
 """Wider features are projected on this number of principal directions."""
 
@@ -42,9 +44,6 @@ class TreeSettings(TabularSettings):
 
     learning_rate: float = setting(0.1, "weight of each tree", above=0, search=(0.03, 0.1, 0.3))
     max_trees: int = setting(200, "largest number of trees for each class", minimum=1)
-    patience: int = setting(
-        10, "stop after this many trees without a better validation loss", minimum=1
-    )
 
 
 class FittedTrees(Fitted):
@@ -75,7 +74,9 @@ class FittedTrees(Fitted):
     def read(
         self, graph: PreparedGraph, nodes: Tensor | None = None, x: Tensor | None = None
     ) -> Prediction:
-        columns = _dense(graph if x is None else graph.with_features(x), self.settings, self.components)
+        columns = _dense(
+            graph if x is None else graph.with_features(x), self.settings, self.components
+        )
         logits = self._logits(columns if nodes is None else columns[nodes])
         if logits.shape[1] == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
@@ -139,7 +140,7 @@ class Trees(Learner):
         model = HistGradientBoostingClassifier(
             learning_rate=self.settings.learning_rate,
             max_iter=self.settings.max_trees,
-            n_iter_no_change=self.settings.patience,
+            n_iter_no_change=PATIENCE,
             early_stopping=True,
             random_state=seed,
         )

@@ -19,6 +19,7 @@ from canet.data.digest import DataDigest
 from canet.data.task import ShiftTask
 from canet.errors import InputError
 from canet.methods import METHODS, Backbone, Method, Settings, get_backbone, get_method
+from canet.methods.base import ModelSettings
 from canet.store.config import RunConfig
 from canet.store.result import InferredEnvironments, RunResult
 from canet.store.run_folder import RunFolder
@@ -83,7 +84,7 @@ class Trainer:
         task: ShiftTask,
         method: str | type[Method] = "canet",
         backbone: str | Backbone = "gcn",
-        settings: Settings | None = None,
+        settings: ModelSettings | None = None,
         device: str | torch.device = "auto",
         epochs: int | None = None,
         fields: TaskFields | None = None,
@@ -100,12 +101,13 @@ class Trainer:
         self.method_type = get_method(method)
         self.backbone = get_backbone(backbone)
         settings_type = self.method_type.settings_type
-        self.settings = settings_type() if settings is None else settings
-        if not isinstance(self.settings, settings_type):
+        settings = settings_type() if settings is None else settings
+        if not isinstance(settings, settings_type):
             raise InputError(
                 f"settings of method '{self.method_type.name}' must be {settings_type.__name__}, "
-                f"not {type(self.settings).__name__}"
+                f"not {type(settings).__name__}"
             )
+        self.settings: Settings = settings
         if epochs is not None:
             self.settings = replace(self.settings, epochs=epochs)
         self.given_task = task
@@ -384,7 +386,7 @@ def run_config(
     task: ShiftTask,
     method: str,
     backbone: str,
-    settings: Settings,
+    settings: ModelSettings,
     seed: SupportsIndex,
     threads: int,
     ood_curves: bool,

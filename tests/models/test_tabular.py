@@ -1,0 +1,182 @@
+"""Linear models and boosted trees on the columns of nodes and neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+
+import canet
+from canet.data.graph import UserGraph
+from canet.data.graph_data import GraphData
+from canet.models import Learner, Options, restore
+from canet.models.linear import FittedLinear, Linear, LinearSettings
+from canet.models.trees import FittedTrees, Trees, TreeSettings
+from canet.training.prepared import PreparedGraph, task_graph
+from tests.support.small_task import small_task
+from tests.support.user_graphs import small_user_graph
+
+BOTH = pytest.mark.parametrize("kind", [Linear, Trees])
+
+
+def learner(kind: Any, class_weight: torch.Tensor | None = None, **settings: Any) -> Learner:
+    return kind(kind.settings_type(**settings), Options("cpu", class_weight=class_weight))
+
+
+def dense_columns(x: np.ndarray, edges: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The columns, node by node."""
+
+    def mean(of: np.ndarray) -> np.ndarray:
+        found = np.zeros_like(of)
+        for v in range(len(of)):
+            into = edges[1] == v
+            if weight[into].sum():
+                found[v] = weight[into] @ of[edges[0, into]] / weight[into].sum()
+        return found
+
+    sources = [edges[0, edges[1] == v] for v in range(len(x))]  # several self-loops count as one
+    degree = [(of != v).sum() + (of == v).any() for v, of in enumerate(sources)]
+    return np.concatenate([x, mean(x), mean(mean(x)), np.log1p(degree)[:, None]], axis=1)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_columns_are_means_of_neighbours(sparse: bool, weighted: bool) -> None:
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(20, 4, generator=random).relu()
+    edges = torch.randint(20, (2, 60), generator=random)
+    weight = torch.rand(60, generator=random) + 0.5
+    own = UserGraph(x.to_sparse_csr() if sparse else x, edges, None, weight if weighted else None)
+    found = PreparedGraph(own).with_neighbours().user_graph.x
+    expected = dense_columns(x.numpy(), edges.numpy(), weight.numpy() if weighted else np.ones(60))
+    assert found.to_dense().numpy() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 3.0, 0.5])])
+def test_the_linear_model_is_logistic_regression(weights: torch.Tensor | None) -> None:
+    task, penalty = small_task(), 1e-2
+    (fitted,) = learner(Linear, weights, penalty=penalty).run(task, {0: None})
+    x = task_graph(task, False).with_neighbours().user_graph.x.numpy()
+    train, y = task.train.numpy(), task.data.y.numpy()
+    of_class = np.ones(3) if weights is None else weights.numpy()
+    own = of_class[y[train]] / of_class[y[train]].sum()
+    expected = LogisticRegression(C=1 / penalty, max_iter=5000, tol=1e-8)
+    expected.fit(x[train], y[train], sample_weight=own)
+    found = fitted.read(task_graph(task, False)).logits.softmax(dim=1).numpy()
+    assert found == pytest.approx(expected.predict_proba(x), abs=2e-3)
+
+
+def test_sparse_columns_give_the_linear_model_of_dense_ones() -> None:
+    task = small_task()
+    sparse = replace(
+        task, data=GraphData(**task.data.to_dict() | {"x": task.data.x.to_sparse_csr()})
+    )
+    for scaling in ("raw", "standardised"):
+        first, second = (
+            learner(Linear, scaling=scaling, penalty=0.01).run(one, {0: None})[0].weight
+            for one in (task, sparse)
+        )
+        assert first.numpy() == pytest.approx(second.numpy(), abs=5e-3)
+
+
+def test_the_penalty_has_the_best_validation_loss() -> None:
+    task, y = small_task(), small_task().data.y
+
+    def loss(fitted: Any) -> float:
+        logits = fitted.read(task_graph(task, False), task.valid).logits
+        return float(torch.nn.functional.cross_entropy(logits, y[task.valid]))
+
+    (chosen,) = learner(Linear).run(task, {0: None})
+    tried = [learner(Linear, penalty=p).run(task, {0: None})[0] for p in (1e-4, 1e-3, 1e-2, 1e-1)]
+    assert loss(chosen) <= min(map(loss, tried)) + 1e-3
+
+
+def test_trees_predict_as_in_scikit_learn() -> None:
+    for classes in (2, 3):
+        task = small_task()
+        y = task.data.y.clamp(max=classes - 1)
+        task = replace(task, data=GraphData(**task.data.to_dict() | {"y": y}))
+        (fitted,) = learner(Trees, max_trees=20).run(task, {0: None})
+        x = task_graph(task, False).with_neighbours().user_graph.x.numpy()
+        expected = HistGradientBoostingClassifier(
+            max_iter=20, n_iter_no_change=10, early_stopping=True, random_state=0
+        )
+        parts = [(x[nodes], y[nodes].numpy()) for nodes in (task.train.numpy(), task.valid.numpy())]
+        expected.fit(*parts[0], X_val=parts[1][0], y_val=parts[1][1])
+        found = fitted.read(task_graph(task, False)).logits.softmax(dim=1).numpy()
+        assert found == pytest.approx(expected.predict_proba(x), abs=1e-6)
+
+
+def test_trees_read_missing_values_and_project_wide_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("canet.models.trees.MAX_COLUMNS", 3)
+    (fitted,) = learner(Trees, neighbours=False, max_trees=5).run(small_task(), {0: None})
+    assert isinstance(fitted, FittedTrees)
+    assert fitted.components is not None
+    assert fitted.components.shape[0] == 3
+    assert fitted._logits(torch.full((2, 3), torch.nan)).isfinite().all()
+
+
+@BOTH
+@pytest.mark.parametrize("scaling", ["raw", "standardised"])
+def test_a_model_is_restored_and_saved_with_the_same_predictions(
+    kind: Any, scaling: str, tmp_path: Path
+) -> None:
+    task = small_task()
+    graph = task_graph(task, False)
+    (fitted,) = learner(kind, scaling=scaling).run(task, {0: tmp_path / "run"})
+    (again,) = learner(kind, scaling=scaling).run(task, {0: tmp_path / "run"})
+    logits = fitted.read(graph).logits
+    assert again.read(graph).logits.equal(logits)
+    assert restore(*fitted.state()).read(graph).logits.equal(logits)
+    nodes = torch.tensor([5, 2])
+    assert fitted.read(graph, nodes).logits == pytest.approx(logits[nodes], abs=1e-5)
+    model = canet.NodeClassifier(kind.name).fit(small_user_graph())
+    model.save(tmp_path / "model")
+    loaded = canet.load(tmp_path / "model")
+    expected = model.predict_proba(small_user_graph())
+    assert np.array_equal(loaded.predict_proba(small_user_graph()), expected)
+
+
+@BOTH
+def test_test_nodes_do_not_change_a_model(kind: Any) -> None:
+    task = small_task()
+    columns = task.data.to_dict()
+    columns["x"] = columns["x"].clone()
+    columns["x"][~task.in_distribution] = 99.0
+    columns["y"] = columns["y"].clone()
+    for nodes in (task.test_id, *task.test_ood.values()):
+        columns["y"][nodes] = (columns["y"][nodes] + 1) % 3
+    inside = task.in_distribution[columns["edge_index"]].all(dim=0)
+    columns["edge_index"] = columns["edge_index"][:, inside]
+    states = [
+        learner(kind, scaling="standardised")
+        .run(replace(one, inductive=True), {0: None})[0]
+        .state()
+        for one in (task, replace(task, data=GraphData(**columns)))
+    ]
+    assert states[0][0] == states[1][0]
+    assert all(states[0][1][name].equal(states[1][1][name]) for name in states[0][1])
+
+
+@BOTH
+def test_a_diagnosis_changes_the_columns_of_the_model(kind: Any) -> None:
+    data = small_user_graph()
+    model = canet.NodeClassifier(kind.name, undirected=True).fit(data)
+    found = canet.diagnose(model, data, data, repeats=1)
+    assert found.reliance["training"].features
+
+
+def test_settings_are_those_of_the_model() -> None:
+    with pytest.raises(canet.InputError, match="hidden"):
+        canet.NodeClassifier("linear", hidden=8).fit(small_user_graph())
+    assert isinstance(canet.NodeClassifier("linear").fit(small_user_graph()).fitted_, FittedLinear)
+    assert LinearSettings().neighbours
+    assert TreeSettings().neighbours
