@@ -26,7 +26,7 @@ from canet.data.graph import read_user_graph
 from canet.data.graph_data import GraphData
 from canet.data.graph_files import ReadOptions, Roles, read_columns
 from canet.data.graph_store import sorting
-from canet.data.graph_store.store import FORMAT, INDEX, pack_index
+from canet.data.graph_store.index import FORMAT, INDEX
 from canet.errors import (
     CanetError,
     ChecksumError,
@@ -36,6 +36,7 @@ from canet.errors import (
 )
 from canet.util import memory
 from canet.util.files import TEMPORARY_SUFFIX, WriteError
+from canet.util.schema import pack_json
 from tests.support.user_tables import ROLES, write_folder
 
 MIN_MEMORY = 2**12  # 85 edges at once
@@ -398,7 +399,7 @@ def test_other_folders_and_versions_are_errors(written: GraphStore, tmp_path: Pa
     with pytest.raises(MissingFileError, match="nowhere"):
         GraphStore(tmp_path / "nowhere")
     index = written.path / INDEX
-    index.write_bytes(pack_index({"format": FORMAT, "version": 99}))
+    index.write_bytes(pack_json({"format": FORMAT, "version": 99}))
     with pytest.raises(VersionError, match="version"):
         GraphStore(written.path)
     index.write_text("{}")
