@@ -37,6 +37,7 @@ from canet.errors import (
 from canet.util import memory
 from canet.util.files import TEMPORARY_SUFFIX, WriteError
 from canet.util.schema import pack_json
+from tests.support.forged import rewrite_index
 from tests.support.user_tables import ROLES, write_folder
 
 MIN_MEMORY = 2**12  # 85 edges at once
@@ -648,3 +649,24 @@ def test_a_writer_outside_of_its_block_is_rejected(tmp_path: Path) -> None:
         writer.add_edges([0], [1])
     with pytest.raises(InputError, match="with GraphStoreWriter"):
         writer.add_edges([0], [1])
+
+
+@pytest.mark.parametrize("kind", ["store", "file"])
+def test_a_target_that_appears_meanwhile_is_an_error(tmp_path: Path, kind: str) -> None:
+    def write() -> None:
+        with GraphStoreWriter(tmp_path / "store", 40) as writer:
+            writer.add_features(matrix())
+            if kind == "file":
+                (tmp_path / "store").write_text("other")
+            else:
+                write_edges(tmp_path / "store", 3, (np.array([0]), np.array([1]), None))
+
+    with pytest.raises(InputError, match="another process"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_newer_index_is_a_version_error(written: GraphStore) -> None:
+    rewrite_index(written.path, lambda index: index.update(future=1))
+    with pytest.raises(VersionError, match="future"):
+        GraphStore(written.path)

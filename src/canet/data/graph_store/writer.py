@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from canet.data.arrays import as_array, as_tensor, check_length, dtype_name
@@ -41,6 +42,7 @@ from canet.data.graph_store.sorting import MAX_NODES, EdgeSort, first_of_run
 from canet.data.labels import check_labels
 from canet.errors import InputError, listed
 from canet.util.files import sha256, temporary_folder, write_errors
+from canet.util.locks import LOCK, remove_abandoned_folders
 from canet.util.schema import pack_json
 
 MIN_MEMORY = 2**12
@@ -114,7 +116,10 @@ class GraphStoreWriter:
 
     def __enter__(self) -> GraphStoreWriter:
         with write_errors(self.path):
+            remove_abandoned_folders(self.path)
             self._folder = temporary_folder(self.path)
+            self._lock = FileLock(self._folder / LOCK)
+            self._lock.acquire()
         self._open_files = ExitStack()
         self._edges = EdgeSort(self._folder, self.num_nodes, self.memory)
         self._is_open = True
@@ -132,6 +137,7 @@ class GraphStoreWriter:
                     self._finish()
         finally:
             self._is_open = False
+            self._lock.release()
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def add_edges(self, source: Column, target: Column, weight: Column | None = None) -> None:
@@ -356,7 +362,17 @@ class GraphStoreWriter:
             written.write(pack_json(index))
             written.flush()
             os.fsync(written.fileno())
-        self._folder.rename(self.path)
+        self._lock.release()
+        (self._folder / LOCK).unlink(missing_ok=True)
+        try:
+            self._folder.rename(self.path)
+        except OSError as error:
+            if not self.path.exists():
+                raise
+            raise InputError(
+                f"'{self.path}' was created by another process while this store was written: "
+                "choose a new folder, or delete this one"
+            ) from error
 
     def _save_edges(self) -> tuple[int, int]:
         """Sort the edges, write them, and return the numbers of edges and self-loops."""
