@@ -88,7 +88,7 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"the {BEST} of a search"
         ) from error
     content = content if isinstance(content, dict) else {}
-    if content.pop(CHECKSUM, None) not in (None, checksum_of(content)):
+    if content.get(CHECKSUM) not in (None, checksum_of(content)):
         raise ChecksumError(
             f"checksum mismatch: '{path}' has changed since it was written; restore it, or remove "
             f"the entry {CHECKSUM} if you changed the settings"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from canet.errors import CanetError, ChecksumError, MissingFileError
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
-from canet.util.schema import pack_json, parse
+from canet.util.schema import checksum_mismatch, pack_json, parse
 
 T = TypeVar("T")
 FILES, CONTENT = "files", "content"
@@ -110,14 +110,6 @@ class ChecksummedFolder:
 def pack_record(files: Mapping[str, str], content: object) -> bytes:
     """Return the bytes of a record; they are the same for the same files and content."""
     return pack_json({FILES: dict(sorted(files.items())), CONTENT: content})
-
-
-def checksum_mismatch(path: Path) -> ChecksumError:
-    """Return the error for a file that has changed since it was written."""
-    return ChecksumError(
-        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "run the command that wrote it again"
-    )
 
 
 def read_file(path: Path) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canet._version import __version__
-from canet.errors import MAX_NAME_LENGTH, VersionError
+from canet.errors import MAX_NAME_LENGTH, ChecksumError, VersionError
 from canet.util.files import digest_of
 
 T = TypeVar("T")
@@ -40,10 +40,19 @@ def _adapter(kind: Any) -> Any:
 
 
 def checksum_of(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object."""
-    return digest_of(json.dumps(content).encode())
+    """Return the SHA-256 of a JSON object without its entry `CHECKSUM`."""
+    entries = {name: value for name, value in content.items() if name != CHECKSUM}
+    return digest_of(json.dumps(entries).encode())
 
 
 def pack_json(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file with its checksum; the same for the same content."""
     return (json.dumps({**content, CHECKSUM: checksum_of(content)}, indent=2) + "\n").encode()
+
+
+def checksum_mismatch(path: Path) -> ChecksumError:
+    """Return the error for a file that has changed since it was written."""
+    return ChecksumError(
+        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
+        "run the command that wrote it again"
+    )

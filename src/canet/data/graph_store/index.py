@@ -12,9 +12,9 @@ import numpy as np
 
 from canet._version import __version__
 from canet.data.graph_files.encoding import Encoding
-from canet.errors import ChecksumError, InputError, MissingFileError, VersionError
+from canet.errors import MAX_NAME_LENGTH, InputError, MissingFileError, VersionError
 from canet.util.files import MAX_JSON_BYTES, read_regular
-from canet.util.schema import CHECKSUM, pack_json, parse
+from canet.util.schema import CHECKSUM, checksum_mismatch, pack_json, parse
 
 INDEX = "index.json"
 FORMAT, VERSION = "canet graph store", 1
@@ -117,15 +117,14 @@ def read_index(folder: Path) -> Index:
         ) from error
     try:
         content = json.loads(raw)
-        if not isinstance(content, dict) or CHECKSUM not in content:
-            raise InputError(f"'{path}' is not the index of a graph store: pass another folder")
-        entries = {name: value for name, value in content.items() if name != CHECKSUM}
-        if pack_json(entries) != raw:
-            raise mismatch(path)
-    except InputError:
-        raise
+        is_index = isinstance(content, dict) and CHECKSUM in content
+        changed = is_index and pack_json(content) != raw
     except (ValueError, RecursionError) as error:
-        raise mismatch(path) from error
+        raise checksum_mismatch(path) from error
+    if not is_index:
+        raise InputError(f"'{path}' is not the index of a graph store: pass another folder")
+    if changed:
+        raise checksum_mismatch(path)
     if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
         raise VersionError(
             f"'{folder}' was written by another version of canet and this version, {__version__}, "
@@ -133,17 +132,9 @@ def read_index(folder: Path) -> Index:
         )
     index = parse(Index, content, path)
     if wrong := index.invalid_entries():
-        shown = " ".join(wrong[0].split())[:60]
+        shown = " ".join(wrong[0].split())[:MAX_NAME_LENGTH]
         raise InputError(
             f"the entry '{shown}' of '{path}' contradicts the other entries: restore the file "
             "from a copy, or write the store again"
         )
     return index
-
-
-def mismatch(path: Path) -> ChecksumError:
-    """Return the error for a file that has changed since it was written."""
-    return ChecksumError(
-        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "write the store again"
-    )

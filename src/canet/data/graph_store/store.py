@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,12 @@ from canet.data.digest import NUM_SUMS, DataDigest
 from canet.data.graph_data import MASKS, GraphData
 from canet.data.graph_files.values import MISSING_CLASS
 from canet.data.graph_store.contents import check_contents
-from canet.data.graph_store.index import INDEX, SPARSE, mismatch, read_index
+from canet.data.graph_store.index import INDEX, SPARSE, read_index
 from canet.data.labels import Labels
 from canet.errors import CanetError, ChecksumError, InputError, MissingFileError, unknown_name
 from canet.util.files import digest_of, sha256
 from canet.util.memory import check_memory
+from canet.util.schema import checksum_mismatch
 from canet.util.sparse import Csr, from_scipy, to_scipy
 
 _checked: set[object] = set()
@@ -224,32 +225,36 @@ class GraphStore:
         if key not in _checked:
             for name in self._arrays:
                 self._check_sum(name)
-            self._check_contents()
+            check_contents(self._index, self.path)
             _checked.add(key)
 
     def problems(self) -> list[str]:
         """Read all files, and return a message for each that differs from its checksum."""
+        found: list[str] = []
         sums = [partial(self._check_sum, name) for name in self._arrays]
-        found = _messages([self._check_index, *sums])
-        return found or _messages([self._check_contents])
+        contents = partial(check_contents, self._index, self.path)
+        for check in (self._check_index, *sums, contents):
+            if found and check is contents:
+                break  # the changed file is already named
+            try:
+                check()
+            except CanetError as error:
+                found.append(str(error))
+        return found
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}.npy"
 
     def _check_index(self) -> None:
         if read_index(self.path) != self._index:
-            raise mismatch(self.path / INDEX)
-
-    def _check_contents(self) -> None:
-        arrays = {name: self.array(name) for name in self._arrays}
-        check_contents(self._index, arrays, self.path)
+            raise checksum_mismatch(self.path / INDEX)
 
     def _check_sum(self, name: str) -> None:
         """Reject an array whose file differs from its checksum."""
         self._check_file(name)
         try:
             if sha256(self._file(name)) != self._arrays[name].sha256:
-                raise mismatch(self._file(name))
+                raise checksum_mismatch(self._file(name))
         except OSError as error:
             raise CanetError(f"cannot read '{error.filename}' ({error.strerror})") from error
 
@@ -301,17 +306,6 @@ class GraphStore:
         if "weight" in self:
             weight = torch.from_numpy(np.concatenate([self.array("weight"), loops[with_loop]]))
         return torch.from_numpy(edges), weight
-
-
-def _messages(checks: Sequence[Callable[[], None]]) -> list[str]:
-    """Return the messages of the checks that fail."""
-    found = []
-    for check in checks:
-        try:
-            check()
-        except CanetError as error:
-            found.append(str(error))
-    return found
 
 
 def _named(numbers: np.ndarray, names: Sequence[Any]) -> np.ndarray:
