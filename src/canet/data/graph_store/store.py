@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -230,11 +230,12 @@ class GraphStore:
 
     def problems(self) -> list[str]:
         """Read all files, and return a message for each that differs from its checksum."""
-        found: list[str] = []
-        sums = [partial(self._check_sum, name) for name in self._arrays]
-        contents = partial(check_contents, self._index, self.path)
-        for check in (self._check_index, *sums, contents):
-            if found and check is contents:
+        found = []
+        checks: list[Callable[[], None]] = [self._check_index]
+        checks += [partial(self._check_sum, name) for name in self._arrays]
+        checks += [partial(check_contents, self._index, self.path)]
+        for number, check in enumerate(checks, 1):
+            if found and number == len(checks):
                 break  # the changed file is already named
             try:
                 check()
