@@ -230,7 +230,7 @@ class GraphStore:
 
     def problems(self) -> list[str]:
         """Read all files, and return a message for each that differs from its checksum."""
-        found = []
+        found: list[str] = []
         checks: list[Callable[[], None]] = [self._check_index]
         checks += [partial(self._check_sum, name) for name in self._arrays]
         checks += [partial(check_contents, self._index, self.path)]
