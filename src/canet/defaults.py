@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from canet.data import DATASETS
-from canet.errors import CanetError, InputError, first_line
+from canet.errors import CanetError, ChecksumError, InputError, first_line
 from canet.methods import METHODS, Settings
 from canet.models import AnyMethod, describe_method
 from canet.settings import override
 from canet.util.files import read_json
+from canet.util.schema import CHECKSUM, checksum_of
 
 SEARCHED = Path(__file__).with_name("searched.json")
 BEST = "best.json"
@@ -86,7 +87,13 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"cannot read settings from '{path}' ({first_line(error)}): pass a JSON file, such as "
             f"the {BEST} of a search"
         ) from error
-    settings = content.get("settings") if isinstance(content, dict) else None
+    content = content if isinstance(content, dict) else {}
+    if content.get(CHECKSUM) not in (None, checksum_of(content)):
+        raise ChecksumError(
+            f"checksum mismatch: '{path}' has changed since it was written; restore it, or remove "
+            f"the entry {CHECKSUM} if you changed the settings"
+        )
+    settings = content.get("settings")
     if not isinstance(settings, dict):
         raise CanetError(
             f"'{path}' contains no settings: write them as {{\"settings\": {{NAME: VALUE, …}}}}"

@@ -97,7 +97,7 @@ def train(
         out,
         jobs=jobs,
         device=device,
-        data_root=data_root,
+        data_root=data_root or (Path.cwd() if is_store_path(task) else None),
         retry=True,
         quiet=output.silent,
         ray=ray,

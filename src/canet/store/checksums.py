@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from safetensors.torch import load
 from torch import Tensor
 
-from canet._version import __version__
-from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError
+from canet.errors import CanetError, ChecksumError, MissingFileError
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
+from canet.util.schema import checksum_mismatch, pack_json, parse
 
 T = TypeVar("T")
-FILES, CONTENT, CHECKSUM = "files", "content", "sha256"
-"""Entries of a record: file name → SHA-256, other content, and the SHA-256 of these two."""
+FILES, CONTENT = "files", "content"
+"""Entries of a record: file name → SHA-256, and other content."""
 
 
 class ChecksummedFolder:
@@ -110,39 +109,7 @@ class ChecksummedFolder:
 
 def pack_record(files: Mapping[str, str], content: object) -> bytes:
     """Return the bytes of a record; they are the same for the same files and content."""
-    record = {FILES: dict(sorted(files.items())), CONTENT: content}
-    checksum = digest_of(json.dumps(record).encode())
-    return (json.dumps({**record, CHECKSUM: checksum}, indent=2) + "\n").encode()
-
-
-def parse(kind: type[T], content: object, path: Path) -> T:
-    """Convert JSON content to a dataclass; unexpected content is a `VersionError`."""
-    from pydantic import ValidationError
-
-    try:
-        return _adapter(kind).validate_python(content)  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise VersionError(
-            f"'{path}' was written by another version of canet and this version, {__version__}, "
-            f"cannot read it ({name}: {first['msg']}): use that version, or write it again"
-        ) from error
-
-
-@cache
-def _adapter(kind: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
-
-
-def checksum_mismatch(path: Path) -> ChecksumError:
-    """Return the error for a file that has changed since it was written."""
-    return ChecksumError(
-        f"checksum mismatch: '{path}' has changed since it was written; restore it from a copy, or "
-        "run the command that wrote it again"
-    )
+    return pack_json({FILES: dict(sorted(files.items())), CONTENT: content})
 
 
 def read_file(path: Path) -> bytes:

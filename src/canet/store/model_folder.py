@@ -21,11 +21,12 @@ from torch import Tensor
 from canet.errors import CanetError, MissingFileError
 from canet.methods.base import Findings
 from canet.nn.calibration import Calibration
-from canet.store.checksums import CONTENT, FILES, ChecksummedFolder, parse
+from canet.store.checksums import CONTENT, FILES, ChecksummedFolder
 from canet.store.result import Candidate
 from canet.store.tensors import pack
 from canet.util.files import digest_of, write_bytes
 from canet.util.locks import exclusive_lock
+from canet.util.schema import parse
 
 MODEL = "model.json"
 CARD = "MODEL_CARD.md"

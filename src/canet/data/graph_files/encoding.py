@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,8 @@ A column of numbers ≥ 0 with a smaller share of nonzero numbers is a column of
 @dataclass(frozen=True)
 class Roles:
     """Names of the columns that are not features; None if there is no column for a role."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     id: str | None = None
     label: str | None = None
@@ -116,6 +118,8 @@ class ColumnEncoding:
     had empty cells in training, another feature is 1 where it is empty (`marks_empty`).
     """
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
     name: str
     kind: Kind
     mean: float = 0.0
@@ -164,6 +168,8 @@ class ColumnEncoding:
 @dataclass(frozen=True, repr=False)
 class Encoding:
     """The encoding of all columns of a table."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     columns: tuple[ColumnEncoding, ...]  # in the order of the features
     roles: Roles = Roles()
