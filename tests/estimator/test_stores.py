@@ -244,7 +244,7 @@ def test_a_store_is_diagnosed_as_the_graph_in_memory(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
     model = fitted(store)
     found, expected = (
-        canet.diagnose(model, data, repeats=2).to_json() for data in (store, store.load())
+        canet.diagnose(model, data, repeats=2).to_dict() for data in (store, store.load())
     )
     assert found["graphs"] == expected["graphs"]
     assert found["reliance"] == expected["reliance"]
