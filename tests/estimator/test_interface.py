@@ -354,7 +354,7 @@ def test_a_model_of_your_own_method_is_loaded_with_its_class(tmp_path: Path) -> 
     assert loaded.method is Mine
     with pytest.raises(canet.VersionError, match=r"method 'mine'.*method=CLASS"):
         canet.load(tmp_path / "model")
-    with pytest.raises(canet.InputError, match="'erm'"):
+    with pytest.raises(canet.InputError, match="'mine'"):
         canet.load(tmp_path / "model", method=ERM)
 
 

@@ -82,7 +82,9 @@ def load_classifier(
     name = params.get("method")
     if method is not None:
         if describe_method(method).name != name:
-            raise InputError(f"'{folder}' is a model of method '{name}': pass the class of it")
+            raise InputError(
+                f"'{folder}' is a model of method '{name}': pass the class of this method"
+            )
         about |= {"method": method} if about.get("method") == name else {}
         params["method"] = method
     elif isinstance(name, str) and name not in all_methods():
