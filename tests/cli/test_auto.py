@@ -63,13 +63,13 @@ def test_a_second_fit_into_the_same_folder_waits(
 ) -> None:
     real, second = NodeClassifier.save, list[Any]()
 
-    def save(model: NodeClassifier, *args: Any) -> None:
+    def save(model: NodeClassifier, *args: Any, **options: Any) -> None:
         command = [sys.executable, "-m", "canet", *map(str, FIT), "--seed", "1", "--out", "model"]
         process = subprocess.Popen(command, cwd=place, stderr=subprocess.PIPE, text=True)
         assert process.stderr
         assert "waiting" in process.stderr.readline()
         second.append(process)
-        real(model, *args)
+        real(model, *args, **options)
 
     monkeypatch.setattr(NodeClassifier, "save", save)
     assert call(place, *FIT, "--device", "cpu", "--out", "model", "--quiet").code == 0

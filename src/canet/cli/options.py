@@ -91,7 +91,7 @@ def _task_name(name: str) -> str:
     from canet.data import DATASETS
 
     path = Path(name)
-    if name.lower() in DATASETS or not (os.sep in name or os.path.exists(name)):
+    if name.lower() in DATASETS or not (os.sep in name or path.suffix or path.exists()):
         return name.lower()
     from canet.data.graph_store import is_graph_store
 

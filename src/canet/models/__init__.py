@@ -63,6 +63,7 @@ def get_learner(
 
 __all__ = [
     "LEARNERS",
+    "AnyMethod",
     "Auto",
     "Average",
     "Fitted",

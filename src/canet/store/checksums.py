@@ -7,20 +7,24 @@ record. The record also has its own checksum.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
-from canet.errors import CanetError, ChecksumError, MissingFileError
+from canet.errors import CanetError, ChecksumError, MissingFileError, VersionError, first_line
 from canet.util.files import MAX_JSON_BYTES, digest_of, read_regular, write_bytes
 from canet.util.schema import checksum_mismatch, pack_json, parse
 
 T = TypeVar("T")
 FILES, CONTENT = "files", "content"
 """Entries of a record: file name → SHA-256, and other content."""
+PLAIN_NAME = re.compile(r"[\w-][\w.-]*")
+"""Names of files in a record; none of them is a path."""
 
 
 class ChecksummedFolder:
@@ -72,7 +76,13 @@ class ChecksummedFolder:
 
     def read_tensors(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of a safetensors file."""
-        tensors: dict[str, Tensor] = load(self.read_bytes(name))
+        try:
+            tensors: dict[str, Tensor] = load(self.read_bytes(name))
+        except (SafetensorError, KeyError) as error:  # a KeyError is an unknown type of numbers
+            raise VersionError(
+                f"'{self.path / name}' is not a safetensors file that this version can read "
+                f"({first_line(error)}): write it again"
+            ) from error
         return tensors
 
     def read_record(self) -> dict[str, Any]:
@@ -84,8 +94,13 @@ class ChecksummedFolder:
             files, content = record[FILES], record[CONTENT]
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise checksum_mismatch(path) from error
-        if pack_record(files, content) != raw:
+        if not isinstance(files, dict) or pack_record(files, content) != raw:
             raise checksum_mismatch(path)
+        if not all(PLAIN_NAME.fullmatch(name) and isinstance(files[name], str) for name in files):
+            raise VersionError(
+                f"the record '{path}' must list plain file names with their checksums: write the "
+                "folder again"
+            )
         return {FILES: files, CONTENT: content}
 
     def write_record(self, files: Mapping[str, str], content: object = None) -> None:

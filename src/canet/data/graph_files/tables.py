@@ -336,6 +336,12 @@ def _table(source: Any, name: str) -> MemoryTable:
         else:
             table = pa.table(source)
     except (pa.ArrowException, ValueError, TypeError) as error:
+        if mixed := re.search(r"failed for column (.+) with type object", str(error)):
+            column = f"{name}['{mixed[1]}']"
+            raise InputError(
+                f"column '{mixed[1]}' of the table of {name} has values of different types: convert"
+                f" it with {column}.astype(str) or pandas.to_numeric({column}, errors='coerce')"
+            ) from error
         raise InputError(
             f"the table of {name} cannot be read ({first_line(error)}): give each column one type "
             "and one name"
