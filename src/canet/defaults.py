@@ -16,7 +16,7 @@ from typing import Any
 from canet.data import DATASETS
 from canet.errors import CanetError, ChecksumError, InputError, first_line
 from canet.methods import METHODS, Settings
-from canet.models import AnyMethod, describe_method
+from canet.models import MethodClass, describe_method
 from canet.settings import override
 from canet.util.files import read_json
 from canet.util.schema import CHECKSUM, checksum_of
@@ -61,7 +61,7 @@ def shared(task: str, method: str) -> Settings:
     return override(_default(method), dataset.shared_settings if dataset else {})
 
 
-def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> Settings:
+def changed(method: str | MethodClass, changes: Mapping[str, Any]) -> Settings:
     """Return the defaults of a method, or of `auto`, with some settings changed."""
     settings = _default(method)
     for name in changes.keys() - asdict(settings).keys():
@@ -74,7 +74,7 @@ def changed(method: str | AnyMethod, changes: Mapping[str, Any]) -> Settings:
     return override(settings, changes)
 
 
-def _default(method: str | AnyMethod) -> Settings:
+def _default(method: str | MethodClass) -> Settings:
     return describe_method(method).settings_type()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from canet.data.benchmarks.dataset import USER_GRAPH
 from canet.data.checks import check_disjoint, check_metric, check_sample_weights, check_times
 from canet.data.graph import UserGraph, read_user_graph, split_sets
-from canet.data.graph_data import GraphData, GraphObject
+from canet.data.graph_data import Column, GraphData, GraphObject, NodeSet
 from canet.data.labels import Labels, check_labels, label_notes
 from canet.data.task import ShiftTask
 from canet.errors import InputError, listed, warn_user
@@ -36,12 +36,12 @@ class UserTask(NamedTuple):
 
 def user_task(
     data: Any,
-    train: Any = None,
-    valid: Any = None,
-    environment: Any = None,
-    time: Any = None,
+    train: NodeSet | None = None,
+    valid: NodeSet | None = None,
+    environment: Column | None = None,
+    time: Column | None = None,
     *,
-    sample_weight: Any = None,
+    sample_weight: Column | None = None,
     metric: str = "accuracy",
     seed: int = 0,
     checked: UserGraph | None = None,

@@ -32,8 +32,8 @@ from canet.estimator.reference import Reference, build_reference
 from canet.estimator.saving import load_classifier, save_classifier
 from canet.methods import Backbone, Settings
 from canet.models import (
-    AnyMethod,
     Fitted,
+    MethodClass,
     Options,
     all_methods,
     describe_method,
@@ -118,7 +118,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str | AnyMethod = "auto",
+        method: str | MethodClass = "auto",
         backbone: str | Backbone | None = None,
         *,
         epochs: int | None = None,
@@ -334,7 +334,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
         cls,
         path: str | Path,
         device: str | torch.device | None = None,
-        method: AnyMethod | None = None,
+        method: MethodClass | None = None,
     ) -> Self:
         """Load a model from a folder; see `canet.load`."""
         return load_classifier(cls, Path(path), device, method)
@@ -472,7 +472,7 @@ class NodeClassifier(PredictionMixin, ClassifierMixin, BaseEstimator):
 def load(
     path: str | Path,
     device: str | torch.device | None = None,
-    method: AnyMethod | None = None,
+    method: MethodClass | None = None,
 ) -> NodeClassifier:
     """Load a model from the folder that `NodeClassifier.save` or `canet fit` wrote.
 

@@ -12,7 +12,7 @@ from canet.data.checks import check_metric
 from canet.errors import CanetError, InputError, VersionError
 from canet.estimator.card import model_card
 from canet.estimator.reference import Reference
-from canet.models import AnyMethod, Fitted, all_methods, describe_method, restore
+from canet.models import Fitted, MethodClass, all_methods, describe_method, restore
 from canet.store.model_folder import (
     MODEL,
     REFERENCE,
@@ -74,7 +74,7 @@ def load_classifier(
     model_type: type[Classifier],
     folder: Path,
     device: str | torch.device | None = None,
-    method: AnyMethod | None = None,
+    method: MethodClass | None = None,
 ) -> Classifier:
     """Read the classifier that `save_classifier` wrote; errors as in `canet.load`."""
     file, tensors = read_model(folder)
