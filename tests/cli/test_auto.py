@@ -78,6 +78,7 @@ def test_a_second_fit_into_the_same_folder_waits(
     assert "already contains a model" in error
 
 
+@pytest.mark.slow
 def test_processes_choose_as_one_does(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     one, two = (

@@ -52,6 +52,7 @@ def test_train_and_evaluate_a_store_without_loading_it(
     assert "already finished" in text.out
 
 
+@pytest.mark.slow
 def test_jobs_train_on_a_store(store: GraphStore, canet: Canet) -> None:
     found = canet("train", "./Users", *SAGE, "--seeds", 2, "--jobs", 2, "--out", "runs", "--json")
     assert found.content["seeds"] == [0, 1]

@@ -233,8 +233,6 @@ def test_a_model_that_fails_is_left_out_with_a_warning(monkeypatch: pytest.Monke
     with pytest.warns(InputWarning, match="feature columns"):
         found = run(task=one_column).result.candidates
     assert [one.name for one in found] == ["erm-mlp"]
-    with Processes(1) as pool, pytest.warns(InputWarning, match="feature columns"):
-        assert len(run(task=one_column, pool=pool).result.candidates) == 1
     monkeypatch.setitem(PRESETS, "robust-1", (intervening,))
     with pytest.warns(InputWarning), pytest.raises(CanetError, match="no model"):
         run(task=one_column)
